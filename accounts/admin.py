@@ -1,4 +1,4 @@
-"""Groups of people, and their programs' tokens; people themselves are in `accounts.people_admin`."""
+"""The admin of groups of administrators and of API tokens. The admin of people is in `accounts.people_admin`."""
 
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from accounts.groups import admin as group_admin
 from accounts.limits import admin as limit_admin
 from accounts.models import AdminRecord, ApiToken
 from accounts.openid import admin as openid_admin
-from accounts.people_admin import RightsAdmin, refused_beside
+from accounts.people_admin import RightsAdmin, refuse_in_field
 from accounts.webhooks import admin as webhook_admin
 from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
@@ -39,15 +39,15 @@ admin.site.unregister([Group, Authenticator, EmailAddress])
 
 
 class GroupForm(forms.ModelForm[Group]):
-    """`acting` is who fills it in; the admin below says so."""
+    """The form of a group. `acting`: the administrator who fills it in, set by `GroupAdmin.get_form`."""
 
     acting: ClassVar[AbstractUser]
 
     def clean_permissions(self) -> Any:
-        given = self.cleaned_data["permissions"]
-        held = self.instance.permissions.all() if self.instance.pk else Permission.objects.none()
-        refused_beside(require_held, self.acting, set(given) ^ set(held))
-        return given
+        permissions = self.cleaned_data["permissions"]
+        before = self.instance.permissions.all() if self.instance.pk else Permission.objects.none()
+        refuse_in_field(require_held, self.acting, set(permissions) ^ set(before))
+        return permissions
 
 
 @admin.register(Group)
@@ -68,7 +68,7 @@ class GroupAdmin(RightsAdmin):
         services.save_group(user=acting(request), group=obj, permissions=form.cleaned_data["permissions"])
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
-        """The service above has stored them."""
+        """Save nothing: `save_model` has stored the related rows."""
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         services.delete_group(user=acting(request), group=obj)
@@ -76,25 +76,25 @@ class GroupAdmin(RightsAdmin):
 
 @admin.register(AdminRecord)
 class AdminRecordAdmin(RecordAdmin):
-    """What administrators did who are deleted; of all others the history of each row tells."""
+    """The acts of deleted administrators. The acts of others are in the history of each row."""
 
-    list_display = ("at", "username", "action", "kind", "row", "said")
+    list_display = ("at", "username", "action", "kind", "row", "message_in_words")
     list_filter = ("action",)
     search_fields = ("username", "row", "what")
-    fields = ("at", "username", "action", "kind", "row", "row_id", "said")
+    fields = ("at", "username", "action", "kind", "row", "row_id", "message_in_words")
 
     @display(description="What")
     def kind(self, record: AdminRecord) -> str:
         return i18n.label(record.what)
 
     @display(description="Message")
-    def said(self, record: AdminRecord) -> str:
+    def message_in_words(self, record: AdminRecord) -> str:
         return gettext(record.message) if record.message else ""
 
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """People make tokens themselves; here they are seen and revoked, without the hash."""
+    """The tokens that people have made. Administrators see and revoke them, without the hash."""
 
     list_display = ("name", "user", "scope_names", "state", "created", "last_used")
     list_select_related = ("user",)

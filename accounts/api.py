@@ -1,6 +1,6 @@
 """`/api/v1/me/` and `/api/v1/tokens/`: a person's settings and tokens for programs."""
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -108,12 +108,12 @@ class MeView(ScopedView):
     serializer_class: type[MeSerializer] = MeSerializer
 
     def scope_needed(self) -> str | None:
-        """Whose token it is, every program may ask."""
+        """Return the scope of a change; every token may read its person."""
         return None if self.request.method in SAFE_METHODS else self.scope
 
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
-        """Who the token or session belongs to, and their settings."""
+        """The person of the token or session, and their settings."""
         return Response(self.serializer_class(self.person, context={"request": request}).data)
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
@@ -121,8 +121,9 @@ class MeView(ScopedView):
         """Changes language, time zone, theme, and what models may do unasked. Scope `admin`."""
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
-        found = services.change_preferences(user=self.person, fields=body.validated_data)
-        return Response(self.serializer_class(found, context={"request": request}).data)
+        fields = cast("services.PreferenceFields", body.validated_data)
+        person = services.change_preferences(user=self.person, fields=fields)
+        return Response(self.serializer_class(person, context={"request": request}).data)
 
 
 class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[ApiToken]):
@@ -144,14 +145,19 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
         `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
-        wanted = {"expires": services.usual_end(asking), **valid(AskForTokenSerializer, request)}
-        password = wanted.pop("password")
+        fields = valid(AskForTokenSerializer, request)
         if asking is None:
             if self.person.has_usable_password():
-                confirm(request, self.person, password)
+                confirm(request, self.person, fields["password"])
             if needs_fresh(self.person):
                 require_fresh(request)
-        row, token = services.create_token(user=self.person, asking=asking, **wanted)
+        row, token = services.create_token(
+            user=self.person,
+            name=fields["name"],
+            scopes=fields.get("scopes"),
+            expires=fields.get("expires", services.usual_end(asking)),
+            asking=asking,
+        )
         shown = {**TokenSerializer(row).data, "token": token}
         return ShownOnce(shown, "token", what="token")
 

@@ -11,11 +11,11 @@ _functions: list[Callable[[User], None]] = []
 
 
 def on_user_delete(function: Callable[[User], None]) -> None:
-    """Register a function that is called in the transaction that deletes a person, before their row goes."""
+    """Register a function that is called in the transaction that deletes a person, before their row is deleted."""
     _functions.append(function)
 
 
 def delete_unowned(person: User) -> None:
-    """Delete what the registered functions know of. Call it in the transaction that deletes the person."""
+    """Call the registered functions. Call this in the transaction that deletes the person."""
     for function in _functions:
         function(person)

@@ -1,9 +1,9 @@
-"""The forms of signing in and of the settings pages.
+"""The forms of the sign-in and of the settings pages.
 
-What the latter refuse, services refuse too; here it is said beside the field.
+Services refuse the same values; these forms show the error beside the field.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django import forms
@@ -21,7 +21,7 @@ from accounts.access.login_throttle import LimitedTriesMixin, begin
 from accounts.models import User
 from core.errors import ProductError
 
-# What each scope lets a token do.
+# The meaning of each scope of a token.
 SCOPES = {
     "chat": _("Conversations: read them, send messages, follow and stop answers; personas and models."),
     "files": _("Files: upload, read, search and delete them."),
@@ -34,17 +34,18 @@ DAYS = {"30": _("after 30 days"), "90": _("after 90 days"), "365": _("after a ye
 
 
 class SignInForm(LimitedTriesMixin, AuthenticationForm):
-    """Who knows the password; a second factor is still to be asked for (`access.login.proceed`).
+    """Checks a password; `access.login.proceed` asks for the second factor afterwards.
 
-    `provider_only`: the password is right, and such people sign in through a provider alone.
+    `provider_only`: the password is right, but the person has to sign in through a provider.
     """
 
     provider_only = False
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Any:
         if self.request is None or not self.cleaned_data.get("username") or not self.cleaned_data.get("password"):
             return super().clean()
-        name, password = self.cleaned_data["username"], self.cleaned_data["password"]
+        name = self.cleaned_data["username"]
+        password = self.cleaned_data["password"]
         try:
             with self.trying(begin(self.request, name)):
                 self.user_cache = authenticate(self.request, username=name, password=password, first_of_two=True)
@@ -67,11 +68,11 @@ class SignInForm(LimitedTriesMixin, AuthenticationForm):
 
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):
-    """The admin's, named by `settings.UNFOLD`."""
+    """The form of the admin's sign-in page. Named by `settings.UNFOLD`."""
 
 
 class PasswordForm(LimitedTriesMixin, PasswordChangeForm):
-    """The old password, too, may be tried only so often: by whoever finds a browser that somebody left signed in."""
+    """Changes the password. Tries of the old one are limited: somebody else may use a browser that is signed in."""
 
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(user, data)
@@ -96,7 +97,7 @@ class PreferencesForm(forms.ModelForm[User]):
 
 
 class TokenForm(LimitedTriesMixin, forms.Form):
-    """A stolen session makes no token that outlives it: the password is asked for again."""
+    """Creates a token. It asks for the password, since a stolen session must not create a token that outlives it."""
 
     name = forms.CharField(max_length=100)
     scopes = forms.MultipleChoiceField(
@@ -107,7 +108,8 @@ class TokenForm(LimitedTriesMixin, forms.Form):
 
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(data)
-        self.request, self.user = request, user
+        self.request = request
+        self.user = user
         if not user.has_usable_password():  # the page has asked for a fresh sign-in
             del self.fields["password"]
 
@@ -119,8 +121,8 @@ class TokenForm(LimitedTriesMixin, forms.Form):
                 raise ValidationError(_("This is not your password."), code="wrong_password")
         return password
 
-    def token(self) -> dict[str, Any]:
-        """The fields of `create_token`."""
+    @property
+    def expires(self) -> datetime | None:
+        """The end of the token's life; None for never."""
         days = self.cleaned_data["days"]
-        expires = timezone.now() + timedelta(days=int(days)) if days else None
-        return {"name": self.cleaned_data["name"], "scopes": self.cleaned_data["scopes"], "expires": expires}
+        return timezone.now() + timedelta(days=int(days)) if days else None

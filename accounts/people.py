@@ -1,7 +1,7 @@
-"""What administrators do with accounts beyond a form: invite by a link, sign out, switch off, import from a table.
+"""Acts of administrators on accounts beyond a form: invite by a link, sign out, switch off, import from a table.
 
-Nobody but its owner ever types a password: an account begins without one, and whoever has its one-time link chooses it.
-The link is bound to the account as it is, to its password and last sign-in, so it ends when either changes.
+Only its owner ever types a password: an account begins without one, and the holder of its one-time link chooses it. The
+link is bound to the password and the last sign-in of the account, so it ends when either changes.
 """
 
 import csv
@@ -31,14 +31,14 @@ from core.permissions import require_right, require_store
 from core.sentences import Sentence
 
 MOST_LINES = 500
-MOST_OF_ADDRESS = 5  # accounts that have the same one
+MOST_OF_ADDRESS = 5  # accounts with the same address that get a mail
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
 BETWEEN_GROUPS = re.compile(r"[|;]")
 
 
 class Links(PasswordResetTokenGenerator):
-    """Ends after `settings.PASSWORD_RESET_TIMEOUT` seconds."""
+    """Makes and checks the keys of one-time links, which end after `settings.PASSWORD_RESET_TIMEOUT` seconds."""
 
     key_salt = "accounts.people.Links"
 
@@ -47,7 +47,7 @@ links = Links()
 
 
 def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) -> str:
-    """Stores somebody new who has no password yet; the key with which they choose one. Raises as `save_user`."""
+    """Store a new person without a password. Returns the key with which they choose one. Raises as `save_user`."""
     person.set_unusable_password()
     with transaction.atomic():
         save_user(user=user, person=person)
@@ -58,9 +58,9 @@ def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) 
 
 @transaction.atomic
 def new_key(*, user: AbstractUser, person: User) -> str:
-    """Another key to choose a password with. Those of somebody who has none yet end; a password stays until it is used.
+    """Return another key to choose a password with. Raises `outranked` and `not_active`.
 
-    Raises `outranked` and `not_active`.
+    For a person without a password the earlier keys end. A password stays until the key is used.
     """
     require_store(user, person)
     require_rank(user, person)
@@ -71,30 +71,35 @@ def new_key(*, user: AbstractUser, person: User) -> str:
             status=409,
         )
     if not person.has_usable_password():
-        person.set_unusable_password()  # another one, which the keys until now do not fit
+        person.set_unusable_password()  # a new one, so that earlier keys end
         person.save(update_fields=["password"])
     record(user=user, action="person.link_made", row=person, name=person.get_username())
     return links.make_token(person)
 
 
-def mail_links(made: Sequence[tuple[User, str]]) -> list[User]:
-    """Mails to each, where mail is set up and they have an address, their link; to whom. Raises `mail_failed` (502)."""
-    found = [(person, address) for person, address in made if person.email and sending.is_set()]
-    if found:
-        sending.send([texts.link(person, address) for person, address in found])
-    return [person for person, _ in found]
+def mail_links(links: Sequence[tuple[User, str]]) -> list[User]:
+    """Mail links to their people. Returns the people who got a mail. Raises `mail_failed` (502).
+
+    Nobody gets one where mail is not set up, nor a person without an address.
+    """
+    mailed = [(person, address) for person, address in links if person.email and sending.is_set()]
+    if mailed:
+        sending.send([texts.link(person, address) for person, address in mailed])
+    return [person for person, _ in mailed]
 
 
 def ask_for_link(*, email: str, origin: str) -> None:
-    """Somebody has forgotten their password. Whether anybody has the address is looked up by a worker, so that nothing
-    tells it. `origin` is scheme and host of this site as they know it."""
+    """Mail a link to another password. A worker looks up the account, so that no response reveals whether there is one.
+
+    `origin`: scheme and host of this site.
+    """
     transaction.on_commit(partial(enqueue, "accounts.tasks.mail_forgotten", email, origin))
 
 
 def mail_forgotten(*, email: str, origin: str) -> None:
-    """Mails links to choose another password to whom this address belongs; those who sign in elsewhere get none."""
-    found = User.objects.filter(email__iexact=email, email_confirmed=True, is_active=True)
-    for person in found[:MOST_OF_ADDRESS]:
+    """Mail links to another password to the people with this address, unless they have to sign in at a provider."""
+    people = User.objects.filter(email__iexact=email, email_confirmed=True, is_active=True)
+    for person in people[:MOST_OF_ADDRESS]:
         try:
             require_own_way(person)
         except ProductError:
@@ -106,13 +111,13 @@ def mail_forgotten(*, email: str, origin: str) -> None:
 
 
 def invited(pk: UUID, key: str) -> User | None:
-    """Who may choose a password with this key; None when it was used or has ended."""
+    """Return the person who may choose a password with this key; None where it was used or has ended."""
     person = User.objects.filter(pk=pk, is_active=True).first()
     return person if person is not None and links.check_token(person, key) else None
 
 
 def switch(*, user: AbstractUser, person: User, active: bool) -> None:
-    """Lets somebody in again, or no more, which signs them out everywhere. Raises `yourself`, and as `save_user`."""
+    """Activate or deactivate an account; the latter signs it out everywhere. Raises `yourself`, and as `save_user`."""
     if person.pk == user.pk and not active:
         raise ProductError("yourself", "You cannot deactivate your own account. Ask another administrator.", status=409)
     person.is_active = active
@@ -120,7 +125,7 @@ def switch(*, user: AbstractUser, person: User, active: bool) -> None:
 
 
 def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
-    """Ends every session with what it has open, and what programs have open; `tokens`: ends these for good, too."""
+    """End every session of a person, and the sockets of their programs; `tokens`: revoke their API tokens, too."""
     require_store(user, person)
     require_rank(user, person)
     if tokens:
@@ -133,40 +138,40 @@ def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """`line` counts from 1, the heading included."""
+class LineError:
+    """An error in a line of a table. `line` counts from 1, the heading included."""
 
     line: int
     sentence: Sentence
 
 
 class LinesRefused(ProductError):
-    """Nothing was imported; `wrong` says of each line why."""
+    """Nothing was imported, because of these errors."""
 
-    def __init__(self, wrong: Sequence[Wrong]) -> None:
+    def __init__(self, errors: Sequence[LineError]) -> None:
         super().__init__(
             "lines_refused", gettext_noop("Nothing was imported. Correct these lines and import again."), status=422
         )
-        self.wrong = wrong
+        self.errors = errors
 
 
 def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
-    """Everybody of a table with their keys, or, when one line is wrong, nobody.
+    """Invite all people of a table; nobody where a line has an error. Returns the people with their keys.
 
-    The first line names the columns, `COLUMNS`, of which `username` must be there; between groups stands “|”.
-    Raises `empty_table`, `no_such_column`, `too_many_lines`, `LinesRefused`, and as `save_user` and `set_rights`.
+    The first line names the columns, `COLUMNS`, of which `username` is required; “|” separates groups. Raises
+    `empty_table`, `no_such_column`, `too_many_lines`, `LinesRefused`, and as `save_user` and `set_rights`.
     """
     require_right(user, "add", User)
-    table = _Table(user, list(_lines(text)))
-    if table.wrong:
-        raise LinesRefused(table.wrong)
+    table = _PeopleTable(user, list(_lines(text)))
+    if table.errors:
+        raise LinesRefused(table.errors)
     with transaction.atomic():
         record(user=user, action="person.imported", changes={"people": len(table.people)})
         return [(person, invite(user=user, person=person, groups=groups)) for person, groups in table.people]
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The number of each line that is not empty, and its cells by column."""
+    """Yield the number and the cells by column of each line that is not empty."""
     heading = text.lstrip("\ufeff").partition("\n")[0]
     if not heading.strip():
         sentence = Sentence("The table is empty. Its first line names the columns: username, email, name, groups.")
@@ -186,8 +191,8 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
             yield rows.line_num, {name: cell.strip() for name, cell in zip(names, row, strict=False)}
 
 
-class _Table:
-    """What a table's lines come to: `people` with their groups, and what is `wrong`."""
+class _PeopleTable:
+    """The `people` of a table with their groups, and the `errors` in its lines."""
 
     def __init__(self, user: AbstractUser, lines: list[tuple[int, dict[str, str]]]) -> None:
         if not lines:
@@ -199,40 +204,40 @@ class _Table:
                 most_lines=MOST_LINES,
             )
             raise ProductError("too_many_lines", sentence, status=422)
-        self._user, self._lines = user, lines
-        self._seen: dict[str, int] = {}
+        self._user = user
+        self._lines = lines
+        self._line_of_name: dict[str, int] = {}
         self.people: list[tuple[User, list[Group]]] = []
-        self.wrong: list[Wrong] = []
+        self.errors: list[LineError] = []
         for number, cells in lines:
-            found = list(self._read(number, cells))
-            self.wrong += [Wrong(number, sentence) for sentence in found]
+            self.errors += [LineError(number, sentence) for sentence in self._read(number, cells)]
 
     @cached_property
-    def _taken(self) -> set[str]:
+    def _existing_names(self) -> set[str]:
         names = [cells.get("username", "") for _, cells in self._lines]
         return set(User.objects.filter(username__in=names).values_list("username", flat=True))
 
     @cached_property
     def _groups(self) -> dict[str, tuple[Group, bool]]:
-        """By name, and whether it gives more than the user has."""
-        named = {name for _, cells in self._lines for name in _names(cells)}
-        found = Group.objects.filter(name__in=named)
-        return {group.name: (group, group_outranks(group, self._user)) for group in found}
+        """Return the groups by name, each with whether it gives rights that the user lacks."""
+        names = {name for _, cells in self._lines for name in _names(cells)}
+        rows = Group.objects.filter(name__in=names)
+        return {group.name: (group, group_outranks(group, self._user)) for group in rows}
 
     def _read(self, number: int, cells: dict[str, str]) -> Iterator[Sentence]:
-        """Everything that is wrong with a line, in sentences."""
+        """Add the person of a line, and yield the errors in it."""
         name = cells.get("username", "")
-        if name in self._taken:
+        if name in self._existing_names:
             yield Sentence(
                 "There is somebody called “{name}” already. Choose another user name, or leave the line out.", name=name
             )
-        if name and name in self._seen:
+        if name and name in self._line_of_name:
             yield Sentence(
                 "Line {name} has the user name “{name2}”, too. Keep one of them.",
-                name=str(self._seen[name]),
+                name=str(self._line_of_name[name]),
                 name2=name,
             )
-        self._seen.setdefault(name, number)
+        self._line_of_name.setdefault(name, number)
         first, _, last = cells.get("name", "").rpartition(" ")
         person = User(
             username=name, email=cells.get("email", ""), first_name=first or last, last_name=last * bool(first)

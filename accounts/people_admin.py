@@ -1,6 +1,6 @@
-"""The people of the workspace: invited by links, switched off, signed out everywhere, imported from a table."""
+"""The admin of people: they are invited by links, deactivated, signed out everywhere, imported from a table."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from core.errors import ProductError
 from core.net.site import site_origin
 from core.sentences import Sentence
 
-RIGHTS = {  # what each of Django's lets one do with the rows of a table
+RIGHTS = {  # the words for Django's rights on the rows of a table
     "add": gettext_lazy("add"),
     "change": gettext_lazy("change"),
     "delete": gettext_lazy("delete"),
@@ -51,27 +51,27 @@ SIGNS_IN = gettext_noop(
 )
 
 
-def refused_beside(require: Callable[..., None], *given: Any) -> None:
-    """What a service would refuse is said beside the field."""
+def refuse_in_field(require: Callable[..., None], *arguments: Any) -> None:
+    """Call a check of the services, and raise its error as one of the form's field."""
     try:
-        require(*given)
+        require(*arguments)
     except ProductError as error:
         raise ValidationError(str(error.sentence), code=error.code) from error
 
 
 class InviteForm(forms.ModelForm[User]):
-    """`acting` is who fills it in; the admin below says so."""
+    """The form of a new person. `acting`: the administrator who fills it in, set by `UserAdmin.get_form`."""
 
     acting: ClassVar[AbstractUser]
 
     def clean_groups(self) -> Any:
         groups = self.cleaned_data["groups"]
-        refused_beside(require_held, self.acting, (), groups)
+        refuse_in_field(require_held, self.acting, (), groups)
         return groups
 
 
 class PersonForm(UserChangeForm):
-    """As `InviteForm`."""
+    """The form of a person; `acting` as in `InviteForm`."""
 
     acting: ClassVar[AbstractUser]
 
@@ -82,8 +82,8 @@ class PersonForm(UserChangeForm):
                 "Passwords are stored in a form that nobody can read. “New link” lets the person choose another."
             )
 
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> Any:
+        cleaned = super().clean() or self.cleaned_data
         still_admin = cleaned.get("is_active", True) and cleaned.get("is_superuser", True)
         if not still_admin and is_last_admin(self.instance):
             self.add_error(None, services.LAST_ADMIN)
@@ -91,17 +91,17 @@ class PersonForm(UserChangeForm):
 
     def clean_groups(self) -> Any:
         groups = self.cleaned_data["groups"]
-        refused_beside(require_held, self.acting, (), set(groups) ^ set(self.instance.groups.all()))
+        refuse_in_field(require_held, self.acting, (), set(groups) ^ set(self.instance.groups.all()))
         return groups
 
     def clean_user_permissions(self) -> Any:
-        given = self.cleaned_data["user_permissions"]
-        refused_beside(require_held, self.acting, set(given) ^ set(self.instance.user_permissions.all()))
-        return given
+        permissions = self.cleaned_data["user_permissions"]
+        refuse_in_field(require_held, self.acting, set(permissions) ^ set(self.instance.user_permissions.all()))
+        return permissions
 
 
-class PasswordForm(AdminPasswordChangeForm):
-    """As `InviteForm`."""
+class SetPasswordForm(AdminPasswordChangeForm):
+    """The form of a person's password; `acting` as in `InviteForm`."""
 
     acting: ClassVar[AbstractUser]
     usable_password_help_text = SIGNS_IN
@@ -121,16 +121,16 @@ class SignOutForm(Confirmation):
 
 
 class TableForm(forms.Form):
-    """What is pasted is shown again with what is wrong in it; so is a file."""
+    """A table of people, pasted or as a file. A table with errors is shown again as text."""
 
     file = forms.FileField(label=gettext_lazy("File"), required=False, widget=UnfoldAdminFileFieldWidget)
     text = forms.CharField(
         label=gettext_lazy("Or paste it here"), required=False, widget=UnfoldAdminTextareaWidget(attrs={"rows": 12})
     )
 
-    def clean(self) -> dict[str, Any]:
-        """`text` has the table, wherever it came from."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> Any:
+        """Put the table into `text`, also that of a file."""
+        cleaned = super().clean() or self.cleaned_data
         file: UploadedFile[bytes] | None = cleaned.get("file")
         if file is None:
             return cleaned
@@ -153,11 +153,11 @@ class StateFilter(admin.SimpleListFilter):
         return [("active", _("Active")), ("invited", _("Invited, has not signed in")), ("off", _("Deactivated"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        invited = {"password__startswith": UNUSABLE_PASSWORD_PREFIX, "last_login": None}
+        invited = Q(password__startswith=UNUSABLE_PASSWORD_PREFIX, last_login=None)
         if self.value() == "active":
-            return queryset.filter(is_active=True).exclude(**invited)
+            return queryset.filter(is_active=True).exclude(invited)
         if self.value() == "invited":
-            return queryset.filter(is_active=True, **invited)
+            return queryset.filter(invited, is_active=True)
         return queryset.filter(is_active=False) if self.value() == "off" else queryset
 
 
@@ -174,35 +174,35 @@ class PeopleGroupFilter(admin.SimpleListFilter):
 
 
 class RightsField(forms.ModelMultipleChoiceField[Permission]):
-    """Rights by what they open, in the reader's language; Django stores their names in English."""
+    """A field of rights, with their names in the reader's language; Django stores English names."""
 
     def label_from_instance(self, obj: Any) -> str:
-        of = obj.content_type
-        action = RIGHTS.get(obj.codename.removesuffix(f"_{of.model}"))
-        return f"{of.app_labeled_name} | {action or obj.name}"
+        kind = obj.content_type
+        action = RIGHTS.get(obj.codename.removesuffix(f"_{kind.model}"))
+        return f"{kind.app_labeled_name} | {action or obj.name}"
 
 
 class RightsAdmin(RowAdmin):
-    """Has a field of rights: those on what has pages here, and what else somebody was given."""
+    """An admin with a field of rights: those on kinds of rows with pages here, and other rights that somebody has."""
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        # Not Django's two lists: boxes fit a phone, and speak the reader's language.
+        # Boxes in place of Django's two lists: they fit a phone, and are in the reader's language.
         kwargs["widget"] = Boxes()
         if db_field.remote_field.model is Permission:
-            shown = ContentType.objects.get_for_models(*self.admin_site._registry).values()
-            held = Q(user__isnull=False) | Q(group__isnull=False)
-            wanted = Permission.objects.filter(Q(content_type__in=shown) | Q(pk__in=Permission.objects.filter(held)))
-            kwargs |= {"form_class": RightsField, "queryset": wanted.select_related("content_type")}
+            kinds = ContentType.objects.get_for_models(*self.admin_site._registry).values()
+            in_use = Permission.objects.filter(Q(user__isnull=False) | Q(group__isnull=False))
+            rows = Permission.objects.filter(Q(content_type__in=kinds) | Q(pk__in=in_use))
+            kwargs |= {"form_class": RightsField, "queryset": rows.select_related("content_type")}
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # both annotate the same attributes
-    """Registered by `config`, which adds what it takes other apps to do."""
+    """The admin of people. `workspace.administration` registers it, with acts that need other apps."""
 
     form = PersonForm
     add_form = InviteForm
     add_form_template = "admin/accounts/user/invite.html"
-    change_password_form = PasswordForm
+    change_password_form = SetPasswordForm
     list_display = ("username", "get_full_name", "email", "state", "role", "last_login")
     list_filter = (StateFilter, PeopleGroupFilter, "is_staff", "is_superuser", "groups")
     search_help_text = "A part of a user name, a name or an e-mail address"
@@ -251,8 +251,8 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return form
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
-        pages = copy(self)  # Django gives the form no request
-        form: Any = type("PasswordForm", (PasswordForm,), {"acting": acting(request)})
+        pages = copy(self)  # Django passes the form no request
+        form: Any = type("SetPasswordForm", (SetPasswordForm,), {"acting": acting(request)})
         pages.change_password_form = form
         return super(UserAdmin, pages).user_change_password(request, id, form_url)
 
@@ -260,7 +260,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return self.readonly_fields if acting(request).is_superuser else (*self.readonly_fields, "is_superuser")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Setting somebody's password asks for this too."""
+        """Return whether the user may change this person; Django checks this before it sets a password, too."""
         person = self._person(obj)
         return super().has_change_permission(request, person) and not (person and outranks(person, acting(request)))
 
@@ -271,12 +271,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     def has_invite_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.has_add_permission(request) and super().has_change_permission(request)
 
-    def _person(self, given: Any) -> User | None:
-        """Unfold asks with an id in the place of a row."""
-        if given is None or isinstance(given, User):
-            return given
+    def _person(self, row_or_id: Any) -> User | None:
+        """Return the person of a row, or of an id, which Unfold passes in the place of a row."""
+        if row_or_id is None or isinstance(row_or_id, User):
+            return row_or_id
         try:
-            return User.objects.filter(pk=given).first()
+            return User.objects.filter(pk=row_or_id).first()
         except ValidationError:
             return None
 
@@ -288,9 +288,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
         if change:
-            given = form.cleaned_data
-            rights = {"groups": given["groups"], "permissions": given["user_permissions"]}
-            services.set_rights(user=acting(request), person=form.instance, **rights)
+            services.set_rights(
+                user=acting(request),
+                person=form.instance,
+                groups=form.cleaned_data["groups"],
+                permissions=form.cleaned_data["user_permissions"],
+            )
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: Any = None) -> HttpResponse:
         return self._links(request, [(obj, people.links.make_token(obj))])
@@ -299,12 +302,12 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         services.delete_user(user=acting(request), person=obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """How much goes with these people, not what: their rows are their own, and there may be very many."""
+        """Return the numbers of rows that are deleted with these people; the rows are private, and may be many."""
         people = User.objects.filter(pk__in=[person.pk for person in objs])
         counts: dict[Any, int] = {self.opts.verbose_name_plural: len(objs)}
         for relation in User._meta.related_objects:
             if relation.on_delete is CASCADE:
-                rows = relation.related_model._default_manager.filter(**{f"{relation.field.name}__in": people})
+                rows = relation.related_model._default_manager.filter(Q((f"{relation.field.name}__in", people)))
                 counts[relation.related_model._meta.verbose_name_plural] = rows.count()
         listed = [f"{i18n.grouped(number)} {name}" for name, number in counts.items() if number]
         may = all(self.has_delete_permission(request, person) for person in objs)
@@ -315,7 +318,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     @button("New link", icon="link")
     def new_link(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Asks first: what makes a link is posted."""
+        """Make a new link, after a question: only a POST makes one."""
         person = self.row(request, object_id)
         if request.method == "POST":
             key = people.new_key(user=acting(request), person=person)
@@ -360,13 +363,13 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     @admin.action(description="Make new links", permissions=["change"])
     def link_selected(self, request: HttpRequest, rows: QuerySet[User]) -> HttpResponse | None:
-        made: list[tuple[User, str]] = []
+        keys: list[tuple[User, str]] = []
 
         def make(person: User) -> None:
-            made.append((person, people.new_key(user=acting(request), person=person)))
+            keys.append((person, people.new_key(user=acting(request), person=person)))
 
         self._each(request, rows, make, gettext_noop("Links were made for {}."))
-        return self._links(request, made) if made else None
+        return self._links(request, keys) if keys else None
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
     def sign_out_selected(self, request: HttpRequest, rows: QuerySet[User]) -> None:
@@ -389,9 +392,13 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
         self._each(request, rows, act, gettext_noop("{people} were activated."))
 
-    def _each(self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], said: str) -> None:
-        """What can be done is done, each for itself; who is left out is named with the reason."""
-        chosen, done = list(rows[: MOST_AT_ONCE + 1]), 0
+    def _each(self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], template: str) -> None:
+        """Act on each person in a transaction of its own, and name the refused people with the reasons.
+
+        `template`: the message about the others, with `{people}`.
+        """
+        chosen = list(rows[: MOST_AT_ONCE + 1])
+        done = 0
         if len(chosen) > MOST_AT_ONCE:
             sentence = Sentence(
                 "Nothing was done: choose at most {most_at_once} people at once.", most_at_once=MOST_AT_ONCE
@@ -408,10 +415,11 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
             else:
                 done += 1
         if done:
-            counted = ngettext("%(count)d person", "%(count)d people", done) % {"count": done}
-            self.message_user(request, Sentence(said, people=counted), messages.SUCCESS)
+            number = ngettext("%(count)d person", "%(count)d people", done) % {"count": done}
+            self.message_user(request, Sentence(template, people=number), messages.SUCCESS)
         for reason, names in refused.items():
-            named, more = ", ".join(names[:5]), len(names) - 5
+            named = ", ".join(names[:5])
+            more = len(names) - 5
             left_out = Sentence("Left out: {named}. {sentence}", named=named, sentence=reason)
             if more > 0:
                 left_out = Sentence(
@@ -422,30 +430,30 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
     @button("Import from a table", icon="upload", permission="invite")
     def import_table(self, request: HttpRequest) -> HttpResponse:
         form = TableForm(request.POST, request.FILES) if request.method == "POST" else TableForm()
-        wrong: Sequence[people.Wrong] = ()
+        errors: Sequence[people.LineError] = ()
         if form.is_bound and form.is_valid():
             try:
-                made = people.import_people(user=acting(request), text=form.cleaned_data["text"])
+                keys = people.import_people(user=acting(request), text=form.cleaned_data["text"])
             except people.LinesRefused as error:
-                wrong = error.wrong
+                errors = error.errors
                 form.add_error(None, str(error.sentence))
             except ProductError as error:
                 form.add_error(None, str(error.sentence))
             else:
-                return self._links(request, made)
+                return self._links(request, keys)
         groups = Group.objects.order_by("name").values_list("name", flat=True)[:20]
-        context = {"form": form, "wrong": wrong, "groups": groups, "most": people.MOST_LINES}
+        context = {"form": form, "wrong": errors, "groups": groups, "most": people.MOST_LINES}
         page = self.page(request, "import", _("Import people from a table"), context)
         page.status_code = 422 if form.errors else 200
         return page
 
-    def _links(self, request: HttpRequest, made: Iterable[tuple[User, str]]) -> HttpResponse:
-        """The links, this once: there is no address at which they could be read again."""
+    def _links(self, request: HttpRequest, keys: Iterable[tuple[User, str]]) -> HttpResponse:
+        """Return the page of the links, only this once: no address shows them again. Mails them where it can."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         links = [
             (person, site_origin(request) + reverse("welcome", args=[person.pk], query={"key": key}))
-            for person, key in made
+            for person, key in keys
         ]
         title = (
             _("A link for %(name)s") % {"name": links[0][0]}
@@ -461,6 +469,6 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         context = {"links": shown, "mailed": mailed, "days": settings.PASSWORD_RESET_TIMEOUT // 86_400}
         return self.page(request, "links", title, context)
 
-    def page(self, request: HttpRequest, name: str, title: str, context: dict[str, Any]) -> HttpResponse:
-        context |= {**self.admin_site.each_context(request), "title": title, "opts": self.opts}
-        return TemplateResponse(request, f"admin/accounts/user/{name}.html", context)
+    def page(self, request: HttpRequest, name: str, title: str, context: Mapping[str, object]) -> HttpResponse:
+        frame = {**self.admin_site.each_context(request), "title": title, "opts": self.opts}
+        return TemplateResponse(request, f"admin/accounts/user/{name}.html", {**context, **frame})

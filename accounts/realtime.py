@@ -1,10 +1,12 @@
-"""What a person has open, on all their devices: the sockets, and how they hear that something of theirs has changed.
+"""News to the open sockets of a person, on all their devices, that some of their rows have changed.
 
-Pages and programs hear that it has, not what, nor how, and ask again for what they show. Only services tell it.
+1. A service calls `tell` with the kind of news. After the commit, the hint is noted with its time and sent to the
+   person's channel group.
+2. Sockets pass the hint on. It names only the kind, so pages and programs then load what they show again.
+3. A page takes some time until its socket is open. Changes in between reach it, too: the socket joins its groups, and
+   then looks for notes since the `since` of the page. So a page that is up to date loads nothing.
 
-A page is on its way from when the server begins to write it until its socket is there. What changes meanwhile reaches
-it, too: each hint is noted with its time before it is sent, and the socket joins its groups before it looks at the
-notes. So a page that is up to date asks for nothing.
+`_Watch` closes connections whose session or token has ended.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from enum import StrEnum
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -30,7 +32,7 @@ from django.http import HttpRequest
 from django.utils.translation import get_language_from_request
 from redis.exceptions import RedisError
 
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.access.second_factor import must_set_up
 from accounts.access.sessions import TOLD_WITHIN, group_of, group_of_token
 from accounts.models import ApiToken, User
@@ -40,10 +42,11 @@ from core.logs.metrics import STREAMS
 from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
-NOT_SIGNED_IN, TOO_MANY = 4401, 4430  # close codes
-NOTED_FOR = 3600  # seconds; for a page that is older everything has changed
+NOT_SIGNED_IN = 4401  # a close code
+TOO_MANY = 4430  # a close code
+NOTED_FOR = 3600  # seconds; for an older page everything has changed
 SKEW = 1.0  # seconds between the clocks of two machines
-LOOKED_FOR_EVERY = 2.0  # seconds: with the silence of a stream, less than 5 until a connection ends
+CHECKED_EVERY = 2.0  # seconds: with the silence of a stream, less than 5 until a connection ends
 GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
 
 Line = TypeVar("Line")
@@ -53,7 +56,7 @@ _gathering: "set[tuple[UUID, News]]" = set()  # touched on the loop alone
 
 
 class News(StrEnum):
-    """What has changed, as the socket's frame names it."""
+    """The kind of rows that have changed, as the socket's frame names it."""
 
     CONVERSATIONS = "CONVERSATIONS"
     TASKS = "TASKS"
@@ -62,21 +65,21 @@ class News(StrEnum):
 
     @property
     def scope(self) -> str:
-        """What a token needs to hear it."""
+        """Return the scope that a token needs for this news."""
         return {News.TASKS: "tasks", News.INVITATIONS: "projects"}.get(self, "chat")
 
 
 def group_of_person(user_id: UUID) -> str:
-    """The channel group of every socket that somebody has open."""
+    """Return the channel group of all open sockets of a person."""
     return f"person.{user_id}"
 
 
 def tell(owner_id: UUID, news: News) -> None:
-    """Once the change is committed, and beside whoever made it: nobody waits for this."""
-    transaction.on_commit(partial(_soon, owner_id, news))
+    """Send the news once the transaction is committed. The caller does not wait for it."""
+    transaction.on_commit(partial(_submit, owner_id, news))
 
 
-def _soon(owner_id: UUID, news: News) -> None:
+def _submit(owner_id: UUID, news: News) -> None:
     background.submit(_send(owner_id, news))
 
 
@@ -98,27 +101,30 @@ def _subject(user_id: UUID, news: News) -> str:
 
 
 async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
-    """Notes that the subject has changed, and sends the hint to the group. Raises the errors of Redis, and TimeoutError
-    for one that hangs."""
+    """Note that the subject has changed, and send the hint to the group.
+
+    Raises the errors of Redis, and TimeoutError where it hangs.
+    """
     async with asyncio.timeout(TOLD_WITHIN):
         await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
         await channel_layers["default"].group_send(group, hint)
 
 
 async def has_changed(subject: str, since: float) -> bool:
-    """Whether a hint of the subject was told after `since`, Unix time in seconds."""
+    """Return whether a hint of the subject was sent after `since`, Unix time in seconds."""
     if time.time() - since > NOTED_FOR:
         return True
-    noted = await background.streams_of_loop().get(_note(subject))
-    return noted is not None and float(noted) >= since - SKEW
+    moment = await background.streams_of_loop().get(_note(subject))
+    return moment is not None and float(moment) >= since - SKEW
 
 
 def _note(subject: str) -> str:
+    """Return the key of the note about a subject."""
     return f"changed:{subject}"
 
 
 def _since(query: bytes) -> float:
-    """The number of `since=…`; infinity, which nothing comes after, where there is none."""
+    """Return the number of `since=…`; infinity without one, so that no note is later."""
     try:
         moment = float(parse_qs(query.decode("latin-1"))["since"][0])
     except (KeyError, ValueError):
@@ -127,45 +133,45 @@ def _since(query: bytes) -> float:
 
 
 class _Watch:
-    """Looks every `LOOKED_FOR_EVERY` seconds which of a process's open connections have lost what they were opened
-    with, by whatever way: one look for all of them."""
+    """Ends the connections of a process whose credential has ended: one check of all every `CHECKED_EVERY` seconds."""
 
     def __init__(self) -> None:
         self._open: dict[object, tuple[Credential, Callable[[], None]]] = {}
         self.of_person: Counter[UUID] = Counter()
-        self._looking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def add(self, credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
-        """`ended` is called once, when it has ended; what is returned takes it off again."""
+        """Watch a connection. `ended` is called once when its credential ends. Returns a function that stops that."""
         key = object()
         self._open[key] = (credential, ended)
         self.of_person[credential.person] += 1
         STREAMS.inc()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._check())
 
         return partial(self._forget, key)
 
     def _forget(self, key: object) -> None:
-        known = self._open.pop(key, None)
-        if known is not None:
-            person = known[0].person
+        connection = self._open.pop(key, None)
+        if connection is not None:
+            person = connection[0].person
             self.of_person[person] -= 1
             STREAMS.dec()
             if not self.of_person[person]:
                 del self.of_person[person]
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         while self._open:
-            await asyncio.sleep(LOOKED_FOR_EVERY)
-            looked_at = dict(self._open)  # what opens meanwhile is not asked for, and not found missing
+            await asyncio.sleep(CHECKED_EVERY)
+            checked = dict(self._open)  # a copy: connections that open during the query are not in its result
+            credentials = {credential for credential, _ in checked.values()}
             try:
-                held = await database_sync_to_async(holding, thread_sensitive=False)({c for c, _ in looked_at.values()})
+                valid = await database_sync_to_async(valid_credentials, thread_sensitive=False)(credentials)
             except (DatabaseError, InterfaceError):
                 logger.warning("the database is away: open connections were not looked after")
                 continue
-            for key, (credential, ended) in looked_at.items():
-                if credential not in held and key in self._open:
+            for key, (credential, ended) in checked.items():
+                if credential not in valid and key in self._open:
                     self._forget(key)
                     ended()
 
@@ -174,13 +180,15 @@ _watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]" = WeakKeyDictio
 
 
 def _watch() -> _Watch:
-    """That of the running event loop."""
+    """Return the watch of the running event loop."""
     return _watches.setdefault(asyncio.get_running_loop(), _Watch())
 
 
 def require_connection(person: UUID) -> None:
-    """Raises `too_many_connections` (429) where so many sockets and streams of one person are open at this process that
-    one more is not taken. On the event loop."""
+    """Raise `too_many_connections` (429) where the person has `settings.CONNECTIONS_AT_ONCE` open at this process.
+
+    Call it on the event loop.
+    """
     most = settings.CONNECTIONS_AT_ONCE
     if most and _watch().of_person[person] >= most:
         detail = Sentence(
@@ -191,15 +199,16 @@ def require_connection(person: UUID) -> None:
 
 @async_to_sync
 async def require_connection_of_request(person: UUID) -> None:
-    """As `require_connection`, for a view that is on a thread."""
+    """Call `require_connection` for a view that is on a thread."""
     require_connection(person)
 
 
 class WhileSignedIn(Generic[Line]):
-    """A stream's lines, until what it was opened with has ended. Closing it closes what it reads from."""
+    """The lines of a stream until its credential ends. To close it closes its source."""
 
     def __init__(self, credential: Credential, lines: AsyncIterable[Line]) -> None:
-        self._credential, self._lines = credential, lines
+        self._credential = credential
+        self._lines = lines
 
     async def __aiter__(self) -> AsyncIterator[Line]:
         ended = asyncio.Event()
@@ -216,20 +225,22 @@ class WhileSignedIn(Generic[Line]):
         getattr(self._lines, "close", lambda: None)()
 
 
-def _held_up(user: User) -> bool:
+def _must_set_up_factor(user: User) -> bool:
     return must_set_up(user, workspace_at())
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """Closes with 4401 for strangers, who get no `user`, for whoever must set up a second factor first, and once the
-    session or token it was opened with has ended, or the token has lost a scope, by whatever way; with 4430 where its
-    person has too many open. What a client sends is looked at only while that holds.
+    """The base of sockets of people who are signed in; it passes `News` on.
 
-    With `?since=…`, Unix time in seconds, it tells at once what there was to tell since then.
+    It closes with 4401 for anonymous clients, who get no `user`, for people who must set up a second factor first, and
+    once its session or token has ended or the token has lost a scope; with 4430 where its person has too many open. It
+    reads frames of the client only while it is open.
+
+    With `?since=…`, Unix time in seconds, it sends the news since then at once.
     """
 
     user: User
-    language: str  # of what the socket says to them
+    language: str  # of the sentences that the socket sends
     _credential: Credential
     since: float
     _unwatch: Callable[[], None] | None = None
@@ -240,7 +251,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
         if not isinstance(user, User):
             await self.close(NOT_SIGNED_IN)
             return
-        if self._token() is None and await database_sync_to_async(_held_up, thread_sensitive=False)(user):
+        if self._token() is None and await database_sync_to_async(_must_set_up_factor, thread_sensitive=False)(user):
             await self.close(NOT_SIGNED_IN)
             return
         try:
@@ -273,24 +284,25 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
                 await self.channel_layer.group_discard(group, self.channel_name)
 
     async def holds(self) -> bool:
-        """Whether what it was opened with still signs its person in; it closes otherwise."""
-        held = bool(await database_sync_to_async(holding, thread_sensitive=False)({self._credential}))
-        if not held:
+        """Return whether its credential is still valid; close the socket otherwise."""
+        valid = bool(await database_sync_to_async(valid_credentials, thread_sensitive=False)({self._credential}))
+        if not valid:
             await self.close(NOT_SIGNED_IN)
-        return held
+        return valid
 
-    async def session_ended(self, hint: dict[str, Any]) -> None:
+    async def session_ended(self, hint: dict[str, str]) -> None:
         await self.close(NOT_SIGNED_IN)
 
     async def person_news(self, hint: dict[str, str]) -> None:
-        news, token = News(hint["news"]), self._token()
+        news = News(hint["news"])
+        token = self._token()
         if token is None or news.scope in token.scopes:
             await self.send_json({"type": news})
 
     def _browsers_language(self) -> str:
         request = HttpRequest()
-        asked = dict(self.scope["headers"]).get(b"accept-language", b"")
-        request.META["HTTP_ACCEPT_LANGUAGE"] = asked.decode("latin-1")
+        header = dict(self.scope["headers"]).get(b"accept-language", b"")
+        request.META["HTTP_ACCEPT_LANGUAGE"] = header.decode("latin-1")
         return get_language_from_request(request)
 
     def _end(self) -> None:

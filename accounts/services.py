@@ -1,10 +1,10 @@
-"""Every change to people, their sessions and tokens."""
+"""Changes to people, their sessions and tokens."""
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser, Group, Permission
@@ -29,8 +29,18 @@ from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")
-TOKEN_LIFE = timedelta(days=90)  # of a token of which nobody says when it ends
+TOKEN_LIFE = timedelta(days=90)  # of a token without a chosen end
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
+
+
+class PreferenceFields(TypedDict, total=False):
+    """The fields of `PREFERENCES` that are to change."""
+
+    language: str
+    timezone: str
+    theme: str
+    accepts_model_tasks: bool
+    asks_before_search: bool
 
 
 @transaction.atomic
@@ -42,11 +52,11 @@ def create_token(
     expires: datetime | None = None,
     asking: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
-    """Returns the row and the token itself, which cannot be read again. No `scopes` means all but `admin`.
+    """Create a token. Returns the row and the token itself, which cannot be read again.
 
-    `asking` is the token with which a program asks: it gives on nothing that it lacks, and no more time than it has.
-    Raises `empty_name`, `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held`
-    and `outlives_its_maker`.
+    `scopes` None stands for all but `ApiToken.NOT_BY_DEFAULT`. `asking` is the token of the program that asks: it can
+    pass on neither a scope that it lacks nor a longer life. Raises `empty_name`, `no_scope`, `unknown_scope`,
+    `already_expired`, and with 403 `right_missing`, `scope_not_held` and `outlives_its_maker`.
     """
     require(user, May.TOKENS)
     name = name.strip()[:MAX_NAME]
@@ -56,30 +66,32 @@ def create_token(
     if expires is not None and expires <= timezone.now():
         raise ProductError("already_expired", "The token would expire in the past. Choose a later time.")
     if asking is not None:
-        _within(asking, chosen, expires)
+        _require_within(asking, chosen, expires)
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(user=user, name=name, digest=token_digest(token), scopes=chosen, expires=expires)
-    said = {"scopes": chosen, "expires": None if expires is None else expires.isoformat()}
-    record(user=user, action="token.made", row=row, name=name, changes=said)
+    changes = {"scopes": chosen, "expires": None if expires is None else expires.isoformat()}
+    record(user=user, action="token.made", row=row, name=name, changes=changes)
     return row, token
 
 
-def _scopes(given: Sequence[str] | None) -> list[str]:
+def _scopes(names: Sequence[str] | None) -> list[str]:
+    """Return the named scopes in the order of `ApiToken.SCOPES`; the usual ones for None."""
     usual = [scope for scope in ApiToken.SCOPES if scope not in ApiToken.NOT_BY_DEFAULT]
-    chosen = usual if given is None else [scope for scope in ApiToken.SCOPES if scope in given]
-    unknown = sorted(set(given or ()) - set(ApiToken.SCOPES))
+    chosen = usual if names is None else [scope for scope in ApiToken.SCOPES if scope in names]
+    unknown = sorted(set(names or ()) - set(ApiToken.SCOPES))
     if unknown:
-        known = ", ".join(ApiToken.SCOPES)
+        scopes = ", ".join(ApiToken.SCOPES)
         raise ProductError(
             "unknown_scope",
-            Sentence("There is no scope “{unknown}”. The scopes are {known}.", unknown=unknown[0], known=known),
+            Sentence("There is no scope “{unknown}”. The scopes are {known}.", unknown=unknown[0], known=scopes),
         )
     if not chosen:
         raise ProductError("no_scope", "Choose at least one scope: without one the token may do nothing.")
     return chosen
 
 
-def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -> None:
+def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -> None:
+    """Raise `scope_not_held` or `outlives_its_maker` (403) where the new token would exceed the asking one."""
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
         sentence = Sentence(
@@ -95,14 +107,17 @@ def _within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -
 
 
 def usual_end(asking: ApiToken | None = None) -> datetime:
-    """When a token ends if nobody says so: after `TOKEN_LIFE`, and not after the token that asks for it."""
+    """Return the end of a token without a chosen one: after `TOKEN_LIFE`, and not after the token that asks."""
     end = timezone.now() + TOKEN_LIFE
     return min(end, asking.expires) if asking is not None and asking.expires is not None else end
 
 
 @transaction.atomic
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
-    """Ends a token at once; its row stays as a record. One's own, or anybody's for an administrator."""
+    """End a token at once; its row stays as a record. Administrators with the right may end anybody's.
+
+    Raises `NotFound` for a token of somebody else.
+    """
     if token.user_id != user.pk and not has_right(user, "change", token):
         raise NotFound("token")
     token.expires = timezone.now()
@@ -113,39 +128,43 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
 
 @transaction.atomic
 def revoke_tokens(*, user: User) -> int:
-    """Ends all of a person's tokens that still work; how many those were."""
+    """End all valid tokens of a person. Returns their number."""
     usable = list(ApiToken.objects.visible_to(user).usable())
     for token in usable:
         revoke_token(user=user, token=token)
     return len(usable)
 
 
-def change_preferences(*, user: User, fields: Mapping[str, Any]) -> User:
-    """Changes those of `PREFERENCES` that are among the fields. Raises `invalid_setting`."""
-    changes = {name: fields[name] for name in PREFERENCES if name in fields}
-    if changes.get("language", user.language) != user.language and changes["language"]:
+def change_preferences(*, user: User, fields: PreferenceFields) -> User:
+    """Change the preferences that are among the fields. Raises `invalid_setting`."""
+    changed_names = [name for name in PREFERENCES if name in fields]
+    language = fields.get("language", user.language)
+    if language and language != user.language:
         offered = workspace_at().languages
-        if changes["language"] in all_languages() and changes["language"] not in offered:
+        if language in all_languages() and language not in offered:
             sentence = Sentence(
                 "This workspace does not offer that language. Choose one of {offered}.", offered=", ".join(offered)
             )
             raise ProductError("invalid_setting", sentence)
-    for name, value in changes.items():
-        setattr(user, name, value)
+    user.language = language
+    user.timezone = fields.get("timezone", user.timezone)
+    user.theme = fields.get("theme", user.theme)
+    user.accepts_model_tasks = fields.get("accepts_model_tasks", user.accepts_model_tasks)
+    user.asks_before_search = fields.get("asks_before_search", user.asks_before_search)
     try:
-        user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changes))
+        user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changed_names))
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
-    if "timezone" in changes:
+    if "timezone" in fields:
         user.timezone_source = User.ZoneSource.CHOSEN
-    user.save(update_fields=[*changes, "timezone_source"])
+    user.save(update_fields=[*changed_names, "timezone_source"])
     return user
 
 
 def take_browsers_zone(*, user: User, name: str) -> bool:
-    """Store the browser's time zone for a person who has never had another than the workspace's.
+    """Store the browser's time zone for a person who has always had the workspace's.
 
-    Return whether it was stored; a zone that was chosen or taken before stays. Raises `invalid_setting`.
+    Returns whether it was stored; a zone that was chosen or stored before stays. Raises `invalid_setting`.
     """
     if not is_zone(name):
         raise ProductError("invalid_setting", "The browser's time zone is not known here. Choose one in the settings.")
@@ -155,7 +174,10 @@ def take_browsers_zone(*, user: User, name: str) -> bool:
 
 @transaction.atomic
 def change_password(*, user: User, password: str) -> None:
-    """Ends every session, of a thief too; the caller signs the browser at hand in again. Tokens stay."""
+    """Store a person's own password and end every session; the caller signs the current browser in again.
+
+    API tokens stay valid.
+    """
     action = "password.changed" if user.has_usable_password() else "password.chosen"
     user.set_password(password)
     user.password_once = False
@@ -166,8 +188,10 @@ def change_password(*, user: User, password: str) -> None:
 
 @transaction.atomic
 def save_password(*, user: AbstractUser, person: User) -> None:
-    """Stores the password that an administrator has set for somebody, who has to choose another when they first sign in
-    with it; or that there is none any more."""
+    """Store a password that an administrator has set or switched off for a person, and end their sessions.
+
+    The person has to choose another password after their first sign-in with it.
+    """
     require_store(user, person)
     require_rank(user, person)
     person.password_once = person.has_usable_password() and person.pk != user.pk
@@ -179,7 +203,7 @@ def save_password(*, user: AbstractUser, person: User) -> None:
 
 @transaction.atomic
 def end_session(*, user: User, name: str) -> None:
-    """`name` is the public one, see `accounts.access.sessions`."""
+    """End a person's session by its public name, see `accounts.access.sessions`. Raises `NotFound`."""
     for row in Session.objects.visible_to(user):
         if public_name(row.session_key) == name:
             end([row])
@@ -190,7 +214,7 @@ def end_session(*, user: User, name: str) -> None:
 
 @transaction.atomic
 def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) -> None:
-    """Ends all sessions of one's own but the one with the key `here`; `tokens`: one's API tokens as well."""
+    """End all sessions of a person but the one with the key `here`; `tokens`: their API tokens as well."""
     end_sessions(user=user, but=here)
     if tokens:
         revoke_tokens(user=user)
@@ -202,9 +226,10 @@ LAST_ADMIN = gettext_noop("This is the last administrator who can do everything.
 
 @transaction.atomic
 def save_user(*, user: AbstractUser, person: User) -> None:
-    """Stores a row as an administrator's form left it.
+    """Store a person as an administrator's form left them.
 
-    Raises `last_admin` rather than locking everybody out, `outranked` and `right_not_held` as `access.delegation`.
+    Raises `last_admin` (409) where it would lock everybody out, and `outranked` and `right_not_held` as
+    `access.delegation`.
     """
     require_store(user, person)
     before = stored(person)
@@ -223,7 +248,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 
 def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
-    """By what an auditor looks for first: who is let in, then who may more."""
+    """Record the change under the act that an auditor looks for first: access, then rights, then all other changes."""
     changes = changed(before or User(), person)
     if before is None:
         action = "person.added" if person.has_usable_password() else "person.invited"
@@ -238,7 +263,7 @@ def _record_person(user: AbstractUser, before: User | None, person: User) -> Non
 
 
 def end_all(person: User) -> None:
-    """Signs a person out everywhere, and closes what their programs have open."""
+    """Sign a person out everywhere, and close the sockets of their programs."""
     end_sessions(user=person)
     for token in ApiToken.objects.visible_to(person).values_list("pk", flat=True):
         transaction.on_commit(partial(close_sockets, group_of_token(token)))
@@ -248,14 +273,15 @@ def end_all(person: User) -> None:
 def set_rights(
     *, user: AbstractUser, person: User, groups: Collection[Group], permissions: Collection[Permission]
 ) -> None:
-    """Gives a person these groups and rights and no others. Raises `outranked` and `right_not_held`."""
+    """Give a person exactly these groups and rights. Raises `outranked` and `right_not_held`."""
     require_store(user, person)
     require_rank(user, person)
-    held_groups, held = set(person.groups.all()), set(person.user_permissions.all())
-    require_held(user, set(permissions) ^ held, set(groups) ^ held_groups)
+    groups_before = set(person.groups.all())
+    permissions_before = set(person.user_permissions.all())
+    require_held(user, set(permissions) ^ permissions_before, set(groups) ^ groups_before)
     person.groups.set(groups)
     person.user_permissions.set(permissions)
-    changes = _differing("groups", held_groups, groups) | _differing("permissions", held, permissions)
+    changes = _differing("groups", groups_before, groups) | _differing("permissions", permissions_before, permissions)
     if changes:
         record(user=user, action="person.rights_changed", row=person, name=person.get_username(), changes=changes)
 
@@ -263,26 +289,26 @@ def set_rights(
 def _differing(
     name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
 ) -> dict[str, list[list[str]]]:
-    """As `core.audit.services.changed`, of rows that are named."""
+    """Return the change of related rows by their names, as `core.audit.services.changed` does; empty for none."""
     if set(before) == set(after):
         return {}
-    return {name: [sorted(_word(each) for each in rows) for rows in (before, after)]}
+    return {name: [sorted(_name_of(each) for each in rows) for rows in (before, after)]}
 
 
-def _word(row: Group | Permission) -> str:
+def _name_of(row: Group | Permission) -> str:
     return row.codename if isinstance(row, Permission) else row.name
 
 
 @transaction.atomic
 def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Permission]) -> None:
-    """Stores a group with these rights and no others. Raises `right_not_held`."""
+    """Store a group with exactly these rights. Raises `right_not_held`."""
     require_store(user, group)
     before = stored(group)
-    held = set() if group._state.adding else set(group.permissions.all())
-    require_held(user, set(permissions) ^ held)
+    permissions_before = set() if group._state.adding else set(group.permissions.all())
+    require_held(user, set(permissions) ^ permissions_before)
     group.save()
     group.permissions.set(permissions)
-    changes = changed(before or Group(), group) | _differing("permissions", held, permissions)
+    changes = changed(before or Group(), group) | _differing("permissions", permissions_before, permissions)
     if before is None or changes:
         action = "group.added" if before is None else "group.changed"
         record(user=user, action=action, row=group, name=group.name, changes=changes)
@@ -290,7 +316,7 @@ def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Perm
 
 @transaction.atomic
 def delete_group(*, user: AbstractUser, group: Group) -> None:
-    """Raises `right_not_held` where its members would lose what `user` does not hold."""
+    """Delete a group. Raises `right_not_held` where its members would lose a right that `user` lacks."""
     require_right(user, "delete", group)
     require_held(user, group.permissions.all())
     record(user=user, action="group.deleted", row=group, name=group.name)
@@ -298,7 +324,7 @@ def delete_group(*, user: AbstractUser, group: Group) -> None:
 
 
 def delete_user(*, user: AbstractUser, person: User) -> None:
-    """Removes somebody with everything that is theirs; the record of what they did in the admin stays.
+    """Delete a person with all their rows; the record of their acts in the admin stays.
 
     Raises as `require_deletable`.
     """
@@ -314,7 +340,7 @@ def delete_user(*, user: AbstractUser, person: User) -> None:
 
 
 def require_deletable(user: AbstractUser, person: User) -> None:
-    """Raises `staff_only`, `right_missing`, `outranked`, `last_admin` and `legal_hold` (409)."""
+    """Raise `staff_only`, `right_missing`, `outranked`, `last_admin` or `legal_hold` (409)."""
     require_right(user, "delete", person)
     require_rank(user, person)
     require_another_admin(person)
@@ -322,7 +348,7 @@ def require_deletable(user: AbstractUser, person: User) -> None:
 
 
 def require_no_hold(person: User) -> None:
-    """Raises `legal_hold` (409) where a hold keeps the person or something that would go with them."""
+    """Raise `legal_hold` (409) where a hold keeps the person or a row that would be deleted with them."""
     if is_held(person):
         sentence = Sentence(
             "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
@@ -332,6 +358,6 @@ def require_no_hold(person: User) -> None:
 
 
 def require_another_admin(person: User) -> None:
-    """Raises `last_admin` (409)."""
+    """Raise `last_admin` (409) for the last active superuser."""
     if is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)

@@ -1,4 +1,4 @@
-"""Celery tasks of this app. Of a delivery of a webhook the row is the truth, not the broker."""
+"""Celery tasks of this app."""
 
 from uuid import UUID
 
@@ -10,14 +10,16 @@ from accounts.mailing import addresses
 from accounts.models import User, WebhookDelivery
 from accounts.webhooks import sending
 from accounts.webhooks import services as webhooks
+from accounts.webhooks.sending import DELIVERIES
 from core.api.idempotency import forget_answers
 from core.audit.services import forget_old
-from core.background import carry, enqueue, on_database
+from core.background import carry, on_database
+from core.jobs import sweep_all
 
 
 @shared_task
 def forget_expired() -> None:
-    """Removes sessions, kept answers, deliveries and acts of the audit that are past their time."""
+    """Delete expired sessions, idempotent answers, deliveries and acts of the audit."""
     SessionStore.clear_expired()
     forget_answers()
     webhooks.forget_old()
@@ -31,7 +33,7 @@ def mail_forgotten(email: str, origin: str) -> None:
 
 @shared_task
 def mail_sign_up(email: str, origin: str) -> None:
-    """Who has an account already gets a link to it instead."""
+    """Mail a link to sign up; a person with an account gets a link to it instead."""
     if not addresses.mail_sign_up(email=email, origin=origin):
         people.mail_forgotten(email=email, origin=origin)
 
@@ -41,20 +43,19 @@ def mail_changed(person_id: str, before: str) -> None:
     addresses.mail_changed(person=User.objects.get(pk=person_id), before=before)
 
 
-@shared_task(name=webhooks.DELIVER)
+@shared_task(name=DELIVERIES.task)
 def deliver(delivery_id: str) -> None:
-    delivery = sending.claim(UUID(delivery_id))
+    delivery = DELIVERIES.claim(UUID(delivery_id), "webhook")
     if delivery is not None:
         carry(_deliver(delivery))
 
 
 async def _deliver(delivery: WebhookDelivery) -> None:
-    tried = await sending.attempt(delivery)
-    await on_database(sending.report, delivery, tried)
+    outcome = await sending.attempt(delivery)
+    await on_database(sending.report, delivery, outcome)
 
 
 @shared_task(name="accounts.webhooks.tasks.sweep_webhooks")
 def sweep_webhooks() -> None:
-    """Runs every few seconds: what is due for another try, and what the broker or a dead worker lost."""
-    for delivery_id in sending.due():
-        enqueue(webhooks.DELIVER, delivery_id)
+    """Sweep all jobs: for messages of a beat process of version 0.1, which knows no `core.tasks.sweep_jobs`."""
+    sweep_all()

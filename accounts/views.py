@@ -1,8 +1,8 @@
-"""Signing in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
+"""Pages of the sign-in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, wraps
-from typing import Any
+from typing import cast
 from uuid import UUID
 
 from django.conf import settings
@@ -33,7 +33,7 @@ ENDED = 20  # tokens of the past that are listed
 
 @require_GET
 def logo(request: HttpRequest, name: str) -> HttpResponse:
-    """The workspace's picture, for anybody: it is on the sign-in page. Another picture has another name."""
+    """Return the workspace's picture to anybody, since the sign-in page shows it. Another picture has another name."""
     workspace = workspace_at()
     if name != workspace.logo_name:
         raise Http404
@@ -45,13 +45,13 @@ def logo(request: HttpRequest, name: str) -> HttpResponse:
 
 @cache
 def zones() -> list[str]:
-    """Places, as people know them, and UTC; other names of the database are accepted, but not offered."""
+    """Return UTC and the names of places; other names of the database are accepted, but not offered."""
     places = (name for name in names() if "/" in name and not name.startswith("Etc/") and present_name(name) == name)
     return ["UTC", *sorted(places)]
 
 
 def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Django's view of a sign-in page, answering 429 while its form takes no more tries."""
+    """Return Django's view of a sign-in page, with status 429 while its form accepts no more tries."""
 
     @wraps(view)
     def answer(request: HttpRequest) -> HttpResponseBase:
@@ -66,7 +66,7 @@ def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], Ht
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """For whoever has a one-time link: they choose a password, and are signed in with it."""
+    """Have the holder of a one-time link choose a password, and sign them in."""
     person = people.invited(pk, request.GET.get("key", ""))
     if person is None:
         return render(request, "registration/welcome.html", status=404)
@@ -82,13 +82,13 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def forgotten(request: HttpRequest) -> HttpResponseBase:
-    """For whoever has forgotten their password. What it says is the same whether anybody has the address."""
+    """Mail a link to another password. The page is the same whether or not an account has the address."""
     form = AddressForm(request, request.POST if request.method == "POST" else None)
-    asked = request.method == "POST" and sending.is_set() and form.is_valid()
-    if asked and not form.often:
+    accepted = request.method == "POST" and sending.is_set() and form.is_valid()
+    if accepted and not form.often:
         origin = site_origin(request)
         people.ask_for_link(email=form.cleaned_data["email"], origin=origin)
-    context = {"form": form, "asked": asked, "mails": sending.is_set()}
+    context = {"form": form, "asked": accepted, "mails": sending.is_set()}
     page = render(request, "registration/forgotten.html", context, status=422 if form.errors else 200)
     return _when(page, form.retry_after)
 
@@ -98,7 +98,7 @@ def preferences(request: Request) -> HttpResponse:
     person = User.objects.get(pk=request.user.pk)  # a refused form must not change whose language this page is in
     form = PreferencesForm(request.POST if request.method == "POST" else None, instance=person)
     if request.method == "POST" and form.is_valid():
-        services.change_preferences(user=request.user, fields=form.cleaned_data)
+        services.change_preferences(user=request.user, fields=cast("services.PreferenceFields", form.cleaned_data))
         return _saved("settings:preferences")
     context = {
         "form": form,
@@ -114,7 +114,7 @@ def preferences(request: Request) -> HttpResponse:
 
 @require_POST
 def browsers_zone(request: Request) -> HttpResponse:
-    """For the script of a page whose person has no time zone of their own yet."""
+    """Store the browser's time zone, which the script of a page sends for a person without a time zone."""
     services.take_browsers_zone(user=request.user, name=request.POST.get("timezone", ""))
     return HttpResponse(status=204)
 
@@ -129,8 +129,8 @@ def password(request: Request) -> HttpResponseBase:
     if request.method == "POST" and form.is_valid():
         services.change_password(user=request.user, password=form.cleaned_data["new_password1"])
         update_session_auth_hash(request, request.user)
-        given = request.POST.get("next", "")
-        return redirect(local_address(request, given)) if given else _saved("settings:password")
+        then = request.POST.get("next", "")
+        return redirect(local_address(request, then)) if then else _saved("settings:password")
     frame = "accounts/held_up.html" if request.user.password_once else "accounts/frame.html"
     context = {"form": form, "frame": frame, "next": request.GET.get("next", request.POST.get("next", ""))}
     return _when(_page(request, "password", context, invalid=form.is_bound), form.retry_after)
@@ -141,15 +141,20 @@ def password(request: Request) -> HttpResponseBase:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def tokens(request: Request) -> HttpResponseBase:
-    """A POST makes a token and shows it, this once: there is no address at which it could be read again."""
-    form, made, token = TokenForm(request, request.user, request.POST if request.method == "POST" else None), None, ""
+    """List the tokens. A POST creates one and shows it, only this once: no address shows it again."""
+    form = TokenForm(request, request.user, request.POST if request.method == "POST" else None)
+    row = None
+    token = ""
     if request.method == "POST" and form.is_valid():
-        made, token = services.create_token(user=request.user, **form.token())
+        fields = form.cleaned_data
+        row, token = services.create_token(
+            user=request.user, name=fields["name"], scopes=fields["scopes"], expires=form.expires
+        )
         form = TokenForm(request, request.user)
     rows = ApiToken.objects.visible_to(request.user).defer("digest")
     usable = rows.usable()
     ended = rows.exclude(pk__in=usable.values("pk"))[:ENDED]
-    context = {"form": form, "made": made, "token": token, "tokens": usable, "ended": ended}
+    context = {"form": form, "made": row, "token": token, "tokens": usable, "ended": ended}
     return _when(_page(request, "tokens", context, invalid=form.is_bound), form.retry_after)
 
 
@@ -169,8 +174,8 @@ def revoke_all(request: Request) -> HttpResponse:
 @require_GET
 def sessions(request: Request) -> HttpResponse:
     tokens = ApiToken.objects.visible_to(request.user).usable().exists()
-    found = sessions_of(request.user, request.session.session_key)
-    return _page(request, "sessions", {"sessions": found, "tokens": tokens})
+    rows = sessions_of(request.user, request.session.session_key)
+    return _page(request, "sessions", {"sessions": rows, "tokens": tokens})
 
 
 @require_POST
@@ -186,10 +191,10 @@ def end_others(request: Request) -> HttpResponse:
     return redirect("settings:sessions")
 
 
-def _page(request: Request, name: str, context: dict[str, Any], *, invalid: bool = False) -> HttpResponse:
-    """`invalid`: the form came back with what is wrong in it, for which 422 is the status."""
-    context |= {"section": "settings", "place": name, "saved": "saved" in request.GET}
-    return render(request, f"accounts/{name}.html", context, status=422 if invalid else 200)
+def _page(request: Request, name: str, context: Mapping[str, object], *, invalid: bool = False) -> HttpResponse:
+    """Return a settings page. `invalid`: its form has errors, so the status is 422."""
+    frame = {"section": "settings", "place": name, "saved": "saved" in request.GET}
+    return render(request, f"accounts/{name}.html", {**context, **frame}, status=422 if invalid else 200)
 
 
 def _when(response: HttpResponseBase, retry_after: int | None) -> HttpResponseBase:
@@ -200,5 +205,5 @@ def _when(response: HttpResponseBase, retry_after: int | None) -> HttpResponseBa
 
 
 def _saved(name: str) -> HttpResponse:
-    """Another request, so that the page comes in the language that was just chosen."""
+    """Redirect to the page, so that it has the language that was just chosen."""
     return redirect(f"{reverse(name)}?saved")

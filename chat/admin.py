@@ -1,6 +1,6 @@
-"""What operators see of conversations: who, when, which model, how it ended.
+"""Show operators conversations, turns, summaries, shares and imports: owner, times, model and result.
 
-What people and models wrote is not shown, and neither are the tokens of links.
+The admin never shows the texts of users and models, nor the tokens of links.
 """
 
 from collections.abc import Callable
@@ -42,10 +42,10 @@ class ConversationAdmin(RecordAdmin):
     actions_detail: Any = ("replay", "hold", "release")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found: Conversation | None = super().get_object(request, object_id, from_field)
-        if found is not None:
-            found.title = _("Conversation %(id)s") % {"id": found.pk}  # the real one begins with what the person wrote
-        return found
+        row: Conversation | None = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.title = _("Conversation %(id)s") % {"id": row.pk}  # the real title quotes the user
+        return row
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
@@ -65,7 +65,7 @@ class ConversationAdmin(RecordAdmin):
         explain="It is not erased, neither after the days that conversations are kept nor when its owner deletes it.",
     )
     def hold(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._hold(request, object_id, held=True)
+        return self._set_hold(request, object_id, on_hold=True)
 
     @confirmed(
         "Release",
@@ -75,12 +75,12 @@ class ConversationAdmin(RecordAdmin):
         explain="From then on it is erased as any other: a day after it was deleted, or when its days are over.",
     )
     def release(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        return self._hold(request, object_id, held=False)
+        return self._set_hold(request, object_id, on_hold=False)
 
-    def _hold(self, request: HttpRequest, object_id: str, *, held: bool) -> HttpResponse:
+    def _set_hold(self, request: HttpRequest, object_id: str, *, on_hold: bool) -> HttpResponse:
         row = self.row(request, object_id)
-        hold(user=acting(request), conversation=row, held=held)
-        return self.back(request, row, _("It is under a legal hold.") if held else _("It is under no legal hold."))
+        hold(user=acting(request), conversation=row, under_hold=on_hold)
+        return self.back(request, row, _("It is under a legal hold.") if on_hold else _("It is under no legal hold."))
 
     @display(description="Persona")
     def persona_name(self, conversation: Conversation) -> str:
@@ -95,7 +95,10 @@ class ConversationAdmin(RecordAdmin):
 
 
 class ErrorFilter(admin.SimpleListFilter):
-    """By the code that is in the address, as the start page has it: finding out all that there are would take long."""
+    """A filter by the error code in the address, to which the start page links.
+
+    It lists no other codes, since finding all codes would take long.
+    """
 
     title = "error"
     parameter_name = "error"
@@ -109,7 +112,7 @@ class ErrorFilter(admin.SimpleListFilter):
 
 
 class ApprovalFilter(admin.SimpleListFilter):
-    """Answers being written whose person is asked for leave."""
+    """A filter of live turns that wait for the approval of their user."""
 
     title = "approval"
     parameter_name = "approval"
@@ -118,8 +121,9 @@ class ApprovalFilter(admin.SimpleListFilter):
         return [("waiting", _("Waiting for an approval"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        asking = {"status__in": Turn.LIVE, "answer__parts__contains": ASKING}
-        return queryset.filter(**asking) if self.value() else queryset
+        if not self.value():
+            return queryset
+        return queryset.filter(status__in=Turn.LIVE, answer__parts__contains=ASKING)
 
 
 @admin.register(Turn)
@@ -161,7 +165,8 @@ class TurnAdmin(RecordAdmin):
 
     @display(description="From the provider's cache")
     def cached(self, turn: Turn) -> str:
-        into, read = turn.usage.get("input"), turn.usage.get("cached_input")
+        into = turn.usage.get("input")
+        read = turn.usage.get("cached_input")
         return f"{read or 0:,} ({100 * (read or 0) // into} %)" if into else "–"
 
     @display(description="Model calls")
@@ -268,10 +273,10 @@ class ImportAdmin(RecordAdmin):
     actions_detail: Any = ("retry", "remove")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found: Import | None = super().get_object(request, object_id, from_field)
-        if found is not None:
-            found.name = _("Import %(id)s") % {"id": found.pk}  # the file's own name is the person's
-        return found
+        row: Import | None = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.name = _("Import %(id)s") % {"id": row.pk}  # the file's own name is the user's
+        return row
 
     @display(description="Can be tried again until")
     def can_be_tried_until(self, job: Import) -> str:
@@ -311,13 +316,13 @@ class ImportAdmin(RecordAdmin):
     def remove(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._change(request, object_id, remove_import, gettext_noop("The import is removed."))
 
-    def _change(self, request: HttpRequest, pk: str, change: Callable[..., None], said: str) -> HttpResponse:
+    def _change(self, request: HttpRequest, pk: str, change: Callable[..., None], message: str) -> HttpResponse:
         job = self.row(request, pk)
         try:
             change(user=cast("User", request.user), job=job)
         except ProductError as error:
             return self.back(request, job, error.sentence, messages.ERROR)
-        self.message_user(request, said, messages.SUCCESS)
+        self.message_user(request, message, messages.SUCCESS)
         return go(reverse("admin:chat_import_changelist"))
 
 

@@ -5,10 +5,16 @@ class ChatConfig(AppConfig):
     name = "chat"
 
     def ready(self) -> None:
+        """Register legal holds, stored sizes and the reader of pages with the apps below."""
         from accounts.access.holds import register_hold
         from accounts.models import User
         from chat.background.page_reading import read_page
+        from chat.background.tasks import end_lost_summaries
+        from chat.conversations.importing.counting import COUNTS
+        from chat.conversations.importing.jobs import IMPORTS, give_up
         from chat.models import Conversation, Import, ToolResult
+        from chat.summaries.ending import SUMMARIES
+        from core.jobs import register
         from files.models import File
         from files.registry import count_as_stored, read_pages_with
 
@@ -22,3 +28,6 @@ class ChatConfig(AppConfig):
         count_as_stored(Import)
         count_as_stored(ToolResult)
         read_pages_with(read_page)
+        register(SUMMARIES, on_lost=end_lost_summaries)
+        register(IMPORTS, give_up=give_up)
+        register(COUNTS)

@@ -1,4 +1,8 @@
-"""The one WebSocket of a page. It carries: frames in become calls of services, events of turns become frames out."""
+"""The one WebSocket of a page: incoming frames become calls of services, events of turns become outgoing frames.
+
+To add a frame: 1. describe it in `chat.realtime.events.FRAMES` and `MEANINGS`; 2. add a method `on_<type>` here, which
+checks its members and calls a service.
+"""
 
 import asyncio
 import logging
@@ -37,6 +41,7 @@ from chat.turns.submit import Ask, check_effort, regenerate
 from core import json_bodies
 from core.api.idempotency import LONGEST_KEY
 from core.errors import NotFound, ProductError
+from core.json_types import JsonObject
 from core.requests import get_or_404, identifier
 from core.sentences import Sentence
 
@@ -47,7 +52,7 @@ class ConversationConsumer(SignedInConsumer):
     async def connect(self) -> None:
         self.followers: dict[str, asyncio.Task[None]] = {}
         self.watched: set[str] = set()
-        self.pace = Pace()
+        self.pace = FramePace()
         await super().connect()
 
     async def disconnect(self, code: int) -> None:
@@ -63,7 +68,7 @@ class ConversationConsumer(SignedInConsumer):
             return  # the close is on its way
         try:
             frame = _parse(text_data, self.pace)
-        except Refused as refusal:
+        except FrameRefused as refusal:
             await self.close(refusal.close_code)
             return
         except ProductError as error:
@@ -84,15 +89,15 @@ class ConversationConsumer(SignedInConsumer):
             detail = str(error.sentence)
         await self.send_json({"type": "ERROR", "id": frame_id, "code": error.code, "detail": detail})
 
-    async def on_ping(self, frame: dict[str, Any]) -> None:
-        """Answered by the acknowledgement alone."""
+    async def on_ping(self, frame: JsonObject) -> None:
+        """Answer with the acknowledgement alone."""
 
-    async def on_watch(self, frame: dict[str, Any]) -> None:
+    async def on_watch(self, frame: JsonObject) -> None:
         conversation = await event_stream.threaded(_conversation)(self.user, frame.get("conversation"))
         group = group_of(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
-        # Again, now that what changes from here on comes as a hint: else a change in between would be seen by neither.
+        # Read again, now that further changes come as hints: a change in between would be lost otherwise.
         conversation = await event_stream.threaded(_conversation)(self.user, conversation.pk)
         state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
         await self.send_json({"type": "STATE", **state})
@@ -100,7 +105,7 @@ class ConversationConsumer(SignedInConsumer):
             await self.conversation_next({"conversation": str(conversation.pk)})
             await self.conversation_marks({"conversation": str(conversation.pk)})
 
-    async def on_subscribe(self, frame: dict[str, Any]) -> None:
+    async def on_subscribe(self, frame: JsonObject) -> None:
         turn = await event_stream.threaded(visible_turn)(self.user, frame.get("turn"))
         after = _sequence(frame)
         earlier = self.followers.pop(str(turn.pk), None)
@@ -108,19 +113,19 @@ class ConversationConsumer(SignedInConsumer):
             earlier.cancel()
         self.followers[str(turn.pk)] = asyncio.create_task(self._follow(turn, after))
 
-    async def on_send(self, frame: dict[str, Any]) -> None:
+    async def on_send(self, frame: JsonObject) -> None:
         await event_stream.threaded(_send)(self.user, frame)
 
-    async def on_continue(self, frame: dict[str, Any]) -> None:
-        await event_stream.threaded(_go_on)(continue_answer, self.user, frame)
+    async def on_continue(self, frame: JsonObject) -> None:
+        await event_stream.threaded(_answer_again)(continue_answer, self.user, frame)
 
-    async def on_regenerate(self, frame: dict[str, Any]) -> None:
-        await event_stream.threaded(_go_on)(regenerate, self.user, frame)
+    async def on_regenerate(self, frame: JsonObject) -> None:
+        await event_stream.threaded(_answer_again)(regenerate, self.user, frame)
 
-    async def on_stop(self, frame: dict[str, Any]) -> None:
+    async def on_stop(self, frame: JsonObject) -> None:
         await event_stream.threaded(_stop)(self.user, frame.get("turn"))
 
-    async def on_mark(self, frame: dict[str, Any]) -> None:
+    async def on_mark(self, frame: JsonObject) -> None:
         await event_stream.threaded(_mark)(self.user, frame)
 
     async def _follow(self, turn: Turn, after_seq: int) -> None:
@@ -130,7 +135,7 @@ class ConversationConsumer(SignedInConsumer):
                     await self.send(text_data=event_stream.text_of(event, self.language))
             self.followers.pop(str(turn.pk), None)
         except Exception:
-            for task in self.followers.values():  # what has broken this one may have broken them all: one is told of
+            for task in self.followers.values():  # the cause may have broken them all: one is logged
                 if task is not asyncio.current_task():
                     task.cancel()
             logger.exception("a socket could not go on with the events of turn %s", turn.pk)
@@ -152,47 +157,50 @@ class ConversationConsumer(SignedInConsumer):
         await self.send_json({**hint, "type": "TURN"})
 
 
-class Refused(Exception):
+class FrameRefused(Exception):
+    """Raised for a frame after which the socket is closed with `close_code`."""
+
     def __init__(self, close_code: int) -> None:
         self.close_code = close_code
 
 
 @dataclass(slots=True)
-class Pace:
+class FramePace:
     """A token bucket: `BURST` frames at once, `PER_SECOND` in the long run."""
 
-    left: float = BURST
-    at: float = field(default_factory=time.monotonic)
+    tokens: float = BURST
+    refilled: float = field(default_factory=time.monotonic)
 
     def take(self) -> bool:
+        """Take a token for a frame. Return False when there is none."""
         now = time.monotonic()
-        self.left = min(BURST, self.left + (now - self.at) * PER_SECOND) - 1
-        self.at = now
-        return self.left >= 0
+        self.tokens = min(BURST, self.tokens + (now - self.refilled) * PER_SECOND) - 1
+        self.refilled = now
+        return self.tokens >= 0
 
 
-def _parse(text: str | None, pace: Pace) -> dict[str, Any]:
-    """A frame as an object with a known `type`.
+def _parse(text: str | None, pace: FramePace) -> JsonObject:
+    """Return a frame: a JSON object with a known `type`.
 
-    Raises `Refused` with the code to close the socket with, and `too_many_values`.
+    Raises `FrameRefused` with the code to close the socket with, and `too_many_values`.
     """
     if not pace.take():
-        raise Refused(TOO_FAST)
+        raise FrameRefused(TOO_FAST)
     if text is None:
-        raise Refused(BAD_FRAME)
+        raise FrameRefused(BAD_FRAME)
     if len(text) > MAX_FRAME:
-        raise Refused(TOO_LARGE)
+        raise FrameRefused(TOO_LARGE)
     try:
         frame = json_bodies.load_text(text)
     except (ValueError, RecursionError) as error:
-        raise Refused(BAD_FRAME) from error
-    known = isinstance(frame, dict) and isinstance(frame.get("type"), str) and frame["type"] in FRAMES
-    if not known:
-        raise Refused(BAD_FRAME)
-    return frame  # type: ignore[no-any-return]
+        raise FrameRefused(BAD_FRAME) from error
+    if not isinstance(frame, dict) or not isinstance(frame.get("type"), str) or frame["type"] not in FRAMES:
+        raise FrameRefused(BAD_FRAME)
+    return frame
 
 
-def _sequence(frame: dict[str, Any]) -> int:
+def _sequence(frame: JsonObject) -> int:
+    """Return the last event that the client has. Raises `bad_sequence`."""
     after = frame.get("after_seq", 0)
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= LAST_SEQ:
         raise ProductError(
@@ -205,37 +213,44 @@ def _conversation(user: User, pk: object) -> Conversation:
     return get_or_404(Conversation.objects.visible_to(user), pk, "conversation")
 
 
-def _send(user: User, frame: dict[str, Any]) -> None:
-    """Raises `bad_text`, `bad_effort`, `bad_list` and `bad_idempotency_key`, and what `send_or_queue` raises."""
-    text, effort = frame.get("text", ""), frame.get("effort")
+def _send(user: User, frame: JsonObject) -> None:
+    """Send or queue a message.
+
+    Raises `bad_text`, `bad_effort`, `bad_list` and `bad_idempotency_key`, and the errors of `send_or_queue`.
+    """
+    text = frame.get("text", "")
+    effort = frame.get("effort")
     if not isinstance(text, str):
         raise ProductError("bad_text", "text must be a string: the message as it was written.")
     check_effort(effort if effort is None or isinstance(effort, str) else str(effort))
-    files, models = _ids(frame, "files"), _ids(frame, "models")
+    files = _ids(frame, "files")
+    models = _ids(frame, "models")
     parent = identifier(frame["parent"], "message") if frame.get("parent") is not None else None
-    found = _conversation(user, frame.get("conversation"))
+    conversation = _conversation(user, frame.get("conversation"))
     ask = Ask(text=text, files=files, models=models, key=_key(frame), parent=parent, effort=effort)
-    send_or_queue(user=user, conversation=found, ask=ask)
+    send_or_queue(user=user, conversation=conversation, ask=ask)
 
 
-def _ids(frame: dict[str, Any], name: str) -> list[UUID]:
-    given = frame.get(name)
-    if given is None:
+def _ids(frame: JsonObject, name: str) -> list[UUID]:
+    """Return a list of ids in a frame, empty by default. Raises `bad_list`."""
+    ids = frame.get(name)
+    if ids is None:
         return []
-    if not isinstance(given, list) or len(given) > MAX_IDS:
+    if not isinstance(ids, list) or len(ids) > MAX_IDS:
         raise ProductError(
             "bad_list", Sentence("{name} must be a list of at most {max_ids} ids.", name=name, max_ids=MAX_IDS)
         )
-    return [identifier(each, name.removesuffix("s")) for each in given]
+    return [identifier(each, name.removesuffix("s")) for each in ids]
 
 
-def _go_on(how: Callable[..., Any], user: User, frame: dict[str, Any]) -> None:
-    """Raises `bad_idempotency_key`, and what the service raises."""
+def _answer_again(service: Callable[..., list[Turn]], user: User, frame: JsonObject) -> None:
+    """Call a service that continues or regenerates an answer. Raises `bad_idempotency_key`, and its errors."""
     message = get_or_404(Message.objects.visible_to(user), frame.get("message"), "message")
-    how(user=user, message=message, key=_key(frame))
+    service(user=user, message=message, key=_key(frame))
 
 
-def _key(frame: dict[str, Any]) -> str | None:
+def _key(frame: JsonObject) -> str | None:
+    """Return the idempotency key. Raises `bad_idempotency_key`."""
     key = frame.get("key") or None
     if key is not None and (not isinstance(key, str) or len(key) > LONGEST_KEY):
         raise ProductError(
@@ -249,9 +264,10 @@ def _stop(user: User, pk: object) -> None:
     stop_turn(user=user, turn=visible_turn(user, pk))
 
 
-def _mark(user: User, frame: dict[str, Any]) -> None:
-    """Raises what `mark_file` raises."""
-    message, mark = visible_message(user, frame.get("message")), frame.get("mark", "")
+def _mark(user: User, frame: JsonObject) -> None:
+    """Mark a turn, or one of its files. Raises the errors of `mark_turn` and `mark_file`."""
+    message = visible_message(user, frame.get("message"))
+    mark = frame.get("mark", "")
     if frame.get("file") is None:
         mark_turn(user=user, message=message, mark=mark)
     else:

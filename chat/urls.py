@@ -88,7 +88,7 @@ urlpatterns = [
     path("c/<uuid:pk>/next/remove/", conversation.remove_queued, name="remove_next"),
 ]
 
-# A link to a shared conversation is for whoever has it.
+# A shared conversation is open to everybody with the link.
 urlpatterns = [
     *signed_in(urlpatterns),
     *ledger_urls.urlpatterns,

@@ -1,7 +1,7 @@
-"""The admin's parts that need several apps: its menu, and what the context engine makes of a budget profile."""
+"""The parts of the admin that need several apps: its menu, and the worked examples of a budget profile."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -67,7 +67,7 @@ GROUPS = {
     },
 }
 
-NAMED = {"auth.Group": "Groups of administrators"}  # beside groups of people Django's name says too little
+NAMED = {"auth.Group": "Groups of administrators"}  # Django's name would not tell them from groups of people
 PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")  # above the groups, and below
 
 # The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
@@ -75,9 +75,26 @@ EXAMPLE_WINDOW = 8_000
 EXAMPLE_PROMPTS = (300, 200)
 
 
+class NavigationItem(TypedDict):
+    """A link of Unfold's menu. `active` False: it is never marked as the current page."""
+
+    title: str
+    icon: str
+    link: str
+    active: NotRequired[bool]
+
+
+class NavigationGroup(TypedDict):
+    """A group of links of Unfold's menu."""
+
+    items: list[NavigationItem]
+    title: NotRequired[str]
+    separator: NotRequired[bool]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """What a profile's numbers come to in one window; everything in tokens."""
+    """The limits that a profile's numbers lead to in one window; everything in tokens."""
 
     title: str
     window: int
@@ -90,6 +107,7 @@ class WorkedExample:
 
 
 def worked_example(profile: BudgetProfile, title: str, window: int) -> WorkedExample:
+    """Return the limits that the context engine computes for this profile in one window."""
     usable = min(window, profile.window or window)
     reserves = Reserves(
         reserved_output=profile.reserved_output,
@@ -124,8 +142,8 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         profile = self.get_object(request, object_id) if object_id else None
         context = {**self._examples(profile or BudgetProfile()), **(extra_context or {})}
         if has_right(acting(request), "view", Conversation):
-            which = {"profile": object_id or ""}
-            context["trials_url"] = reverse("admin:personas_budgetprofile_conversations", query=which)
+            query = {"profile": object_id or ""}
+            context["trials_url"] = reverse("admin:personas_budgetprofile_conversations", query=query)
         return super().changeform_view(request, object_id, form_url, context)
 
     def get_custom_urls(self) -> Any:
@@ -135,32 +153,34 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         )
 
     def example_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """The example for the numbers in the form as they are now, or what is wrong with them: a fragment."""
+        """Return a fragment with the example for the numbers in the form, or with their errors."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         form = self.get_form(request, None)(request.POST)
         form.is_valid()
-        errors = [error for name, found in form.errors.items() if name != "name" for error in found]
+        errors = [error for name, messages in form.errors.items() if name != "name" for error in messages]
         context = {"errors": errors} if errors else self._examples(form.instance)
         return TemplateResponse(request, "admin/personas/budgetprofile/example.html", context)
 
     def conversations_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """What the numbers in the form would make of three conversations, without a word of them: a fragment.
+        """Return a fragment with the effect of the numbers on three conversations, without their texts.
 
-        Whoever may only look has no form: for them it is the stored `?profile=`.
+        The numbers are those of the form; for a person who may only view, those of the stored `?profile=`.
         """
         if not (self.has_view_permission(request) and has_right(acting(request), "view", Conversation)):
             raise PermissionDenied
         if self.has_change_permission(request) or self.has_add_permission(request):
             form = self.get_form(request, None)(request.POST)
             form.is_valid()
-            wrong, profile = set(form.errors) - {"name"}, form.instance
+            wrong = set(form.errors) - {"name"}
+            profile = form.instance
         else:
-            wrong, profile = set(), self.row(request, request.GET.get("profile", ""))
+            wrong = set()
+            profile = self.row(request, request.GET.get("profile", ""))
         context = {"incomplete": True} if wrong else {"trials": trials(profile)}
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
-    def _examples(self, profile: BudgetProfile) -> dict[str, Any]:
+    def _examples(self, profile: BudgetProfile) -> dict[str, object]:
         examples = [
             worked_example(
                 profile, _("A window of %(number)s") % {"number": i18n.grouped(EXAMPLE_WINDOW)}, EXAMPLE_WINDOW
@@ -179,8 +199,11 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         }
 
 
-def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """The way back and Unfold's groups of links to what this administrator may see; what has no group comes last."""
+def navigation(request: HttpRequest) -> "list[NavigationGroup]":
+    """Return Unfold's menu: the links above, then the groups of pages that the administrator may see.
+
+    Pages without a group come last.
+    """
     pages = {
         f"{app['app_label']}.{page['object_name']}": page
         for app in admin.site.get_app_list(request)
@@ -188,7 +211,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     }
     grouped = {label for labels in GROUPS.values() for label in labels}
     rest = {label: "table" for label in pages if label not in grouped}
-    above = [
+    above: list[NavigationItem] = [
         {"title": i18n.label(PLACES[0]), "icon": "arrow_back", "link": reverse("chat:home"), "active": False},
         {"title": i18n.label(PLACES[1]), "icon": "monitoring", "link": reverse("admin:index")},
         {
@@ -202,23 +225,17 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
         above.append(
             {"title": i18n.label(PLACES[3]), "icon": "checklist", "link": reverse("setup:start"), "active": False}
         )
-    return [
-        {"items": above},
-        *(
+    groups: list[NavigationGroup] = [{"items": above}]
+    for title, labels in {**GROUPS, PLACES[2]: rest}.items():
+        items: list[NavigationItem] = [
             {
-                "title": i18n.label(title),
-                "separator": True,
-                "items": [
-                    {
-                        "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
-                        "icon": icon,
-                        "link": pages[label]["admin_url"],
-                    }
-                    for label, icon in labels.items()
-                    if label in pages
-                ],
+                "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
+                "icon": icon,
+                "link": pages[label]["admin_url"],
             }
-            for title, labels in {**GROUPS, PLACES[2]: rest}.items()
-            if any(label in pages for label in labels)
-        ),
-    ]
+            for label, icon in labels.items()
+            if label in pages
+        ]
+        if items:
+            groups.append({"title": i18n.label(title), "separator": True, "items": items})
+    return groups

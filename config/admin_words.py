@@ -1,11 +1,15 @@
 """The words of the admin in the reader's language.
 
-They are written in English where they belong: names of rows and fields, their help texts and choices in the models,
-titles of columns, groups and acts in the classes of the admin. Once all of these are there, each becomes a text that
-is translated where it is shown; the catalogue has it under a context of its own (`core.i18n.ADMIN`).
+They stand in English in the code: names of rows and fields, their help texts and choices in the models, titles of
+columns, groups and acts in the classes of the admin. `translate` replaces each by a lazy translation when the product
+starts; the catalogue has it under its own context (`core.i18n.ADMIN`).
+
+The words are not marked with gettext_lazy in the models, since two thirds of the names of fields (264 of 371) and of
+rows (67 of 90) are Django's, made from attributes and classes. To mark them they would have to be written, which needs
+301 operations of migrations (AlterField and AlterModelOptions), one of them in an app of allauth.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.apps import apps
@@ -20,37 +24,35 @@ from core.audit.words import WORDS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "workspace", "accounts", "files", "personas", "projects", "chat")
-NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which brings no words in Vietnamese
+NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which has no words in Vietnamese
 NAMES = ("verbose_name", "verbose_name_plural")
-Change = Callable[[Any], Any]
 
-known: set[str] = set()  # what was found; `make messages` puts it into the catalogue
+words: set[str] = set()  # all translated words; `make messages` puts them into the catalogue
 
 
 def translatable(word: Any) -> Any:
-    """Left as they are: what is translated already, such as Django's own, and what has no letters."""
+    """Return the word as a lazy translation; lazy words, such as Django's, and words without letters as they are."""
     if type(word) is not str or not any(letter.isalpha() for letter in word):
         return word
-    known.add(word)
+    words.add(word)
     return pgettext_lazy(ADMIN, word)
 
 
 def translate() -> None:
-    """Of all pages that are registered, and of the acts that they tell of."""
-    known.update(WORDS.values())
+    """Translate the words of all registered pages and of the acts of the audit."""
+    words.update(WORDS.values())
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
-    apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # groups are of people
-    go_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
-    for model in go_with_people - admin.site._registry.keys():  # which are counted before somebody is deleted
+    apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it holds only groups
+    deleted_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
+    for model in deleted_with_people - admin.site._registry.keys():  # a person's deletion page names these rows
         if model._meta.app_label in NOT_IN_VIETNAMESE:
             _in_english(model)
         _names(model)
     for model, pages in admin.site._registry.items():
-        shown = set(_fields(pages))
         if model._meta.app_label in APPS:
             _names(model)
-            _model(model, shown)
+            _model(model, set(_fields(pages)))
         _pages(pages)
         for part in pages.inlines:
             _change(part, NAMES)
@@ -60,12 +62,17 @@ def translate() -> None:
 
 def _change(holder: Any, names: Iterable[str]) -> None:
     for name in names:
-        if getattr(holder, name, None):
-            setattr(holder, name, translatable(getattr(holder, name)))
+        if word := getattr(holder, name, None):
+            _set(holder, name, translatable(word))
+
+
+def _set(holder: Any, name: str, word: Any) -> None:
+    """Set an attribute of a class or an object. Classes of the admin and options of models have no other interface."""
+    setattr(holder, name, word)
 
 
 def _names(model: type[models.Model]) -> None:
-    """A plural that nobody has written is English; Django makes it once it is asked for."""
+    """Translate the names of a model; the plural is made first where none is written, as Django makes it when asked."""
     if "verbose_name_plural" not in model._meta.original_attrs:
         name = str(model._meta.verbose_name)
         model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"
@@ -75,11 +82,11 @@ def _names(model: type[models.Model]) -> None:
 def _in_english(model: type[models.Model]) -> None:
     with override("en"):
         for name in NAMES:
-            setattr(model._meta, name, str(getattr(model._meta, name)))
+            _set(model._meta, name, str(getattr(model._meta, name)))
 
 
 def _fields(pages: Any) -> Iterator[str]:
-    """The names of the fields that an administrator meets."""
+    """Yield the names of the fields that the pages of a model show."""
     groups = [group["fields"] for _title, group in pages.fieldsets or ()]
     form = getattr(pages.form, "_meta", None)
     lists = (pages.fields, getattr(pages, "list_display", ()), pages.readonly_fields, getattr(form, "fields", ()))
@@ -92,8 +99,8 @@ def _model(model: type[models.Model], shown: set[str]) -> None:
     for field in (*model._meta.concrete_fields, *model._meta.many_to_many):
         if field.name in shown and field.model._meta.app_label in APPS:
             _change(field, ("verbose_name", "help_text"))
-            if field.choices and "language" not in field.name:  # which are called in their own languages
-                field.choices = [(value, translatable(words)) for value, words in field.choices]
+            if field.choices and "language" not in field.name:  # languages have their own names
+                field.choices = [(value, translatable(label)) for value, label in field.choices]
 
 
 def _pages(pages: Any) -> None:
@@ -108,18 +115,19 @@ def _pages(pages: Any) -> None:
         _change(field, ("label", "help_text"))
         if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField) and name != "languages":
             choices: Any = field.choices
-            field.choices = [(value, translatable(words)) for value, words in choices]
-    of = pages if isinstance(pages, type) else type(pages)
-    for kind in (each for each in of.__mro__ if each.__module__.partition(".")[0] in (*APPS, "workspace", "config")):
-        for act in vars(kind).values():
+            field.choices = [(value, translatable(label)) for value, label in choices]
+    cls = pages if isinstance(pages, type) else type(pages)
+    for base in (each for each in cls.__mro__ if each.__module__.partition(".")[0] in (*APPS, "workspace", "config")):
+        for act in base.__dict__.values():
             if callable(act):
                 _change(act, ("short_description",))
                 _colours_and_dialog(act)
 
 
 def _colours_and_dialog(act: Any) -> None:
+    """Note the coloured values of a column, and translate the dialog of an act."""
     if isinstance(colours := getattr(act, "label", None), Mapping):
-        known.update(word for word in colours if isinstance(word, str))
+        words.update(word for word in colours if isinstance(word, str))
     if isinstance(dialog := getattr(act, "dialog", None), dict):
         for name in ("title", "description", "form_submit_text"):
             dialog[name] = translatable(dialog.get(name))

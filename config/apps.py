@@ -1,4 +1,4 @@
-"""What is made ready when the product starts: its translations, how its threads take turns, and the admin's look."""
+"""The preparations when the product starts: its translations, the switching of its threads, and the admin's look."""
 
 import os
 import sys
@@ -15,21 +15,23 @@ from config.embedded.paths import StartError, make_data_dir
 from core import memory
 from core.i18n import catalogue
 
-# Seconds. While threads compute, an event loop waits so long for each of its callbacks: Python's 5 ms, with an answer
-# on each of a hundred connections, are half a second.
+# Seconds. While threads compute, an event loop waits this long for each of its callbacks: Python's 5 ms, with an answer
+# on each of a hundred connections, add up to half a second.
 SWITCH_INTERVAL = 0.001
 
 
 class LeanUnfoldConfig(unfold.DefaultAppConfig):
-    """Unfold writes 400 to 600 bytes of classes into every cell and box to tick. Here each has one class, whose look is
-    in `static/css/admin.css`."""
+    """Unfold with one class for each cell and box to tick, whose look is in `static/css/admin.css`.
 
-    default = False  # it is named by `settings.INSTALLED_APPS`
+    Unfold itself writes 400 to 600 bytes of classes into each.
+    """
+
+    default = False  # `settings.INSTALLED_APPS` names it
 
     def ready(self) -> None:
         from django.contrib import admin
         from django.contrib.admin import sites
-        from unfold import widgets  # neither can be imported before all apps are there
+        from unfold import widgets  # neither can be imported before all apps are loaded
         from unfold.templatetags import unfold_list
 
         from core.admin_site import AdminSite
@@ -53,37 +55,36 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL)
         memory.limit_arenas()
-        # What needs the data directory says so itself when it cannot be written; until then pages are in English.
+        # Code that needs the data directory raises its own error where it cannot be written; pages are in English then.
         with suppress(OSError, StartError):
             compile_changed()
-        from config import admin_words  # the pages of the admin are registered by now, not before
+        from config import admin_words  # only now are the pages of the admin registered
 
         admin_words.translate()
 
 
 def sources() -> list[Path]:
-    """The catalogues that are written by people."""
+    """Return the paths of the catalogues in the repository."""
     return sorted((settings.BASE_DIR / "locale").glob("*/LC_MESSAGES/django.po"))
 
 
 def compile_changed() -> None:
-    """Translations, compiled from `sources` into the data directory, without gettext's tools.
+    """Compile the translations of `sources` into the data directory, without gettext's tools.
 
-    A catalogue is as old as its source, to the nanosecond; any other age means that it is of another source.
-
-    Raises OSError and StartError when the data directory cannot be written.
+    A compiled catalogue has the time of its source, to the nanosecond; another time means another source. Raises
+    OSError and StartError where the data directory cannot be written.
     """
     for source in sources():
-        made = catalogue(source.parents[1].name)
-        written = source.stat().st_mtime_ns
-        if made.exists() and made.stat().st_mtime_ns == written:
+        compiled = catalogue(source.parents[1].name)
+        time = source.stat().st_mtime_ns
+        if compiled.exists() and compiled.stat().st_mtime_ns == time:
             continue
         make_data_dir(settings.DATA_DIR)
-        for folder in reversed(made.parents[:3]):  # closed to others, as all that is in the data directory
+        for folder in reversed(compiled.parents[:3]):  # closed to others, as the whole data directory
             folder.mkdir(mode=0o700, exist_ok=True)
         # Several processes may start at once; each puts a whole file in place.
-        number, name = tempfile.mkstemp(dir=made.parent)
+        number, name = tempfile.mkstemp(dir=compiled.parent)
         os.close(number)
         polib.pofile(str(source)).save_as_mofile(name)
-        os.utime(name, ns=(written, written))
-        os.replace(name, made)
+        os.utime(name, ns=(time, time))
+        os.replace(name, compiled)

@@ -1,6 +1,6 @@
-"""`celery -A config.beat beat`: puts what is due into the queues, and knows tasks by their names alone.
+"""`celery -A config.beat beat`: puts due tasks into the queues, by their names.
 
-The Celery app of the workers would load Django with every app of the product for that, four times the memory.
+The Celery app of the workers would load Django with every app of the product, with four times the memory.
 """
 
 import logging.config

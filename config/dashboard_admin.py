@@ -1,6 +1,6 @@
-"""The start page of the admin: what was used, what it cost, what failed, what goes on now, and whether all is well.
+"""The start page of the admin: usage, costs, failures, running work, and the findings of the doctor.
 
-Each part is shown to whoever may view the rows it counts, and its numbers lead to these.
+An administrator sees the parts whose rows they may view, and the numbers link to these rows.
 """
 
 import json
@@ -33,7 +33,7 @@ from redis.exceptions import RedisError
 from chat.ledger import overview
 from chat.ledger.models import ModelCall
 from chat.ledger.overview import Day, Days
-from chat.ledger.services import Figures, midnight
+from chat.ledger.services import UsageFigures, midnight
 from chat.models import Import, Turn
 from chat.runs.services import open_runs
 from config.management.commands.doctor import findings
@@ -59,23 +59,24 @@ CHART = json.dumps(
         },
     }
 )
-FOUND_FOR = 300  # seconds; the checks ask providers
-FOUND = "admin:doctor"  # the key of what they found
-COUNTED_FOR = 60  # seconds; what is counted over all people or files takes the longer, the more there are
+DOCTOR_SECONDS = 300  # that findings are cached; the checks send requests to providers
+DOCTOR_KEY = "admin:doctor"  # the key of the cached findings
+COUNT_SECONDS = 60  # that counts over all people or files are cached; they take longer, the more there are
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Of a table of who and what was used most; `url` leads to the calls."""
+class UsageRow:
+    """A row of a table of the most used; `url` leads to the calls."""
 
     name: str
-    figures: Figures
+    figures: UsageFigures
     url: str
 
 
-def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What the template of the start page shows beside what Django gives it; a part that is not to be seen is None."""
-    days, user = _days(request), acting(request)
+def dashboard(request: HttpRequest, context: Mapping[str, object]) -> Mapping[str, object]:
+    """Return Django's context of the start page with our parts; a part that the user may not see is None."""
+    days = _days(request)
+    user = acting(request)
     parts = {
         "usage": _usage(days) if has_right(user, "view", ModelCall) else None,
         "turns": _turns(days) if has_right(user, "view", Turn) else None,
@@ -94,8 +95,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _days(request: HttpRequest) -> Days:
-    asked = request.GET.get("days", "")
-    return Days(int(asked) if asked in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
+    days = request.GET.get("days", "")
+    return Days(int(days) if days in map(str, CHOICES) else CHOICES[1], timezone.get_default_timezone())
 
 
 def calls(**filters: object) -> str:
@@ -110,11 +111,12 @@ def _list(name: str, filters: Mapping[str, object]) -> str:
     return reverse(f"admin:{name}_changelist", query={name: str(value) for name, value in filters.items()})
 
 
-def _usage(days: Days) -> dict[str, Any]:
-    rows, since = overview.by_day(days), days.since.isoformat()
-    total = sum((row.figures for row in rows), Figures())
+def _usage(days: Days) -> Mapping[str, object]:
+    rows = overview.by_day(days)
+    since = days.since.isoformat()
+    total = sum((row.figures for row in rows), UsageFigures())
     return {
-        "people": _counted(f"people:{days.number}", partial(overview.active_people, days)),
+        "people": _count(f"people:{days.number}", partial(overview.active_people, days)),
         "total": total,
         "url": calls(created__gte=since),
         "days": [(row, _calls_of(row.day, days)) for row in reversed(rows)],
@@ -129,45 +131,46 @@ def _usage(days: Days) -> dict[str, Any]:
 
 
 def _calls_of(day: date, days: Days) -> str:
-    first, last = midnight(day, days.zone), midnight(day + timedelta(days=1), days.zone)
+    first = midnight(day, days.zone)
+    last = midnight(day + timedelta(days=1), days.zone)
     return calls(created__gte=first.isoformat(), created__lt=last.isoformat())
 
 
-def _models(days: Days) -> list[Row]:
-    found = days.used.lines("model", overview.SHOWN)
-    return [Row(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in found]
+def _models(days: Days) -> list[UsageRow]:
+    lines = days.usage.lines("model", overview.SHOWN)
+    return [UsageRow(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in lines]
 
 
-def _groups(days: Days) -> list[Row]:
-    """Empty where all are counted to one: that says no more than the sum of all."""
-    found = days.used.lines("group", overview.SHOWN)
+def _groups(days: Days) -> list[UsageRow]:
+    """Return the rows of groups; none where all usage counts to one group, since the sum of all says the same."""
+    lines = days.usage.lines("group", overview.SHOWN)
     none = _("None, or deleted")
-    rows = [Row(line.name or none, line.figures, _calls_with(days, "group", line.key)) for line in found]
+    rows = [UsageRow(line.name or none, line.figures, _calls_with(days, "group", line.key)) for line in lines]
     return rows if len(rows) > 1 else []
 
 
-def _personas(days: Days) -> list[Row]:
-    found = days.used.lines("persona", overview.SHOWN)
+def _personas(days: Days) -> list[UsageRow]:
+    lines = days.usage.lines("persona", overview.SHOWN)
     unnamed = {None: _("No persona")}
     return [
-        Row(
+        UsageRow(
             line.name or unnamed.get(line.key, _("A private one")),
             line.figures,
             _calls_with(days, "persona", line.key),
         )
-        for line in found
+        for line in lines
     ]
 
 
 def _calls_with(days: Days, name: str, pk: UUID | None) -> str:
-    """The list of those that name this row; None is any that is gone, and none."""
-    named = {f"{name}__id__exact": pk} if pk is not None else {f"{name}__isnull": "True"}
-    return calls(created__gte=days.since.isoformat(), **named)
+    """Return the address of the calls that name this row; None stands for no row, and for deleted ones."""
+    path, value = (f"{name}__id__exact", pk) if pk is not None else (f"{name}__isnull", "True")
+    return _list("chat_modelcall", {"created__gte": days.since.isoformat(), path: value})
 
 
 def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
-    """The title of each and what Chart.js draws; the table of days says the same."""
-    drawn: dict[str, dict[str, list[float]]] = {
+    """Return the titles and Chart.js's data of the charts; the table of days has the same numbers."""
+    charts: dict[str, dict[str, list[float]]] = {
         _("Answers and people by day"): {
             _("Answers"): [row.figures.answers for row in rows],
             _("People"): [row.people for row in rows],
@@ -193,12 +196,13 @@ def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
                 }
             ),
         )
-        for title, series in drawn.items()
+        for title, series in charts.items()
     ]
 
 
-def _turns(days: Days) -> dict[str, Any]:
-    live, since = overview.now(), id_at(days.since)
+def _turns(days: Days) -> Mapping[str, object]:
+    live = overview.live_turns()
+    since = id_at(days.since)
     first, stops = overview.waits(days)
     waited = (timezone.now() - live.oldest).total_seconds() if live.oldest is not None else None
     return {
@@ -211,23 +215,27 @@ def _turns(days: Days) -> dict[str, Any]:
         "asking_url": turns(approval="waiting"),
         "failures": [(failure, _failed(failure, since)) for failure in overview.failures(days)],
         "failures_url": turns(status__in=",".join(Turn.BROKEN), id__gte=since),
-        "first": [(row, turns(id__gte=since, first_token_ms__isnull=False, **_of(row.model_id))) for row in first],
+        "first": [(row, _turns_with_first_token(row.model_id, since)) for row in first],
         "stops": stops,
         "stops_url": turns(stop_requested__exact=1, id__gte=since),
     }
 
 
+def _turns_with_first_token(model_id: UUID | None, since: UUID) -> str:
+    return _list("chat_turn", {"id__gte": since, "first_token_ms__isnull": False, **_of_model(model_id)})
+
+
 def _failed(failure: overview.Failure, since: UUID) -> str:
-    broken = ",".join(Turn.BROKEN)
-    return turns(status__in=broken, error=failure.code, id__gte=since, **_of(failure.model_id))
+    filters = {"status__in": ",".join(Turn.BROKEN), "error": failure.code, "id__gte": since}
+    return _list("chat_turn", {**filters, **_of_model(failure.model_id)})
 
 
-def _of(model_id: UUID | None) -> dict[str, object]:
+def _of_model(model_id: UUID | None) -> Mapping[str, object]:
     return {"model__id__exact": model_id} if model_id is not None else {"model__isnull": "True"}
 
 
-def _queue() -> dict[str, Any] | None:
-    """None while Redis is away."""
+def _queue() -> Mapping[str, object] | None:
+    """Return the state of the queues; None while Redis is away."""
     try:
         return {"length": background.TURNS.length(), "missing": background.missing_queues()}
     except (RedisError, OSError):
@@ -235,28 +243,28 @@ def _queue() -> dict[str, Any] | None:
 
 
 def _runs() -> list[tuple[Any, int, str]]:
-    """The label of each status that a run can be in that is not over, how many there are, and their list."""
-    found = open_runs()
+    """Return for each status of open runs its label, their number, and the address of their list."""
+    numbers = open_runs()
     return [
-        (Run.Status(status).label, found.get(status, 0), _list("chat_run", {"status__exact": status}))
+        (Run.Status(status).label, numbers.get(status, 0), _list("chat_run", {"status__exact": status}))
         for status in Run.OPEN
     ]
 
 
-def _counted(name: str, count: Callable[[], Any]) -> Any:
-    return _kept(f"admin:{name}", count, COUNTED_FOR)
+def _count(name: str, count: Callable[[], Any]) -> Any:
+    return _cached(f"admin:{name}", count, COUNT_SECONDS)
 
 
-def _kept(key: str, find: Callable[[], Any], seconds: int) -> Any:
-    """What was found at most so long ago; found now, while Redis is away."""
+def _cached(key: str, compute: Callable[[], Any], seconds: int) -> Any:
+    """Return the result of at most so many seconds ago; a new one while Redis is away."""
     try:
-        return cache.get_or_set(key, find, seconds)
+        return cache.get_or_set(key, compute, seconds)
     except (RedisError, OSError):
-        return find()
+        return compute()
 
 
-def _storage() -> dict[str, Any]:
-    files = _counted("files", lambda: File.objects.aggregate(count=Count("pk"), size=Sum("size", default=0)))
+def _storage() -> Mapping[str, object]:
+    files = _count("files", lambda: File.objects.aggregate(count=Count("pk"), size=Sum("size", default=0)))
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         database = cursor.fetchone()[0]
@@ -275,30 +283,30 @@ def _storage() -> dict[str, Any]:
 
 
 def people_who_used_most(request: HttpRequest) -> HttpResponse:
-    """A piece of the start page: summing everybody's calls takes longer than the rest of it."""
+    """Return the fragment of the people who used most: the sums of all calls take longer than the rest of the page."""
     if not has_right(acting(request), "view", ModelCall):
         raise PermissionDenied
     days = _days(request)
     rows = [
-        Row(line.name or "", line.figures, _calls_with(days, "person", line.key))
-        for line in days.used.lines("user", overview.SHOWN)
+        UsageRow(line.name or "", line.figures, _calls_with(days, "person", line.key))
+        for line in days.usage.lines("user", overview.SHOWN)
     ]
     return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
 
 
 def doctor(request: HttpRequest) -> HttpResponse:
-    """What `manage.py doctor` finds, as a piece of the start page; “again” in the address checks anew."""
+    """Return the fragment with the findings of `manage.py doctor`; “again” in the address repeats the checks."""
     if not acting(request).is_superuser:
         raise PermissionDenied
     if "again" in request.GET:
         with suppress(RedisError, OSError):
-            cache.delete(FOUND)
-    found = _kept(FOUND, lambda: {"at": timezone.now(), "findings": list(findings())}, FOUND_FOR)
-    wrong = [each for each in found["findings"] if each.state != "ok"]
+            cache.delete(DOCTOR_KEY)
+    report = _cached(DOCTOR_KEY, lambda: {"at": timezone.now(), "findings": list(findings())}, DOCTOR_SECONDS)
+    wrong = [each for each in report["findings"] if each.state != "ok"]
     context = {
-        "at": found["at"],
+        "at": report["at"],
         "wrong": sorted(wrong, key=lambda each: each.state),
-        "fine": [each for each in found["findings"] if each.state == "ok"],
+        "fine": [each for each in report["findings"] if each.state == "ok"],
         "versions": {"Python": platform.python_version(), "Django": django.get_version()},
     }
     return TemplateResponse(request, "admin/doctor.html", context)

@@ -1,9 +1,9 @@
 """Service URLs as the settings of each library, including the Unix-socket forms that the usual parsers refuse.
 
-django-environ reads the URL of the database. It does not read that of mail, where it takes `smtps://` for STARTTLS.
+django-environ reads the URL of the database. It does not read that of mail, since it takes `smtps://` for STARTTLS.
 """
 
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from environ import Env
@@ -14,16 +14,19 @@ from redis.retry import Retry
 from config.embedded.paths import StartError
 
 # One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
-STREAMS_DB, BROKER_DB, CHANNELS_DB, CACHE_DB = 0, 1, 2, 3
+STREAMS_DB = 0
+BROKER_DB = 1
+CHANNELS_DB = 2
+CACHE_DB = 3
 
-SUBMISSION = 587  # the port at which mail is handed in (RFC 6409)
+SUBMISSION = 587  # the port for the submission of mail (RFC 6409)
 PREPARED_AFTER = 2  # uses of a statement on one connection
 BROKER_SECONDS = 2  # that a Redis as broker has for one command
 
-# A Redis that hangs must not hold requests: what a request asks of the cache it does without after a second. A
-# connection that broke meanwhile is opened anew, once; who did not answer in time is not asked again.
+# A Redis that hangs must not hold requests: after a second a request goes on without the cache. A connection that broke
+# meanwhile is opened again once; a server that did not answer in time is not asked again.
 CACHE_OPTIONS = {
-    "parser_class": "core.redis_failover.Parser",
+    "parser_class": "core.redis_failover.FailoverParser",
     "socket_timeout": 1,
     "socket_connect_timeout": 1,
     "retry": Retry(NoBackoff(), 1, supported_errors=(NotConnected,)),
@@ -31,10 +34,10 @@ CACHE_OPTIONS = {
 
 
 def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[str, Any]:
-    """Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…/name?host=/socket/dir`.
+    """Return Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…?host=/socket/dir`.
 
-    `prepared`: whether a statement that is bound on the server (`chat.models.queries`) is planned once a connection.
-    `cursors`: whether long results are read piece by piece, which takes one connection from beginning to end.
+    `prepared`: whether each connection plans a statement of server-side binding (`chat.models.queries`) once.
+    `cursors`: whether long results are read piece by piece, which needs one connection from beginning to end.
     """
     if not url.startswith(("postgres://", "postgresql://")):
         raise StartError("DATABASE_URL must start with postgresql://, as in postgresql://user:password@host:5432/name.")
@@ -45,8 +48,8 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
         "HOST": options.pop("host", config["HOST"]),
         "PORT": str(options.pop("port", config["PORT"])),
         "OPTIONS": {
-            # A few hundred messages sent at once wait for one another for as long. Each connection is a process of
-            # PostgreSQL with 3 MB of its own, so none stays that has been idle for a minute.
+            # Several hundred messages that are sent at once wait for one another up to 30 s. Each connection is a
+            # process of PostgreSQL with 3 MB, so idle ones are closed after a minute.
             "pool": {"min_size": 1, "max_size": 24, "timeout": 30, "max_idle": 60},
             "prepare_threshold": PREPARED_AFTER if prepared else None,
             **options,
@@ -58,14 +61,14 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
 
 
 def limit_statements(database: dict[str, Any], seconds: float) -> None:
-    """What takes longer than so many seconds is cancelled by the server; 0 leaves it at its own limit."""
+    """Have the server cancel statements that take longer than so many seconds; 0 leaves its own limit."""
     if seconds:
-        given = database["OPTIONS"].get("options", "")
-        database["OPTIONS"]["options"] = f"{given} -c statement_timeout={round(seconds * 1000)}".strip()
+        options = database["OPTIONS"].get("options", "")
+        database["OPTIONS"]["options"] = f"{options} -c statement_timeout={round(seconds * 1000)}".strip()
 
 
 def redis(url: str, db: int) -> str:
-    """The URL with the database number of a purpose, for redis-py and channels_redis."""
+    """Return the URL with the database number of a purpose, for redis-py and channels_redis."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return f"unix://{parts.path}?db={_first_db(parts) + db}"
@@ -81,33 +84,47 @@ def _first_db(parts: SplitResult) -> int:
 
 
 def broker(redis_url: str) -> str:
-    """The same Redis as Celery's broker; kombu spells the socket form in its own way."""
+    """Return the URL of the same Redis as Celery's broker; kombu has its own socket form."""
     parts = urlsplit(redis_url)
     if parts.scheme == "unix":
         return f"redis+socket://{parts.path}?virtual_host={_first_db(parts) + BROKER_DB}"
     return redis(redis_url, BROKER_DB)
 
 
-def broker_options(url: str) -> dict[str, Any]:
-    """Kombu's: whoever hands work over tries once, since somebody waits and sweepers find what is lost. Workers have
-    their own ways to come back."""
-    options: dict[str, Any] = {"max_retries": 0}
+def broker_options(url: str) -> dict[str, int]:
+    """Return kombu's options. A sender tries once, since a person waits and sweepers find lost jobs.
+
+    Workers reconnect in their own ways.
+    """
+    options = {"max_retries": 0}
     if "redis" in url.partition("://")[0]:
         options |= {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
     return options
 
 
-def mail(url: str) -> dict[str, Any]:
-    """Django's settings for `smtp://user:password@host:587` or `smtps://…`; without a URL, of one that is not there.
+class MailSettings(TypedDict):
+    """Django's settings of the mail server, and the sender's address."""
 
-    `smtp://` goes over to TLS (STARTTLS) where there is a user name or at port 587; `?starttls=yes` or `no` says it.
+    HOST: str
+    PORT: int
+    USER: str
+    PASSWORD: str
+    SSL: bool
+    TLS: bool
+    FROM: str
+
+
+def mail(url: str) -> MailSettings:
+    """Return Django's settings for `smtp://user:password@host:587` or `smtps://…`; unused defaults without a URL.
+
+    `smtp://` uses STARTTLS where there is a user name or the port is 587; `?starttls=yes` or `no` overrides that.
     """
     parts = urlsplit(url or "smtp://localhost:25")
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise StartError("EMAIL_URL must start with smtp:// or smtps://, as in smtps://user:password@mail.example.org.")
-    said = parse_qs(parts.query).get("starttls", [""])[0]
+    choice = parse_qs(parts.query).get("starttls", [""])[0]
     port = parts.port or (465 if parts.scheme == "smtps" else 587 if parts.username else 25)
-    starttls = said == "yes" if said else bool(parts.username) or port == SUBMISSION
+    starttls = choice == "yes" if choice else bool(parts.username) or port == SUBMISSION
     user = unquote(parts.username or "")
     return {
         "HOST": parts.hostname,
@@ -120,10 +137,18 @@ def mail(url: str) -> dict[str, Any]:
     }
 
 
-def storage(url: str) -> dict[str, Any]:
-    """The default of Django's STORAGES for `file:///srv/files` or `s3://bucket/prefix?endpoint=https://…&region=…`; one
-    in MEDIA_ROOT without a URL. `s3://KEY:SECRET@bucket` names the keys; else they are those of the environment
-    (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or of the machine's role.
+class StorageSettings(TypedDict):
+    """An entry of Django's STORAGES."""
+
+    BACKEND: str
+    OPTIONS: NotRequired[dict[str, str]]
+
+
+def storage(url: str) -> StorageSettings:
+    """Return the default of Django's STORAGES; without a URL a directory in MEDIA_ROOT.
+
+    A URL is `file:///srv/files` or `s3://bucket/prefix?endpoint=https://…&region=…`. `s3://KEY:SECRET@bucket` names the
+    keys; else they are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or of the machine's role.
     """
     parts = urlsplit(url or "file:///")
     if parts.scheme == "file":
@@ -144,12 +169,14 @@ def storage(url: str) -> dict[str, Any]:
         "access_key": unquote(parts.username or "") or None,
         "secret_key": unquote(parts.password or "") or None,
     }
-    given = {name: value for name, value in options.items() if value}
-    return {"BACKEND": "core.net.object_storage.ObjectStorage", "OPTIONS": given}
+    return {
+        "BACKEND": "core.net.object_storage.ObjectStorage",
+        "OPTIONS": {name: value for name, value in options.items() if value},
+    }
 
 
 def uploads(url: str) -> str:
-    """The directory that a STORAGE_URL names; empty where it names none."""
+    """Return the directory of a STORAGE_URL; empty where it names none."""
     parts = urlsplit(url)
     return unquote(parts.path) if parts.scheme == "file" else ""
 
@@ -165,13 +192,13 @@ def _is_origin(url: str) -> bool:
     try:
         parts = urlsplit(url)
         named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # malformed brackets or port
         return False
     return bool(named) and "@" not in parts.netloc and url == f"{parts.scheme}://{parts.netloc}"
 
 
 def sentry(url: str) -> str:
-    """The DSN that Sentry says of a project, `https://KEY@sentry.example.org/4`, or none."""
+    """Return the DSN of a project in Sentry, `https://KEY@sentry.example.org/4`, or none. Raises StartError."""
     parts = urlsplit(url)
     number = parts.path.rpartition("/")[2]
     if url and not (parts.scheme in ("http", "https") and parts.username and parts.hostname and number.isdecimal()):
@@ -180,7 +207,7 @@ def sentry(url: str) -> str:
 
 
 def otlp(url: str) -> str:
-    """The base address of a server that takes traces by OpenTelemetry's protocol over HTTP, or none."""
+    """Return the base address of a collector of OpenTelemetry's protocol over HTTP, or none. Raises StartError."""
     parts = urlsplit(url)
     if url and not (parts.scheme in ("http", "https") and parts.hostname):
         raise StartError(

@@ -1,10 +1,9 @@
-"""One settings module for every environment; what differs comes from environment variables.
+"""One settings module for every environment; differences come from environment variables.
 
 The variables are described in docs/operate/configuration.md.
 """
 
 from pathlib import Path
-from typing import Any
 
 import django_stubs_ext
 import environ
@@ -18,7 +17,7 @@ from core.time_zones import present_name
 django_stubs_ext.monkeypatch()  # lets field classes be written with their types, as in TextField[str, str]
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-env = environ.FileAwareEnv()  # every variable may also be given as NAME_FILE, the path of a file that holds it
+env = environ.FileAwareEnv()  # every variable may also be set as NAME_FILE, the path of a file that holds it
 
 DATA_DIR = paths.data_dir()
 DEBUG = env.bool("DEBUG", default=False)
@@ -26,7 +25,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="") or paths.secret_key(DATA_DIR)
 # Provider keys are encrypted with this; by default a key derived from SECRET_KEY. Several, comma-separated, rotate.
 ENCRYPTION_KEYS = env.list("ENCRYPTION_KEYS", default=[SECRET_KEY])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-# Where links in mails and webhooks lead, as in https://chat.example.org; without it see `core.net.site`.
+# The origin of links in mails and webhooks, as in https://chat.example.org; without it see `core.net.site`.
 SITE_URL = service_urls.site(env.str("SITE_URL", default=""))
 CSRF_FAILURE_VIEW = "config.http.health.csrf_failed"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -88,7 +87,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "config.http.middleware.UserPreferencesMiddleware",
     "config.http.middleware.CharsetMiddleware",
-    "config.http.middleware.HoldMiddleware",
+    "config.http.middleware.RequiredActionMiddleware",
     "config.http.middleware.ProductErrorMiddleware",
     "allauth.account.middleware.AccountMiddleware",  # its app does not start without it
 ]
@@ -96,7 +95,7 @@ MIDDLEWARE = [
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 
-TEMPLATES: list[dict[str, Any]] = [
+TEMPLATES: list[dict[str, object]] = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
@@ -116,15 +115,15 @@ DATABASE_URL = env.str("DATABASE_URL", default="") or paths.database_url(DATA_DI
 REDIS_URL = env.str("REDIS_URL", default="") or paths.redis_url(DATA_DIR)
 # Off behind a pooler that gives each transaction another connection, as PgBouncer before 1.21 does.
 PREPARED_STATEMENTS = env.bool("PREPARED_STATEMENTS", default=True)
-# Off behind any pooler that does: the next piece of a long result would be asked of another connection.
+# Off behind any pooler that does: another connection would get the query for the next piece of a long result.
 SERVER_SIDE_CURSORS = env.bool("SERVER_SIDE_CURSORS", default=True)
 # How long one statement of a web process may take, in seconds; 0 is no limit. See `config.web`.
 STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=0.0)
 DATABASES = {
     "default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS, cursors=SERVER_SIDE_CURSORS),
 }
-# By default one Redis has all of it, in databases of its own. Each has its needs: streams and the broker must not lose
-# what they hold, the cache may forget anything.
+# By default one Redis serves all purposes, in different databases. Streams and the broker must not lose data, the cache
+# may forget anything.
 STREAMS_URL = env.str("STREAMS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
 CACHE_URL = env.str("CACHE_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CACHE_DB)
 CHANNELS_URL = env.str("CHANNELS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CHANNELS_DB)
@@ -138,7 +137,7 @@ CACHES = {
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # Once more on a new connection: that of a process without sockets is found to be gone with the next socket.
+        # One retry on a new connection: a process without sockets notices a lost connection only at the next socket.
         "CONFIG": {"hosts": [{"address": CHANNELS_URL, "retry": Retry(NoBackoff(), 1)}]},
     },
 }
@@ -153,10 +152,10 @@ CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A Redis that is demoted answers that it is read-only, where one that dies breaks the connection off; a worker of
-# Celery ends at that by default, and with it the answers it is at.
+# A demoted Redis answers that it is read-only, where a dying one breaks the connection off. A worker of Celery ends at
+# that answer by default, and its running answers with it.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
-# Without options of its own a worker is one of threads: the event loop carries what waits, they only begin it.
+# The default pool of a worker is threads: the event loop carries all work that waits, threads only begin it.
 CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_BEAT_SCHEDULE = {
@@ -164,10 +163,10 @@ CELERY_BEAT_SCHEDULE = {
     "read-models": {"task": "llm.tasks.read_models", "schedule": 86_400.0, "options": {"expires": 3600.0}},
     "forget-requests": {"task": "chat.tasks.forget_requests", "schedule": 3600.0},
     "sweep-blobs": {"task": "files.tasks.sweep_blobs", "schedule": 15.0, "options": {"expires": 15.0}},
+    "sweep-jobs": {"task": "core.tasks.sweep_jobs", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-files": {"task": "files.tasks.sweep_files", "schedule": 5.0, "options": {"expires": 5.0}},
     "tidy-conversations": {"task": "chat.tasks.tidy_conversations", "schedule": 60.0, "options": {"expires": 60.0}},
     "sum-usage": {"task": "chat.tasks.sum_usage", "schedule": 600.0, "options": {"expires": 600.0}},
-    "sweep-webhooks": {"task": "accounts.webhooks.tasks.sweep_webhooks", "schedule": 5.0, "options": {"expires": 5.0}},
     "sweep-turns": {"task": "chat.tasks.sweep_turns", "schedule": 5.0, "options": {"expires": 5.0}},
 }
 
@@ -179,11 +178,11 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds; how long a link works with which somebody chooses a password
-# Of django-allauth: how the product answers its questions, and what the product does itself. Docs: decision 0047.
+PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds that a link to choose a password works
+# django-allauth: the product's adapters, and the features that the product has itself. Docs: decision 0047.
 ACCOUNT_ADAPTER = "accounts.second_factors.adapter.AccountAdapter"
 ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` limit
-ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # who is signed in may sign in again
+ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # people who are signed in may sign in again
 MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_WEBAUTHN_USER_VERIFICATION = "required"  # the device asks for its PIN or a fingerprint
@@ -202,14 +201,14 @@ TIME_ZONE = present_name(env.str("TIME_ZONE", default="UTC"))
 USE_I18N = True
 USE_TZ = True
 
-# The web server collects them when it starts. With DEBUG they are served from where they stand, as they are now.
+# The web server collects static files when it starts. With DEBUG they are served from their folders.
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {
     "default": service_urls.storage(STORAGE_URL),
-    # Whoever collects them is not always who serves them: root makes the image, and nobody in it is root.
+    # Another user may collect them than the one who serves them: root makes the image, but nobody in it is root.
     "staticfiles": {
         "BACKEND": "config.static_files.HashedStaticFiles",
         "OPTIONS": {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755},
@@ -218,13 +217,14 @@ STORAGES = {
 
 # Originals of uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views hand them out.
 MEDIA_ROOT = Path(service_urls.uploads(STORAGE_URL) or DATA_DIR / paths.UPLOADS)
-FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
+FILE_UPLOAD_PERMISSIONS = 0o600
+FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
-LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # of one person: answers being written; 0 sets no limit
+LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # answers of one person that are written at a time; 0 sets no limit
 CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
-WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # of one person, beside those: they wait in that person's own line
+WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # further turns of one person, in that person's own queue
 STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
-# What is arriving waits on the same disk: /tmp may be memory.
+# Arriving uploads wait on the same disk: /tmp may be memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
 UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process
 
@@ -234,12 +234,12 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Behind a TLS proxy: HTTPS_ONLY=true marks cookies secure, trusts X-Forwarded-Proto, sends who comes without TLS to
-# https and has browsers remember that for a year. What else is below the domain is not for us to decide.
+# Behind a TLS proxy: HTTPS_ONLY=true marks cookies secure, trusts X-Forwarded-Proto, redirects requests without TLS to
+# https and has browsers remember that for a year. Other hosts below the domain are not ours to decide on.
 HTTPS_ONLY = env.bool("HTTPS_ONLY", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS_ONLY else 0
-SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # asked from inside, without the proxy
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # monitoring asks these from inside, without the proxy
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # subdomains and preloading
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS_ONLY else None
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
@@ -260,14 +260,15 @@ REST_FRAMEWORK = {
 API_RATES = {"chat": 6000, "files": 3000, "projects": 3000, "tasks": 3000, "admin": 600, "uploads": 600}
 API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default={}).items()}
 
-# What `accounts.access.login_throttle` counts: wrong passwords within a quarter of an hour for one name at one address
-# and for one address, then how many names have one try there, and wrong codes of one person a day; 0 is no limit.
+# The limits of `accounts.access.login_throttle`: wrong passwords within a quarter of an hour for one name at one
+# address and for one address, the number of names with one further try there, and wrong codes of one person a day; 0
+# is no limit.
 SIGN_IN_LIMITS = {"name": 10, "address": 50, "crowd": 300, "codes": 200}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
-# Pages that anybody may open, and sign-ins that failed or were left unfinished, a minute and address; 0 is no limit.
+# Requests of one address in a minute for public pages, and failed or unfinished sign-ins; 0 is no limit.
 PAGE_RATES = {"sign-in": 3000, "attempts": 600, "openid": 600, "shared": 120}
 PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
-# How many proxies of ours stand in front, each adding to X-Forwarded-For whom it was called by; 0 trusts none of it.
+# The number of our proxies in front, each of which appends its caller to X-Forwarded-For; 0 trusts none of the header.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
 SPECTACULAR_SETTINGS = {
@@ -290,7 +291,7 @@ SPECTACULAR_SETTINGS = {
         "config.api_docs.schema.complete",
         *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
     ],
-    "COMPONENT_SPLIT_REQUEST": True,  # what is sent lacks what only answers have
+    "COMPONENT_SPLIT_REQUEST": True,  # requests lack the fields that only responses have
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -312,19 +313,23 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "config.dashboard_admin.dashboard",
 }
 
-# Through which server the product mails invitations and links to choose a password; without one it mails nothing.
+# The server through which the product mails invitations and links to choose a password; without one it mails nothing.
 EMAIL_URL = env.str("EMAIL_URL", default="")
 _mail = service_urls.mail(EMAIL_URL)
-EMAIL_HOST, EMAIL_PORT = _mail["HOST"], _mail["PORT"]
-EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["USER"], _mail["PASSWORD"]
-EMAIL_USE_SSL, EMAIL_USE_TLS, EMAIL_TIMEOUT = _mail["SSL"], _mail["TLS"], 10
+EMAIL_HOST = _mail["HOST"]
+EMAIL_PORT = _mail["PORT"]
+EMAIL_HOST_USER = _mail["USER"]
+EMAIL_HOST_PASSWORD = _mail["PASSWORD"]
+EMAIL_USE_SSL = _mail["SSL"]
+EMAIL_USE_TLS = _mail["TLS"]
+EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=_mail["FROM"])
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("LOG_FORMAT", default="plain")  # or json
 if LOG_FORMAT not in ("plain", "json"):
     raise paths.StartError("LOG_FORMAT must be plain or json.")
-# Whom errors, and whom traces are sent; what of them, and what not, is said in core/logs/sentry.py and tracing.py.
+# The receivers of errors and traces; core/logs/sentry.py and tracing.py say what leaves the process, and what not.
 SENTRY_DSN = service_urls.sentry(env.str("SENTRY_DSN", default=""))
 OTEL_EXPORTER_OTLP_ENDPOINT = service_urls.otlp(env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default=""))
 OTEL_EXPORTER_OTLP_HEADERS = env.str("OTEL_EXPORTER_OTLP_HEADERS", default="")
@@ -358,25 +363,25 @@ LOGGING = {
     },
 }
 
-# Whoever reads the metrics says this token: those of web processes at /metrics, a worker's at a port of its own.
+# The token for the metrics: those of web processes at /metrics, a worker's at its own port.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_PORT = env.int("METRICS_PORT", default=0)
 if METRICS_PORT and not METRICS_TOKEN:
     raise paths.StartError("METRICS_PORT needs METRICS_TOKEN, so that not everybody reads what stands there.")
 
-# Touched by a worker while it takes work; empty: none.
+# A file that a worker touches while it accepts work; empty: none.
 ALIVE_FILE = env.str("ALIVE_FILE", default="")
 
-# How long the audit keeps an act, in days; 0 is for ever.
+# Days that the audit keeps an act; 0 is for ever.
 AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)
-# How long requests in OpenAI's protocol are kept as conversations, in days; 0 is for ever.
+# Days that requests in OpenAI's protocol are kept as conversations; 0 is for ever.
 API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
-# Answers that one worker process writes at a time, those that wait for a model or a person included; more wait for
-# room, or for another worker. Each holds a connection, and a process may often open but 1,024 files.
+# Answers that one worker process writes at a time, with those that wait for a model or a person; further ones wait for
+# room, or for another worker. Each holds a connection, and a process may often open only 1,024 files.
 TURNS_PER_WORKER = env.int("TURNS_PER_WORKER", default=800)
-# How long a process that is asked to end (SIGTERM) goes on with what it has begun; whoever stops it must wait longer.
+# Seconds in which a process that gets SIGTERM finishes its work; the program that stops it must wait longer.
 DRAIN_SECONDS = env.float("DRAIN_SECONDS", default=120.0)
-# How long a tool call waits for the person who has to allow it.
+# Seconds that a tool call waits for the person who has to allow it.
 APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
 # Whether webhooks may go to addresses that are not on the public internet, and to any port.
 WEBHOOK_ALLOW_PRIVATE = env.bool("WEBHOOK_ALLOW_PRIVATE", default=False)

@@ -1,6 +1,6 @@
-"""Static files as they are served: named by their content, compressed, and a stylesheet with its imports in one.
+"""The served static files: named by their content, compressed, and each stylesheet in one file with its imports.
 
-They are collected by the web server when it starts, so that no start needs a command before it.
+The web server collects them when it starts, so that no start needs a command before it.
 """
 
 import hashlib
@@ -33,19 +33,19 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 from config import browser_packages
 from config.embedded.paths import StartError
 
-# What the files were made from, beside the manifest that names the files.
+# The fingerprint of the originals, beside the manifest.
 ORIGINALS_NAME = "originals.txt"
-COLLECTING = ".new-"  # begins the name of a directory in `STATIC_ROOT` in which a process collects
+COLLECTING = ".new-"  # the prefix of a directory in `STATIC_ROOT` in which a process collects
 # Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
 BROTLI_LEVEL = 8
-# Not asked for by any page. django-htmx brings copies of htmx, which comes from the browser packages. The admin asks
-# for jquery.js and xregexp.js with DEBUG alone, and nothing is collected then.
+# No page uses these. django-htmx has copies of htmx, which comes from the browser packages. The admin uses jquery.js
+# and xregexp.js only with DEBUG, and nothing is collected then.
 UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json", "jquery.js", "xregexp.js")
 Paths = Mapping[str, tuple[Storage, str]]
 
 
 class CollectedFilesConfig(StaticFilesConfig):
-    """Leaves out the files that no page asks for."""
+    """Leaves out the files that no page uses."""
 
     ignore_patterns = [*StaticFilesConfig.ignore_patterns, *UNUSED]  # noqa: RUF012 - declared by Django
 
@@ -55,7 +55,7 @@ class CollectedFilesConfig(StaticFilesConfig):
 
 
 def check_browser_packages(app_configs: object, **options: object) -> list[checks.Error]:
-    """Keep `collectstatic` and `runserver` from going on without the browser packages."""
+    """Return an error of Django's checks where browser packages are missing: `collectstatic` and `runserver` end."""
     try:
         browser_packages.check_installed()
     except StartError as error:
@@ -71,9 +71,9 @@ class QuickCompressor(Compressor):
 
 
 class Stylesheets:
-    """Opens a stylesheet of ours with every `@import "name.css";` replaced by that file, which stands beside it.
+    """Opens our stylesheets with every `@import "name.css";` replaced by that file of the same folder.
 
-    So a page asks for one file, and in development the browser follows the imports by itself.
+    So a page loads one file; in development the browser follows the imports itself.
     """
 
     IMPORT = re.compile(r'^@import "([^"/]+)";$', re.MULTILINE)
@@ -90,11 +90,11 @@ class Stylesheets:
         storage, path = self._paths[name]
         with storage.open(path) as file:
             text = file.read().decode()
-        return self.IMPORT.sub(lambda found: self._text(posixpath.join(posixpath.dirname(name), found[1])), text)
+        return self.IMPORT.sub(lambda match: self._text(posixpath.join(posixpath.dirname(name), match[1])), text)
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
-    # Packages import modules that they do not bring along, so only ours are looked at; theirs are imported by nothing.
+    # Packages import modules that they do not contain, so only our imports are rewritten; no page imports theirs.
     patterns = (
         ("*.css", (r"""(?P<matched>url\(['"]{0,1}\s*(?P<url>.*?)["']{0,1}\))""",)),
         ("js/*.js", HashedFilesMixin._js_module_import_aggregation_patterns[1]),  # type: ignore[attr-defined]  # not in the stubs
@@ -106,13 +106,16 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
         self._urls: dict[str, str] = {}
 
     def url(self, name: str | None, force: bool = False) -> str:
-        """Made once: the manifest does not change under a process, and a page asks for some fifty, mostly of icons."""
-        asked = str(name)
+        """Return the URL of a file, from a cache: a page has some fifty, mostly of icons.
+
+        The manifest does not change while a process runs.
+        """
+        key = str(name)
         if force or settings.DEBUG:
-            return super().url(asked, force)
-        if asked not in self._urls:
-            self._urls[asked] = super().url(asked)
-        return self._urls[asked]
+            return super().url(key, force)
+        if key not in self._urls:
+            self._urls[key] = super().url(key)
+        return self._urls[key]
 
     def create_compressor(self, **options: Any) -> Compressor:
         return QuickCompressor(**options)  # type: ignore[no-untyped-call]
@@ -126,7 +129,7 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
             self.save(ORIGINALS_NAME, ContentFile(fingerprint().encode()))
 
     def stored_name(self, name: str) -> str:
-        """Raises ValueError for what was not collected."""
+        """Return the name with its hash. Raises ValueError for a file that was not collected."""
         try:
             return super().stored_name(name)
         except ValueError as error:
@@ -137,10 +140,10 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
 
 
 class CollectedFilesMiddleware(WhiteNoiseMiddleware):
-    """Passes over what another process collects in the same directory just now, and moves while this one looks.
+    """Serves the collected files, also those that another process collects later.
 
-    Later it serves that, too: while an upgrade restarts one process after the other, a browser asks this one for what a
-    page of the next version names.
+    While an upgrade restarts one process after the other, a browser may ask this one for a file of the next version's
+    page. Files that another process is just collecting in the same directory are skipped.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:  # type: ignore[override]  # as Whitenoise's middleware has it
@@ -158,32 +161,32 @@ class CollectedFilesMiddleware(WhiteNoiseMiddleware):
             self.files[url] = self.find_file_at_path(os.path.join(self.static_root, name), url)  # type: ignore[no-untyped-call]  # as above
 
     def update_files_dictionary(self, root: str, prefix: str) -> None:
-        found = dict(_standing(root))
-        for path in found:
+        stats = dict(_collected(root))
+        for path in stats:
             url = prefix + Path(path).relative_to(root).as_posix()
-            self.add_file_to_dictionary(url, path, stat_cache=found)  # type: ignore[no-untyped-call]  # has no annotations
+            self.add_file_to_dictionary(url, path, stat_cache=stats)  # type: ignore[no-untyped-call]  # has no annotations
 
 
-def _standing(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _collected(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files below a folder, without those that a process is just collecting."""
     for entry in os.scandir(folder):
         if entry.name.startswith(COLLECTING):
             continue
         if entry.is_dir():
-            yield from _standing(entry.path)
+            yield from _collected(entry.path)
         else:
             yield entry.path, entry.stat()
 
 
 def collect_changed() -> None:
-    """Fills `STATIC_ROOT`, unless what stands there was made from the same originals. Nothing while developing: with
-    DEBUG files are served from where they stand.
+    """Fill `STATIC_ROOT`, unless its files were made from the same originals.
 
-    Files of the version before stay for its pages and processes: names carry a hash. The manifest comes last, so
-    whoever reads it has all that it names, and several processes may do this at once. Raises StartError when the
-    directory cannot be written or the browser packages are not installed.
+    With DEBUG this does nothing: files are served from their folders. Files of the previous version stay for its pages
+    and processes, since names carry a hash. The manifest comes last, so that all its files exist, and several processes
+    may do this at once. Raises StartError where the directory cannot be written or browser packages are missing.
     """
     root = Path(settings.STATIC_ROOT)
-    if settings.DEBUG or _made_from(root) == fingerprint():
+    if settings.DEBUG or _stored_fingerprint(root) == fingerprint():
         return
     browser_packages.check_installed()
     try:
@@ -201,7 +204,7 @@ def collect_changed() -> None:
         ) from error
 
 
-def _made_from(root: Path) -> str:
+def _stored_fingerprint(root: Path) -> str:
     try:
         return (root / ORIGINALS_NAME).read_text()
     except OSError:
@@ -209,31 +212,31 @@ def _made_from(root: Path) -> str:
 
 
 def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
-    # Another web server may serve what is outside of the data directory, which is closed to everybody else.
+    # Another web server may serve a directory outside of the data directory, which is closed to all others.
     mask = 0o700 if root.is_relative_to(settings.DATA_DIR) else 0o755
-    found = [path.relative_to(new) for path in sorted(new.rglob("*"))]
-    for folder in (Path(), *(name for name in found if (new / name).is_dir())):
+    paths = [path.relative_to(new) for path in sorted(new.rglob("*"))]
+    for folder in (Path(), *(name for name in paths if (new / name).is_dir())):
         (root / folder).mkdir(exist_ok=True)
-        with suppress(PermissionError):  # of another owner, who has opened it to us
+        with suppress(PermissionError):  # another user owns it, and has opened it to us
             (root / folder).chmod(mask)
-    names = [name for name in found if (new / name).is_file()]
+    names = [name for name in paths if (new / name).is_file()]
     for name in sorted(names, key=lambda name: last.index(str(name)) if str(name) in last else -1):
         (new / name).chmod(0o644 & mask)
         os.replace(new / name, root / name)
 
 
 def fingerprint() -> str:
-    """A hash of the names and contents of all files where they stand, of how they are processed, and of the lock of the
-    browser packages: so a change of the lock has their installation checked.
+    """Return a hash of the names and contents of all originals, of this module, and of the browser packages' lock.
 
-    It takes some 15 ms for 300 files of 5 MB.
+    With the lock in it, a change of the lock leads to a check of the installed packages. It takes some 15 ms for 300
+    files of 5 MB.
     """
-    found = hashlib.blake2b(digest_size=20)
+    digest = hashlib.blake2b(digest_size=20)
     lock = browser_packages.FOLDER / browser_packages.LOCK_NAME
     for name, path in sorted([("", Path(__file__)), ("", lock), *_files()]):
         content = path.read_bytes()
-        found.update(f"{name}\0{len(content)}\0".encode() + content)
-    return found.hexdigest()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()
 
 
 def _files() -> Iterator[tuple[str, Path]]:

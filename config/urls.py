@@ -26,19 +26,19 @@ from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
 from chat.runs import api as run_api
 from chat.summaries import api as summary_api
+from chat.texts import api as texts_api
 from config.api_docs import contracts, examples, schema
 from config.dashboard_admin import doctor_page, people_page
 from config.http import app, health, metrics
 from files import api
 from personas import api as personas_api
-from personas import text_api
 from projects import api as projects_api
 from projects.planner import api as task_api
 from projects.saved_prompts import api as prompt_api
 from workspace.administration.api import LogoView, WorkspaceView
 from workspace.setup.sign_in import AdminSignInView, SignInAgainView, SignInView
 
-__all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the schema registers what it knows by being imported
+__all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the import of `schema` registers its extensions
 
 router = DefaultRouter()
 router.include_root_view = False
@@ -65,10 +65,11 @@ router.register("prompts", prompt_api.PromptViewSet)
 router.register("reminders", personas_api.ReminderViewSet)
 router.register("budget-profiles", personas_api.BudgetProfileViewSet)
 router.register("system-prompts", personas_api.SystemPromptViewSet)
-router.register("prompt-texts", text_api.PromptTextViewSet, "prompt-text")
+router.register("prompt-texts", texts_api.PromptTextViewSet, "prompt-text")
 router.register("models", personas_api.ModelViewSet)
 
-handler404, handler500 = "config.http.health.not_found", "config.http.health.failed"
+handler404 = "config.http.health.not_found"
+handler500 = "config.http.health.failed"
 
 urlpatterns = [
     path("", include("chat.urls")),

@@ -9,17 +9,15 @@ from config import service_urls
 from config.http.database import bound_waits
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-# Here alone: a person waits for a page, but migrations and background work may take their time, and wait longer.
+# Only in web processes, where people wait for pages. Migrations and background work may take longer.
 service_urls.limit_statements(settings.DATABASES["default"], settings.STATEMENT_TIMEOUT)
 bound_waits(settings.DATABASES["default"])
 
-import config.asgi  # noqa: E402, F401 - sets Django up, which the server needs; no connection may be open before
+import config.asgi  # noqa: E402, F401 - sets Django up for the server; no connection may be open before
 from config.http.server import CommandLine  # noqa: E402 - as above
 from core.background import leave  # noqa: E402 - as above
 
 if __name__ == "__main__":
-    settings.MEDIA_ROOT.mkdir(
-        mode=0o700, parents=True, exist_ok=True
-    )  # also what is on its way to a bucket waits there
+    settings.MEDIA_ROOT.mkdir(mode=0o700, parents=True, exist_ok=True)  # uploads to a bucket wait there, too
     CommandLine().run([*sys.argv[1:], "config.asgi:application"])
     leave(0)

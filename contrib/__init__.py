@@ -1,1 +1,1 @@
-"""What few installations need: see README.md."""
+"""Optional parts that few installations need. README.md in this folder lists them."""

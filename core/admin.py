@@ -1,4 +1,4 @@
-"""What the admin pages of all apps share."""
+"""Base classes, columns and buttons that the admin pages of all apps share."""
 
 import json
 from collections.abc import Callable
@@ -45,42 +45,45 @@ _action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfo
 
 
 class Labelled(tuple[str, str]):
-    """A value that has a colour, and its words, as Unfold's lists take it; a row's own page shows the words."""
+    """A value with a colour, and its words, as Unfold's lists take it. A row's own page shows the words."""
 
     def __str__(self) -> str:
         return self[1]
 
 
 def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[..., Any]:
-    """As Unfold's. `label`: the colours of values, which are words of ours and shown in the reader's language."""
+    """Mark a method as a column, as Unfold's decorator does. `label`: the colours by value.
+
+    The values are words of ours, which the column shows in the reader's language.
+    """
 
     def decorator(function: Callable[..., Any]) -> Any:
         if label is None:
             return unfold_display(**options)(function)
 
         @wraps(function)
-        def shown(*given: Any) -> Any:
-            value = function(*given)
+        def column(*arguments: Any) -> Any:
+            value = function(*arguments)
             return Labelled((value, i18n.label(value))) if isinstance(value, str) and value in label else value
 
-        return unfold_display(label=label, **options)(shown)
+        return unfold_display(label=label, **options)(column)
 
     return decorator
 
 
 def column(path: str, name: str) -> Callable[..., Any]:
-    """What stands at the end of a path from the row, such as `conversation.owner`."""
+    """Return a column of the value at the end of a path from the row, such as `conversation.owner`."""
 
     @unfold_display(description=name)
-    def value(self: Any, row: Any) -> Any:
-        found = reduce(lambda place, step: getattr(place, step, None), path.split("."), row)
-        return "–" if found is None else str(found)
+    def show(self: Any, row: Any) -> Any:
+        value = reduce(lambda place, step: getattr(place, step, None), path.split("."), row)
+        return "–" if value is None else str(value)
 
-    return cast("Callable[..., Any]", value)
+    return cast("Callable[..., Any]", show)
 
 
 class CappedPaginator(Paginator[Any]):
-    """Counts no further than `MOST_COUNTED`, so that a list costs the same whatever a table has."""
+    """Counts no further than `MOST_COUNTED`, so that a list costs the same however large its table is."""
 
     template_name = "admin/capped_pagination.html"
 
@@ -98,31 +101,32 @@ class CappedPaginator(Paginator[Any]):
         return int(rows.order_by()[: MOST_COUNTED + 1].count())
 
 
-class Act:
-    """A row of the audit as Django's page of a row's history shows one of its log."""
+class AuditLogEntry:
+    """A row of the audit with the attributes of Django's `LogEntry`, for the page of a row's history."""
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
         self.action_time = entry.at
         self.code = entry.action
-        self.user, self.get_full_name = self, ""
+        self.user = self
+        self.get_full_name = ""
 
     def get_username(self) -> str:
         return self._entry.actor_name or str(self._entry.get_how_display())
 
     def get_change_message(self) -> str:
         fields = [(field_in_words(self._entry.object_type, name),) for name in self._entry.changes]
-        said = act_in_words(self._entry.action)
-        return format_html("{}: {}", said, format_html_join(", ", "{}", fields)) if fields else said
+        words = act_in_words(self._entry.action)
+        return format_html("{}: {}", words, format_html_join(", ", "{}", fields)) if fields else words
 
 
 def act_in_words(action: str) -> str:
-    """Such as “Token made” for `token.made`, in the reader's language."""
+    """Return the words of an act in the reader's language, such as “Token made” for `token.made`."""
     return i18n.label(WORDS[action]) if action in WORDS else action
 
 
 def kind_in_words(object_type: str) -> str:
-    """Such as “API token” for `accounts.apitoken`; of a kind of row that is no more, this."""
+    """Return the name of a kind of row, such as “API token” for `accounts.apitoken`; the label of an abolished kind."""
     try:
         return capfirst(str(apps.get_model(object_type)._meta.verbose_name)) if object_type else ""
     except (LookupError, ValueError):
@@ -130,7 +134,7 @@ def kind_in_words(object_type: str) -> str:
 
 
 def field_in_words(object_type: str, name: str) -> str:
-    """What pages call this field of such a row; as code, where it is none that they show."""
+    """Return the name of a field on pages; as code for a field that no page shows."""
     try:
         field: Any = apps.get_model(object_type)._meta.get_field(name)
         words = field.verbose_name
@@ -139,11 +143,12 @@ def field_in_words(object_type: str, name: str) -> str:
     return format_html('<code class="quiet">{}</code>', name) if type(words) is str else str(words)
 
 
-class History:
-    """The acts of a row, the newest first, and below them what Django's own log has of before there was an audit."""
+class RowHistory:
+    """The acts of a row, newest first, then the older entries of Django's own log from before the audit."""
 
     def __init__(self, acts: QuerySet[Entry], log: QuerySet[LogEntry]) -> None:
-        self._acts, self._log = acts, log
+        self._acts = acts
+        self._log = log
 
     @cached_property
     def _recorded(self) -> int:
@@ -152,16 +157,16 @@ class History:
     def __len__(self) -> int:
         return self._recorded + self._log.count()
 
-    def __getitem__(self, part: slice) -> list[Act | LogEntry]:
+    def __getitem__(self, part: slice) -> list[AuditLogEntry | LogEntry]:
         first, last = (max(0, place - self._recorded) for place in (part.start, part.stop))
-        before = list(self._log[first:last])
-        for entry in before:
+        older = list(self._log[first:last])
+        for entry in older:
             entry.change_message = in_words(entry.change_message)
-        return [*map(Act, self._acts[part]), *before]
+        return [*map(AuditLogEntry, self._acts[part]), *older]
 
 
 class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
-    """`kind`: of the acts in the audit, see `core.audit.actions`."""
+    """The base of all model admins. `kind`: the kind of its acts in the audit, see `core.audit.actions`."""
 
     kind = "row"
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
@@ -172,25 +177,28 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
     actions_list: Any = ()
 
     def changeform_view(self, request: HttpRequest, *arguments: Any, **options: Any) -> Any:
-        """Unfold stores the request in the admin of its model, which would hold the last form of each kind of row."""
+        """Show the form of a row, and drop the request that Unfold stores in the admin of the model.
+
+        Else each kind of row would keep the last form in memory.
+        """
         try:
             return super().changeform_view(request, *arguments, **options)
         finally:
-            vars(self).pop("request", None)
+            self.__dict__.pop("request", None)
 
-    def message_user(self, request: HttpRequest, message: Any, *given: Any, **options: Any) -> None:
+    def message_user(self, request: HttpRequest, message: Any, *arguments: Any, **options: Any) -> None:
         text = message if isinstance(message, Sentence) else Sentence(str(message))
-        super().message_user(request, str(text), *given, **options)
+        super().message_user(request, str(text), *arguments, **options)
 
     def row(self, request: HttpRequest, pk: str) -> Any:
-        """Raises Http404 for what is not there or not to be seen in this admin."""
-        found = self.get_object(request, pk)
-        if found is None:
+        """Return the row with this id. Raises Http404 where there is none that this admin shows."""
+        row = self.get_object(request, pk)
+        if row is None:
             raise Http404
-        return found
+        return row
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Nothing by what points at a row: Django lets one search the people by the keys of their sessions."""
+        """Refuse lookups by rows that point at this one: Django would let one search people by their session keys."""
         model: Any = self.model
         for part in lookup.split("__"):
             try:
@@ -211,27 +219,27 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         self._recorded(request, obj, "changed", message)
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """`delete_model` and the services record them."""
+        """Log nothing: `delete_model` and the services record deletions."""
 
     def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:
-        """The audit is the one record. What no service has said of this row in this request is said here."""
+        """Record the act in the audit, which is the only log, unless a service has recorded it in this request."""
         stored_as_it_was = verb == "changed" and not message
         if stored_as_it_was or (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
             return
-        said = [part["changed"].get("fields", ()) for part in message if "changed" in part] if message else []
+        names = [part["changed"].get("fields", ()) for part in message if "changed" in part] if message else []
         with transaction.atomic():
-            fields = dict.fromkeys(map(str, chain(*said)))
+            fields = dict.fromkeys(map(str, chain(*names)))
             record(user=acting(request), action=f"{self.kind}.{verb}", row=row, name=self._name(row), changes=fields)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """What the audit has of this row, after what Django's own log had of it before there was one."""
-        if not self.has_view_permission(request):  # which Django asks for only once it has found the row
+        """Show the acts of the audit about this row, then the older entries of Django's own log."""
+        if not self.has_view_permission(request):  # Django checks it only once it has found the row
             raise PermissionDenied
-        object_id = object_id.replace("\0", "")  # which PostgreSQL takes for no text
+        object_id = object_id.replace("\0", "")  # PostgreSQL takes no NUL in a text
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        listed: Paginator[Any] = Paginator(History(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # has length and parts
+        listed: Paginator[Any] = Paginator(RowHistory(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # has length and parts
         page = listed.get_page(request.GET.get("p"))
         context = {
             "action_list": page,
@@ -247,30 +255,32 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         obj.delete()
 
     def _name(self, row: Any) -> str:
-        """What rows without acts of their own are called may be somebody's words."""
+        """Return the name for the audit; none for rows without a kind, since their names may be a person's text."""
         return "" if self.kind == "row" else str(row)
 
     @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """All that were chosen, each as on its own page, or none where one of them may not go."""
+        """Delete all chosen rows, each as on its own page, or none where one of them cannot be deleted."""
         for row in queryset:
             self.delete_model(request, row)
 
-    def back(self, request: HttpRequest, row: Any, said: Sentence | str, level: int = messages.SUCCESS) -> HttpResponse:
-        """The end of a dialog: the row's page, which says this."""
-        self.message_user(request, said, level)
+    def back(
+        self, request: HttpRequest, row: Any, message: Sentence | str, level: int = messages.SUCCESS
+    ) -> HttpResponse:
+        """Return the end of a dialog: the row's page, with this message."""
+        self.message_user(request, message, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
 
 
 class Boxes(forms.CheckboxSelectMultiple):
-    """What may be ticked, in columns, each in a few bytes: of rights there are more than a hundred."""
+    """Boxes to tick, in columns, each with little markup: there are more than a hundred rights."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         return render_to_string("admin/boxes.html", self.get_context(name, value, attrs))
 
 
 def in_words(entry: str) -> str:
-    """An entry of a history: a sentence of ours, or in Django's form what was changed, by the names of fields."""
+    """Return an entry of a history in the reader's language: a sentence of ours, or Django's JSON of changed fields."""
     if not entry.startswith("["):
         return gettext(entry) if entry else ""
     changes = json.loads(entry)
@@ -294,11 +304,11 @@ class ReadOnlyAdmin(RowAdmin):
 
 
 class Confirmation(BaseDialogForm):
-    """Nothing but a button: what changes something is posted, never followed as a link."""
+    """A dialog with nothing but a button: changes are posted, never made by a link."""
 
 
 def button(name: str, *, icon: str, permission: str = "change") -> Callable[..., Any]:
-    """A button above a row's page that leads to a page of its own; the method takes (request, object_id)."""
+    """Make the method a button above a row's page that leads to its own page; it takes (request, object_id)."""
     return _action(description=name, icon=icon, permissions=[permission])
 
 
@@ -311,13 +321,36 @@ def confirmed(
     permission: str = "change",
     form: type[Confirmation] = Confirmation,
 ) -> Callable[..., Any]:
-    """A button that asks first, in `form`; the method takes (request, form, object_id) and ends with `go`."""
+    """Make the method a button that asks first, in `form`; it takes (request, form, object_id) and ends with `go`."""
     dialog = {"title": ask, "description": explain, "form_class": form, "form_submit_text": name}
     return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
 
 
+class OneActiveAdmin(RowAdmin):
+    """Rows of which at most one is in use, such as the service that searches the web.
+
+    A subclass has the dialogs `use` and `stop_using`, whose texts differ, and ends both with `switch`.
+    """
+
+    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
+    def state(self, row: Any) -> str:
+        return "active" if row.active else "not in use"
+
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        """Store that the row is in use or not, by the service of its app."""
+        raise NotImplementedError
+
+    def switch(
+        self, request: HttpRequest, object_id: str, *, active: bool, done: Callable[[Any], Sentence]
+    ) -> HttpResponse:
+        """Switch a row on or off, and return to its page, which shows the sentence `done`."""
+        row = self.row(request, object_id)
+        self.store_active(acting(request), row, active=active)
+        return self.back(request, row, done(row))
+
+
 def go(url: str) -> HttpResponse:
-    """The dialog has been posted by htmx, for which this is the way to another page."""
+    """Return the response that has htmx, which has posted the dialog, open another page."""
     return HttpResponse(headers={"HX-Redirect": url})
 
 
@@ -343,18 +376,20 @@ STATES = {
 
 
 class RecordAdmin(ReadOnlyAdmin):
-    """These tables grow without bound: nothing on their pages counts rows."""
+    """The admin of a table that grows without bound: no page counts its rows."""
 
     paginator = InfinitePaginator
 
-    def get_paginator(self, request: HttpRequest, queryset: Any, *given: Any, **options: Any) -> Any:
-        """The history of one row is no such table."""
+    def get_paginator(self, request: HttpRequest, queryset: Any, *arguments: Any, **options: Any) -> Any:
+        """Return the paginator; the history of one row is bounded, so it may be counted."""
         kind = self.paginator if queryset.model is self.model else CappedPaginator
-        return kind(queryset, *given, **options)
+        return kind(queryset, *arguments, **options)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        """By whole values alone, one column at a time, so that an index finds them: an id is looked up where there are
-        ids, any other word in the first of the other columns that has it."""
+        """Search by whole values, one column at a time, so that an index serves.
+
+        An id is looked up in the columns of ids, any other term in the first of the other columns that has it.
+        """
         names = [name.removeprefix("=") for name in self.search_fields if name.startswith("=")]
         term = search_term.strip()
         if not term or len(names) < len(self.search_fields):
@@ -363,16 +398,16 @@ class RecordAdmin(ReadOnlyAdmin):
         try:
             key = UUID(term)
         except ValueError:
-            found = (_with(queryset, name, term) for name in names if name not in ids)
-            return next((rows for rows in found if rows.exists()), queryset.none()), False
-        wanted = Q(*((name, key) for name in ids), _connector=Q.OR)
-        return queryset.filter(wanted) if ids else queryset.none(), False
+            matches = (_with(queryset, name, term) for name in names if name not in ids)
+            return next((rows for rows in matches if rows.exists()), queryset.none()), False
+        any_id = Q(*((name, key) for name in ids), _connector=Q.OR)
+        return queryset.filter(any_id) if ids else queryset.none(), False
 
 
 def _with(rows: QuerySet[Any], name: str, term: str) -> QuerySet[Any]:
-    """Those of which this is the value. People are looked up first: by their ids an index finds what is theirs."""
+    """Return the rows with this value. People are looked up first, so that an index finds rows by their owner's id."""
     to_people, _, column = name.rpartition("__")
     if column != get_user_model().USERNAME_FIELD or not to_people:
-        return rows.filter(**{f"{name}__iexact": term})
-    people = get_user_model()._default_manager.filter(**{f"{column}__iexact": term}).values_list("pk", flat=True)
-    return rows.filter(**{f"{to_people}__in": list(people)})
+        return rows.filter(Q((f"{name}__iexact", term)))
+    people = get_user_model()._default_manager.filter(Q((f"{column}__iexact", term))).values_list("pk", flat=True)
+    return rows.filter(Q((f"{to_people}__in", list(people))))

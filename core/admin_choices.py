@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 
 class _ChosenRows(AutocompleteMixin):
-    """Shows a form again whose value is the key of no row.
+    """Show a form again whose value is no key of a row.
 
     Django looks the values up as they came, and a text that is no UUID ends that look-up with an error.
     """
@@ -35,7 +35,7 @@ def _is_key(field: Any, value: str) -> bool:
 
 
 class WithChosenRows:
-    """A mixin of model admins and inlines: uses these fields for what is in `autocomplete_fields`."""
+    """A mixin of model admins and inlines: uses these widgets for the fields in `autocomplete_fields`."""
 
     admin_site: Any
     get_autocomplete_fields: Any

@@ -15,10 +15,10 @@ View = Callable[..., HttpResponseBase]
 
 
 class AdminSite(UnfoldAdminSite):
-    """Unfold's, for people who have something to administer: being staff without a right opens none of its pages."""
+    """Unfold's site, for people who have something to administer: staff without a right open none of its pages."""
 
     def admin_view(self, view: View, cacheable: bool = False) -> Any:
-        """Return the view, refused (403) to staff without a right. Who is no staff is sent to the sign-in page."""
+        """Return the view, refused (403) to staff without a right. Other people are sent to the sign-in page."""
 
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

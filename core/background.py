@@ -1,13 +1,16 @@
 """Work beside requests: coroutines on the process's event loop, and jobs that workers claim.
 
-One event loop a process, on its own thread, for all work that mostly waits: answers, summaries, titles, deliveries. A
-thread for each would cost a database connection each and could not be cancelled while a model is silent.
+Each process has one event loop, on its own thread, for all work that mostly waits: answers, summaries, titles,
+deliveries. A thread for each would cost a database connection each and could not be cancelled while a model is silent.
 
-Of a job its row is the truth, the broker only makes it prompt. Whoever changes a row's state by `claim` does the work,
-nobody else. While at it they renew its `heartbeat`, by the clock of the database: those of machines differ. What the
-broker or a dead worker lost shows in that field, and a sweeper finds it by `silent` and `unclaimed`. Each worker says
-every few seconds which queues it serves. Celery hands out all jobs but turns, which event loops take from a queue of
-their own.
+The row of a job is the truth; the broker only makes it prompt.
+
+1. A service stores the row and calls `enqueue`. Celery hands out all jobs but turns; those wait in the `Queue` `TURNS`.
+2. A worker calls `claim`, which changes the row's state. Only the worker whose claim succeeds does the work.
+3. While it works, `heartbeat` renews the row's time, by the clock of the database: the clocks of machines differ.
+4. A sweeper finds the jobs that the broker or a dead worker lost, by `stale_rows` and `unclaimed`.
+
+Each worker reports every few seconds which queues it serves (`report_queues`).
 """
 
 import asyncio
@@ -43,18 +46,19 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from core.logs import tracing
-from core.logs.context import knowing, known
-from core.redis_failover import AsyncParser, Parser
+from core.logs.context import log_context, log_fields
+from core.redis_failover import AsyncFailoverParser, FailoverParser
 
-STALE_AFTER = timedelta(seconds=30)  # without a heartbeat, whoever was at work is gone
-UNCLAIMED_AFTER = timedelta(seconds=10)  # what waits longer has been lost by the broker, or all workers are busy
+STALE_AFTER = timedelta(seconds=30)  # without a heartbeat: the worker is dead
+UNCLAIMED_AFTER = timedelta(seconds=10)  # a job that waits longer was lost by the broker, or all workers are busy
 
 QUEUES = ("turns", "background")
-EVERY = 5.0  # seconds
+EVERY = 5.0  # seconds between two heartbeats or reports
 LATE = 5.0  # seconds that beat and the broker may take longer than the interval of a task
-BLOCK = 2.5  # seconds that a read waits in Redis for something to come
-HEARD_WITHIN = 20.0  # seconds; who has not been heard of for so long is gone
-_REMEMBERED = 86_400  # seconds
+BLOCK = 2.5  # seconds that a read waits in Redis for a job
+HEARD_WITHIN = 20.0  # seconds without a report after which a worker counts as dead
+_REMEMBERED = 86_400  # seconds that a report stays in Redis
+LOG_HEADER = "said"  # the header of Celery messages with the log fields; messages in flight have this name
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -71,7 +75,7 @@ _apart = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The process's loop, started at the first call."""
+    """Return the process's event loop, which the first call starts."""
     global _loop
     with _lock:
         if _loop is None:
@@ -85,12 +89,12 @@ def submit(work: Coroutine[Any, Any, Result]) -> "Future[Result]":
 
 
 def carry(work: Coroutine[Any, Any, object]) -> None:
-    """Has it done while the caller goes on. What it raises is logged; a worker that ends waits for it, see `end`."""
+    """Run the coroutine while the caller goes on. Its errors are logged; a worker that ends waits for it, see `end`."""
     loop().call_soon_threadsafe(_begin, work)
 
 
 def _begin(work: Coroutine[Any, Any, object]) -> None:
-    # Noted before its first step: an end that comes in between must reach it, too. It is never begun then.
+    # Noted before its first step, so that an `end` in between reaches it, too. Then the task never begins.
     task = loop().create_task(_logged(work))
     _carried.add(task)
     task.add_done_callback(_carried.discard)
@@ -107,7 +111,7 @@ async def _logged(work: Coroutine[Any, Any, object]) -> None:
 
 
 def end(grace: float) -> None:
-    """What is carried has `grace` seconds to get done, then it is cancelled. Returns at once; `join` waits."""
+    """Give the carried coroutines `grace` seconds, then cancel them. Returns at once; `join` waits."""
     if grace > 0:
         loop().call_soon_threadsafe(loop().call_later, grace, _cancel)
     else:
@@ -120,14 +124,14 @@ def _cancel() -> None:
 
 
 def join(seconds: float | None = None) -> None:
-    """Returns when nothing is carried any more; raises TimeoutError after so many seconds."""
+    """Wait until no carried coroutine is left. Raises TimeoutError after so many seconds."""
     submit(_join()).result(seconds)
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the process, whose work is done, with what was registered for its end.
+    """End the process, whose work is done, and call its `atexit` functions.
 
-    Python itself would wait for threads that hang, and take apart all that is in memory, with seconds of a processor.
+    Python itself would wait for threads that hang, and free all objects, which takes seconds of a processor.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -141,7 +145,7 @@ async def _join() -> None:
 
 
 async def completed(work: Coroutine[Any, Any, Result]) -> Result:
-    """What it returns, once it is done: also when whoever waits is cancelled meanwhile, which is noted by the task."""
+    """Return the result of the coroutine, also where the caller is cancelled meanwhile. The task notes that."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -153,7 +157,7 @@ def _with_connection(work: Callable[[], Result]) -> Result:
     close_old_connections()
     try:
         return work()
-    except StopIteration as error:  # cannot be handed to the event loop: whoever waits would do so for ever
+    except StopIteration as error:  # a future cannot hold it: the caller would wait for ever
         raise RuntimeError("work for the database raised StopIteration") from error
     finally:
         close_old_connections()
@@ -162,7 +166,7 @@ def _with_connection(work: Callable[[], Result]) -> Result:
 async def on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """Runs ORM code off the event loop; its connection goes back to the pool afterwards."""
+    """Run ORM code off the event loop; its connection goes back to the pool afterwards."""
     work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_executor, work)
 
@@ -170,15 +174,15 @@ async def on_database(
 async def first_on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """`on_database` for what a first token waits for: it does not queue behind what is stored of other answers."""
+    """Run ORM code that a first token waits for: it does not queue behind the writes of other answers."""
     work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_first, work)
 
 
-async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
-    """`on_database`, tried again while the database is away, for example restarting.
+async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
+    """Run ORM code as `on_database` does, and try again for `seconds` while the database is away.
 
-    `apart`: on a thread for such work alone. Heartbeats must not wait until hundreds of prompts are prepared.
+    `apart`: on the thread of the heartbeats, which must not wait until hundreds of prompts are prepared.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     work = partial(_with_connection, work)
@@ -192,26 +196,26 @@ async def persistently(work: Callable[[], Result], *, seconds: float = 60.0, apa
 
 
 class Job(Task):  # type: ignore[type-arg]  # generic in its stubs alone
-    """A task of Celery whose lines of the log say what those of the request say that has led to it. One of the schedule
-    notes that it is run."""
+    """A task of Celery whose log lines have the fields of the request behind it. Scheduled tasks note their runs."""
 
     abstract = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with knowing(getattr(self.request, "said", None) or {}), tracing.job(self.name):
+        with log_context(getattr(self.request, LOG_HEADER, None) or {}), tracing.job(self.name):
             note_run(self.name)
             return super().__call__(*args, **kwargs)
 
 
 def key_of(task: str) -> str:
-    """Of the note that somebody has run a task of the schedule, see `chat.background.schedule`."""
+    """Return the key of the note that a scheduled task was run, see `chat.background.schedule`."""
     return f"schedule:{task}"
 
 
 def interval_of(task: str) -> int:
-    """Milliseconds that the note stays; 0 for a task that is not of the schedule."""
-    found = [float(str(each["schedule"])) for each in settings.CELERY_BEAT_SCHEDULE.values() if each["task"] == task]
-    return round((found[0] + LATE) * 1000) if found else 0
+    """Return the milliseconds that the note of a run stays; 0 for a task that is not scheduled."""
+    schedule = settings.CELERY_BEAT_SCHEDULE.values()
+    seconds = next((float(str(each["schedule"])) for each in schedule if each["task"] == task), None)
+    return 0 if seconds is None else round((seconds + LATE) * 1000)
 
 
 def note_run(task: str) -> None:
@@ -223,31 +227,39 @@ def note_run(task: str) -> None:
 
 
 def enqueue(task: str, *args: object) -> None:
-    """Hands work to a worker: a task by its name, so that nobody imports it. A broker that is away is no error here."""
+    """Send a task to a worker, by its name, so that nobody imports it. A broker that is away is no error here."""
     try:
-        current_app.send_task(task, [str(each) for each in args], retry=False, headers={"said": known()})
+        current_app.send_task(task, [str(each) for each in args], retry=False, headers={LOG_HEADER: log_fields()})
     except (KombuError, RedisError, OSError):
         logger.warning("the broker is away; %s%s waits for the sweeper", task, args)
 
 
 def streams() -> "redis.Redis":
-    """The process's connections to the Redis of turns, for threads. One that broke meanwhile is opened anew, once; a
-    Redis that does not answer within 2 s is not asked again."""
+    """Return the process's client of the Redis of turns, for threads.
+
+    A connection that broke meanwhile is opened again once. A Redis that does not answer within 2 s is not asked again.
+    """
     return _connected(settings.STREAMS_URL)
 
 
 @cache
 def _connected(url: str) -> "redis.Redis":
-    once = Retry(NoBackoff(), 1, supported_errors=(NotConnected,))
-    times = {"socket_timeout": 2, "socket_connect_timeout": 2}
-    return redis.Redis.from_url(url, protocol=2, decode_responses=True, retry=once, parser_class=Parser, **times)
+    return redis.Redis.from_url(
+        url,
+        protocol=2,
+        decode_responses=True,
+        retry=Retry(NoBackoff(), 1, supported_errors=(NotConnected,)),
+        parser_class=FailoverParser,
+        socket_timeout=2,
+        socket_connect_timeout=2,
+    )
 
 
 _clients: "WeakKeyDictionary[asyncio.AbstractEventLoop, aioredis.Redis]" = WeakKeyDictionary()
 
 
 def streams_of_loop() -> aioredis.Redis:
-    """Those of the running event loop."""
+    """Return the client of the Redis of turns for the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         pool = aioredis.BlockingConnectionPool.from_url(
@@ -256,47 +268,47 @@ def streams_of_loop() -> aioredis.Redis:
             timeout=10,
             protocol=2,
             decode_responses=True,
-            parser_class=AsyncParser,
+            parser_class=AsyncFailoverParser,
         )
         _clients[loop] = aioredis.Redis(connection_pool=pool)
     return _clients[loop]
 
 
 class Queue:
-    """Jobs that event loops take as they have room, in the order of their arrival; `key` is that of a sorted set.
+    """A queue of jobs, in the order of their arrival, from which event loops take as they have room.
 
-    A job that is put again keeps its place. What is lost with Redis, or between it and a worker, a sweeper puts again.
+    `key` is the sorted set in Redis. A job that is put again keeps its place. A sweeper puts lost jobs again.
     """
 
     def __init__(self, key: str) -> None:
         self.key = key
 
     def put(self, job: UUID) -> None:
-        """A Redis that is away is no error here."""
+        """Add a job. A Redis that is away is no error here."""
         try:
             streams().zadd(self.key, {str(job): time.time()}, nx=True)
         except (RedisError, OSError):
             logger.warning("Redis is away; %s of %s waits for the sweeper", job, self.key)
 
     def remove(self, job: UUID) -> None:
-        """For one that nobody need do any more. A job that stays is passed over by whoever takes it."""
+        """Remove a job that is obsolete. A worker that takes an obsolete job skips it, so a failure does no harm."""
         with suppress(RedisError, OSError):
             streams().zrem(self.key, str(job))
 
     async def take(self) -> UUID:
-        """The first job, once there is one; waits for a Redis that is away."""
+        """Wait for a job, also while Redis is away, and return the first one."""
         while True:
             try:
                 async with asyncio.timeout(2 * BLOCK):
-                    taken = await streams_of_loop().bzpopmin(self.key, BLOCK)
-            except (RedisError, OSError):  # a TimeoutError is one
+                    entry = await streams_of_loop().bzpopmin(self.key, BLOCK)
+            except (RedisError, OSError):  # TimeoutError is an OSError
                 await asyncio.sleep(0.2)
             else:
-                if taken:
-                    return UUID(taken[1])
+                if entry:
+                    return UUID(entry[1])
 
     async def position(self, job: UUID | str) -> int | None:
-        """From 1; None when it does not wait here, or Redis is away."""
+        """Return the place of a job, from 1; None where it does not wait here, or Redis is away."""
         try:
             rank = await streams_of_loop().zrank(self.key, str(job))
         except (RedisError, OSError):
@@ -304,7 +316,7 @@ class Queue:
         return None if rank is None else int(rank) + 1
 
     def length(self) -> int:
-        """Raises RedisError."""
+        """Return the number of waiting jobs. Raises RedisError."""
         length: Any = streams().zcard(self.key)
         return int(length)
 
@@ -313,13 +325,13 @@ TURNS = Queue("turns:queue")
 
 
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
-    """Whether the row, if it is one of `rows`, is ours from now on. `changes` must take it out of `rows`."""
+    """Claim the row if it is one of `rows`. Returns False for any other. `changes` must take it out of `rows`."""
     return bool(rows.filter(pk=pk).update(**{"heartbeat": Now(), **changes}))
 
 
 @contextmanager
 def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
-    """While it is open, the row of `rows` tells that somebody is at work on it; none is left once the claim is lost."""
+    """Renew the heartbeat of the row in `rows` while the block runs. A lost claim takes the row out of `rows`."""
     beat = submit(_beat(rows))
     try:
         yield
@@ -331,17 +343,17 @@ async def _beat(rows: "QuerySet[Row]") -> None:
     while True:
         await asyncio.sleep(EVERY)
         with suppress(DatabaseError):
-            await persistently(lambda: rows.update(heartbeat=Now()), apart=True)
+            await with_retries(lambda: rows.update(heartbeat=Now()), apart=True)
 
 
-def silent(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
-    """Those without a heartbeat for so long."""
+def stale_rows(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
+    """Return the rows without a heartbeat for so long."""
     return rows.filter(heartbeat__lt=Now() - since)
 
 
 def unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
-    """Those that nobody has claimed, to be enqueued again; each is told once in `UNCLAIMED_AFTER`."""
-    lost: list[UUID] = list(silent(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
+    """Return the ids of rows that no worker has claimed, to enqueue them again; each id once in `UNCLAIMED_AFTER`."""
+    lost: list[UUID] = list(stale_rows(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
     waiting.filter(pk__in=lost).update(heartbeat=Now())
     return lost
 
@@ -350,39 +362,41 @@ def _key(queue: str) -> str:
     return f"worker:{queue}:heard"
 
 
-async def tell_queues(queues: Collection[str], deaf: Callable[[], bool] = bool) -> None:
-    """Says so of these queues, until it is cancelled, while it is not `deaf`, see `core.consumer`.
+async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = bool) -> None:
+    """Report these queues as served, until it is cancelled, while the worker is not `stalled` (`core.consumer`).
 
-    On the event loop: one that is stuck says nothing.
+    It runs on the event loop, so a loop that is stuck reports nothing.
     """
     connection = aioredis.Redis.from_url(
-        settings.STREAMS_URL, protocol=2, socket_timeout=EVERY, parser_class=AsyncParser
+        settings.STREAMS_URL, protocol=2, socket_timeout=EVERY, parser_class=AsyncFailoverParser
     )
     while True:
         try:
             async with connection.pipeline(transaction=False) as pipe:
-                for queue in () if deaf() else queues:
+                for queue in () if stalled() else queues:
                     pipe.set(_key(queue), f"{time.time():.3f}", ex=_REMEMBERED)
                 await pipe.execute()
         except (redis.RedisError, OSError):
-            pass  # Redis is away, which everybody sees who asks it
+            pass  # Redis is away; `queues_heard` raises for that itself
         await asyncio.sleep(EVERY)
 
 
-async def show_life(file: Path, deaf: Callable[[], bool] = bool) -> None:
-    """Touches the file, until it is cancelled, while it is not `deaf`: for a check that starts no Python. Whether Redis
-    is there does not matter, since answers go on without."""
+async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
+    """Touch the file, until it is cancelled, while the worker is not `stalled`: for a check that starts no Python.
+
+    Redis does not matter here, since answers go on without it.
+    """
     while True:
-        if not deaf():
-            with suppress(OSError):  # it grows old then, which is what is looked at
-                file.touch()  # noqa: ASYNC240 - one that hangs is to be seen as well
+        if not stalled():
+            with suppress(OSError):  # the check looks at the age of the file
+                file.touch()  # noqa: ASYNC240 - a file system that hangs has to show as well
         await asyncio.sleep(EVERY)
 
 
 def queues_heard() -> dict[str, float]:
-    """Seconds since a worker of a queue was heard of, by queue; without those of the last day. Raises RedisError.
+    """Return the seconds since the last report of each queue, by queue; none older than a day. Raises RedisError.
 
-    By the clock of Redis: how much less than a day the worker's word has to live.
+    The time is Redis's: a day less the time that the report has to live.
     """
     with streams().pipeline(transaction=False) as pipe:
         for queue in QUEUES:
@@ -392,6 +406,6 @@ def queues_heard() -> dict[str, float]:
 
 
 def missing_queues() -> list[str]:
-    """The queues that have no worker, as far as one can hear. Raises redis.RedisError."""
-    heard = queues_heard()
-    return [queue for queue in QUEUES if heard.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]
+    """Return the queues that no live worker reports. Raises RedisError."""
+    ages = queues_heard()
+    return [queue for queue in QUEUES if ages.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]

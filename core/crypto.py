@@ -1,7 +1,7 @@
 """Secrets at rest: a text field encrypted with Fernet under `settings.ENCRYPTION_KEYS`.
 
-What none of the keys opens is a `LostSecret`. Nothing may be sent or signed with it: whoever needs a secret asks
-`is_lost` first, and ends with the code `secret_lost` and a sentence that says what to do.
+A secret that none of the keys opens is a `LostSecret`. Nothing may be sent or signed with it: code that needs a secret
+calls `is_lost` first, and raises `secret_lost` with a sentence that says what to do.
 """
 
 import base64
@@ -21,7 +21,10 @@ LOST = gettext_noop(
 
 
 class LostSecret(str):
-    """Empty text, so that it is shown nowhere. A row stored again keeps the `ciphertext`: its key may come back."""
+    """A secret that no key opens: an empty text, which no page shows.
+
+    A row that is stored again keeps the `ciphertext`: its key may come back.
+    """
 
     ciphertext: str
 
@@ -39,7 +42,7 @@ def is_lost(secret: str) -> bool:
 
 
 def state_of(secret: str) -> str:
-    """What an administrator sees of a stored secret: `stored`, `lost` or `none`."""
+    """Return the state of a secret that administrators see: `stored`, `lost` or `none`."""
     return "lost" if is_lost(secret) else "stored" if secret else "none"
 
 
@@ -54,7 +57,7 @@ def encrypt(text: str) -> str:
 
 
 def decrypt(token: str) -> str:
-    """A `LostSecret` when no key of the settings opens it."""
+    """Return the plain text; a `LostSecret` where no key of the settings opens it."""
     try:
         return _cipher(tuple(settings.ENCRYPTION_KEYS)).decrypt(token.encode()).decode()
     except InvalidToken:

@@ -16,20 +16,29 @@ class ProductError(Exception):
     """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs.
 
     `sentence` is for people, who read it in their language; `detail` is its English text, for models, logs and
-    commands. A literal is enough where the sentence has no values.
+    commands. A literal is enough where the sentence has no values. `retry_after`: seconds until the next try; None
+    says nothing about it.
     """
 
-    def __init__(self, code: str, sentence: Sentence | str, *, status: int = 400, **extra: Any) -> None:
+    def __init__(
+        self,
+        code: str,
+        sentence: Sentence | str,
+        *,
+        status: int = 400,
+        retry_after: int | None = None,
+        **extra: Any,
+    ) -> None:
         self.sentence = Sentence.of(sentence).shortened(LONGEST_DETAIL)
         self.detail = self.sentence.english
         super().__init__(f"{code}: {self.detail}")
         self.code = code
         self.status = status
-        self.extra = extra
+        self.extra = extra if retry_after is None else {**extra, "retry_after": retry_after}
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of an answer over HTTP: an error that passes says in `retry_after` after how many seconds to come again."""
+        """Return the headers of the HTTP response: `Retry-After` for an error that passes."""
         return {"Retry-After": str(self.extra["retry_after"])} if "retry_after" in self.extra else {}
 
 
@@ -41,14 +50,14 @@ class NotFound(ProductError):
 
 
 def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> ProductError:
-    """The first of what Django found wrong with a row, by field; `row` names it where several are set at once."""
-    field, found = next(iter(errors.items()))
+    """Return the first of Django's validation errors, by field; `row` names the row where several are set at once."""
+    field, messages = next(iter(errors.items()))
     place = f"{row}: {field}" if row else field
-    return ProductError("invalid_setting", Sentence.verbatim(f"{place}: {found[0]}"))
+    return ProductError("invalid_setting", Sentence.verbatim(f"{place}: {messages[0]}"))
 
 
-# The provider is down, over its limit, or does not let us in: the same request may be answered elsewhere. What a model
-# itself refuses is not here.
+# The provider is down, over its limit, or refuses our key: another provider may answer the same request. Refusals of
+# the model itself are not here.
 _UNAVAILABLE = frozenset(
     {
         "provider_unreachable",
@@ -69,14 +78,14 @@ class ModelError(ProductError):
 
     `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
     `limit`: the limit that the provider named, if it did: in tokens with `context_too_long`, in images with
-    `too_many_images`. `parameter`: the one of the request that it refused, by the provider's name for it, if it named
-    one. `message`: the provider's own words, which nobody is shown; they may be judged again with what was sent.
+    `too_many_images`. `parameter`: the refused parameter of the request, by the provider's name for it, if it named
+    one. `message`: the provider's own words, which no page shows; they may be judged again with the request.
 
-    Of `context_too_long`: `requested` are the tokens that the provider says it was sent; `of_account` that the limit is
-    one of tokens a minute, not of the model; `proven` that its numbers count the prompt, not something else.
+    With `context_too_long`: `requested` is the number of tokens that the provider counted; `of_account` says that the
+    limit is one of tokens a minute, not of the model; `proven` says that its numbers count the prompt.
 
-    `refused_tools`: the provider's words about tools that it refused, names and their numbers in the request;
-    `most_tools`: the number of tools that it takes, if it named one.
+    `refused_tools`: the tools that the provider refused, by name or by number in the request; `most_tools`: the number
+    of tools that it takes, if it named one.
     """
 
     refused_tools: frozenset[str | int] = frozenset()
@@ -104,5 +113,5 @@ class ModelError(ProductError):
 
     @property
     def unavailable(self) -> bool:
-        """Whether, before the first token, another model may be asked instead."""
+        """Return whether another model may answer instead, before the first token."""
         return self.code in _UNAVAILABLE

@@ -14,8 +14,11 @@ from rest_framework.exceptions import ParseError
 from core.errors import ProductError
 from core.sentences import Sentence
 
-# Bytes that CPython takes at most, with the place in the list or the object around it.
-OBJECT, LIST, SCALAR, STRING = 240, 80, 40, 60
+# Bytes that CPython takes at most for each value, with its place in the list or the object around it.
+OBJECT = 240
+LIST = 80
+SCALAR = 40
+STRING = 60
 MOST = 16_000_000  # bytes of all values of a request to the API: 28,000 messages of a role and a text
 _WEIGHTS = {"{": OBJECT, "[": LIST, ",": SCALAR}
 # The last quote is optional. Else a text that does not end would be looked through again from each of its quotes: 8 MB
@@ -32,7 +35,7 @@ def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
 
 
 def load_text(text: str, most: int = MOST) -> Any:
-    """Return the value of a JSON text that is decoded already, as `load` does."""
+    """Return the value of a decoded JSON text, as `load` does."""
     if _weighs_more(text, most):
         sentence = Sentence("The request has too many lists, objects and other values. Send fewer of them at once.")
         raise ProductError("too_many_values", sentence, status=413)
@@ -43,7 +46,7 @@ def _weighs_more(text: str, most: int) -> bool:
     """Return whether the values take more than `most` bytes."""
     if _weight(text, 0, len(text)) + STRING * text.count('"') // 2 <= most:
         return False
-    # Commas and brackets of prose, tables and code stand within strings.
+    # The count above takes commas and brackets within strings for values; this one skips strings.
     weight = end = 0
     for string in _STRING.finditer(text):
         weight += STRING + _weight(text, end, string.start())
@@ -58,15 +61,15 @@ def _weight(text: str, start: int, end: int) -> int:
 
 
 def _refuse(constant: str) -> Any:
-    """NaN and Infinity are Python's, not JSON's."""
+    """Raise ValueError for NaN and Infinity, which are Python's, not JSON's."""
     raise ValueError(f"{constant} is not JSON")
 
 
 class JSONParser(parsers.JSONParser):
-    """Django REST framework's, within `MOST` bytes of values."""
+    """Django REST framework's parser, within `MOST` bytes of values."""
 
     def parse(self, stream: IO[Any], media_type: Any = None, parser_context: Any = None) -> Any:
-        """Raises `too_many_values` (413) and `ParseError` (400)."""
+        """Return the value of the body. Raises `too_many_values` (413) and `ParseError` (400)."""
         encoding = (parser_context or {}).get("encoding") or "utf-8"
         try:
             return load(stream.read(), encoding=encoding)

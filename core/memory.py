@@ -23,9 +23,11 @@ ARENAS = 2
 # Bytes. Blocks from this size on come from the system and go back to it when they are freed. glibc raises its own
 # threshold to the size of each such block that is freed, up to 32 MB.
 OWN_MAPPING = 262_144
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of glibc's malloc.h
+M_MMAP_THRESHOLD = -3  # these two are from glibc's malloc.h
+M_ARENA_MAX = -8
 
-EVERY, SELDOM = 5.0, 30.0  # seconds between two looks: at first, and while there is nothing to return
+EVERY = 5.0  # seconds between two looks, at first
+SELDOM = 30.0  # seconds between two looks at most, while there is nothing to return
 LEFT_BEHIND = 16_000_000  # bytes above the least that the process has held; less is not worth a collection
 WORK = 0.1  # seconds of a processor since the last time: a process that has done nothing has nothing to return
 RELEASED = 8_000_000  # bytes of large bodies between two collections
@@ -63,11 +65,11 @@ def resident() -> int:
 
 
 def reclaim() -> None:
-    """Collect cycles and return freed memory to the system. A second caller returns at once while one is at it."""
+    """Collect cycles and return freed memory to the system. Returns at once while another thread does it."""
     if not _reclaiming.acquire(blocking=False):
         return
     try:
-        clear_cache()  # of the last 128 addresses that were taken apart, which may have megabytes each
+        clear_cache()  # urllib keeps the last 128 parsed addresses, which may have megabytes each
         gc.collect()
         if library := _libc():
             library.malloc_trim(0)
@@ -76,7 +78,7 @@ def reclaim() -> None:
 
 
 def note_released(size: int) -> None:
-    """Count the bytes of a large body that nobody needs any more, and reclaim once they are many."""
+    """Count the bytes of a large body that was released, and reclaim once they are many."""
     global _released
     with _counting:
         _released += size
@@ -88,9 +90,9 @@ def note_released(size: int) -> None:
 
 
 def watch() -> None:
-    """Reclaim what work has left behind, on a thread, as long as the process lives.
+    """Reclaim memory on a thread, as long as the process lives.
 
-    What is loaded by now stays, so that later collections need not look at it.
+    The objects of now are frozen, so that later collections need not look at them.
     """
     gc.collect()
     gc.freeze()
@@ -98,7 +100,9 @@ def watch() -> None:
 
 
 def _watch() -> None:
-    least, used, pause = resident(), time.process_time(), EVERY
+    least = resident()
+    used = time.process_time()
+    pause = EVERY
     while True:
         time.sleep(pause)
         before = resident()

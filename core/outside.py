@@ -28,7 +28,7 @@ _before: ContextVar[Callable[[], object] | None] = ContextVar("called before a w
 
 @contextmanager
 def before_waits(call: Callable[[], object]) -> Iterator[None]:
-    """Have each `wait_outside` of the block call this first, from whichever thread it is on. It must not raise."""
+    """Have each `wait_outside` of the block call this first, on its own thread. It must not raise."""
     token = _before.set(call)
     try:
         yield
@@ -40,8 +40,8 @@ def before_waits(call: Callable[[], object]) -> Iterator[None]:
 def wait_outside() -> Iterator[None]:
     """Give this thread's database connection back to the pool, then run the block, which waits.
 
-    What `before_waits` names is called first. The next query takes a connection again, so the block itself makes none.
-    Within a transaction the connection stays; raises `busy` (503) where too many such waits are under way.
+    The function of `before_waits` is called first. The next query takes a connection again, so the block itself must
+    make none. Within a transaction the connection stays. Raises `busy` (503) where too many such waits are under way.
     """
     if call := _before.get():
         call()

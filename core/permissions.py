@@ -1,7 +1,4 @@
-"""What an administrator may do: the rights that the admin gives hold in the API and in every service too.
-
-And which pages are only for people who are signed in.
-"""
+"""The rights of administrators, which hold in the admin, the API and every service; and pages that need a sign-in."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -21,7 +18,7 @@ Action = Literal["add", "change", "delete", "view"]
 
 
 def has_right(user: AbstractUser, action: Action, what: models.Model | type[models.Model]) -> bool:
-    """Whether an administrator may do it in the admin: so may they here. Whoever may change also sees."""
+    """Return whether the user has the right that the admin asks for. The right to change includes the right to view."""
     names = {action, "change"} if action == "view" else {action}
     rights = (f"{what._meta.app_label}.{get_permission_codename(name, what._meta)}" for name in names)
     return user.is_active and user.is_staff and any(user.has_perm(right) for right in rights)
@@ -33,7 +30,7 @@ def administers(user: AbstractUser) -> bool:
 
 
 def require_right(user: AbstractUser | None, action: Action, what: models.Model | type[models.Model]) -> None:
-    """Raises `staff_only` or `right_missing` (403). None is the product itself: a command or the seed."""
+    """Raise `staff_only` or `right_missing` (403). None as the user is the product itself: a command or the seed."""
     if user is None or has_right(user, action, what):
         return
     if not (user.is_active and user.is_staff):
@@ -45,20 +42,20 @@ def require_right(user: AbstractUser | None, action: Action, what: models.Model 
 
 
 def require_store(user: AbstractUser | None, row: models.Model) -> None:
-    """The right to add a row that is not stored yet, or to change one that is; as `require_right`."""
+    """Require the right to add a row that is not stored yet, or to change one that is; raises as `require_right`."""
     require_right(user, "add" if row._state.adding else "change", row)
 
 
 def signed_out() -> ProductError:
-    """Return what a script is told whose page is of somebody who is not signed in any more."""
+    """Return the error for a script whose page belongs to somebody who is not signed in any more."""
     sentence = Sentence("You were signed out. What you have written is kept here; sign in again to go on.")
     return ProductError("not_authenticated", sentence, status=401)
 
 
 def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
-    """The same patterns; whoever is not signed in is sent to the sign-in page, and from there on to the address.
+    """Return the patterns with views that send anonymous visitors to the sign-in page, and from there to the address.
 
-    What htmx asks for is refused instead, with `not_authenticated` (401).
+    Requests of htmx are refused instead, with `not_authenticated` (401).
     """
     for pattern in patterns:
         pattern.callback = _for_people(pattern.callback)
@@ -66,13 +63,13 @@ def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
 
 
 def _for_people(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    asked = login_required(view)
+    guarded = login_required(view)
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        # A script would follow the way to the sign-in page, and take that for what it had asked for.
+        # A script would follow the redirect to the sign-in page, and take that page for the fragment.
         if request.headers.get("HX-Request") and not request.user.is_authenticated:
             raise signed_out()
-        return asked(request, *args, **kwargs)
+        return guarded(request, *args, **kwargs)
 
     return answer

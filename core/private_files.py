@@ -1,7 +1,7 @@
-"""Files that the product writes outside of its data directory, such as backups: for their owner alone.
+"""Private files that the product writes outside of its data directory, such as backups.
 
-They hold passwords' hashes and messages, and the folder is often one that others of the machine may enter. So the modes
-depend neither on the umask nor on what was there before.
+They hold hashes of passwords and messages, and other accounts of the machine may often enter the folder. So the modes
+depend neither on the umask nor on an earlier file.
 """
 
 import os
@@ -11,14 +11,15 @@ from typing import IO
 
 from core.sentences import Sentence
 
-FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
-OTHERS = 0o077  # what group and others may do
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+OTHERS = 0o077  # the rights of group and others
 
 
 def open_private(path: Path) -> IO[bytes]:
     """Open a file for writing, anew or in place of an earlier one, that only its owner may read."""
     with suppress(FileNotFoundError):
-        path.unlink()  # who has an earlier one open must not read what is written now
+        path.unlink()  # a process that has the earlier file open must not read the new content
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         os.fchmod(handle, FILE_MODE)  # the umask may have taken the owner's own rights away
@@ -38,15 +39,15 @@ def make_private(directory: Path, *, below: Path) -> None:
 
 
 def close_file(path: Path) -> None:
-    """Take the rights of others to a file of ours away, which an earlier version may have given."""
+    """Take away the rights of others to a file, which an earlier version may have given."""
     if path.stat().st_mode & OTHERS:
         path.chmod(FILE_MODE)
 
 
 def make_target(directory: Path) -> Sentence | None:
-    """Make the directory that somebody has named; return a warning where it was there and is open to others.
+    """Make the directory that an operator has named; return a warning where it exists and is open to others.
 
-    Its mode stays then: other things may be in it, for other people.
+    Its mode stays then: it may hold other files, for other people.
     """
     if not directory.exists():
         directory.mkdir(DIRECTORY_MODE, parents=True)

@@ -1,8 +1,8 @@
-"""What a Redis says that cannot be written to, taken for the end of the connection.
+"""Parsers that read the refusals of a Redis replica as the end of the connection.
 
-A first that Sentinel demotes may keep its connections, and then refuses on them for good what the new first would take.
-Read as ConnectionError, such a refusal closes the connection, and whoever asks again connects anew, to whatever answers
-at the address by then: all that is done where Redis is away is done for this, too. redis-py does so itself only for
+A primary that Sentinel demotes may keep its connections, and then refuses on them what the new primary would take. Read
+as ConnectionError, such a refusal closes the connection. The next request connects again, to the new primary at the
+same address. So all that is done where Redis is away is done for this, too. redis-py does this itself only for
 connections that Sentinel manages.
 """
 
@@ -14,17 +14,17 @@ from redis.exceptions import ConnectionError as NotConnected
 
 
 class NotWritable(NotConnected):
-    """It is a replica, or has fewer replicas than `min-replicas-to-write`."""
+    """The Redis is a replica, or has fewer replicas than `min-replicas-to-write`."""
 
 
-# The first words of its errors: of a write to a replica; of a read that blocked when it became one; of anything that is
-# asked of one without its first (replica-serve-stale-data no); of a write that too few replicas would get.
+# The first words of the errors: for a write to a replica; for a read that blocked when the server became one; for any
+# command to a replica without its primary (replica-serve-stale-data no); for a write that too few replicas would get.
 _REFUSALS = dict.fromkeys(("READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"), NotWritable)
 
 
-class Parser(DefaultParser):  # type: ignore[misc,valid-type]  # redis-py chooses it when it is loaded
-    EXCEPTION_CLASSES: ClassVar[dict[str, Any]] = {**DefaultParser.EXCEPTION_CLASSES, **_REFUSALS}
+class FailoverParser(DefaultParser):  # type: ignore[misc,valid-type]  # redis-py chooses it when it is loaded
+    EXCEPTION_CLASSES: ClassVar[Any] = {**DefaultParser.EXCEPTION_CLASSES, **_REFUSALS}
 
 
-class AsyncParser(AsyncDefaultParser):  # type: ignore[misc,valid-type]  # as above
-    EXCEPTION_CLASSES: ClassVar[dict[str, Any]] = {**AsyncDefaultParser.EXCEPTION_CLASSES, **_REFUSALS}
+class AsyncFailoverParser(AsyncDefaultParser):  # type: ignore[misc,valid-type]  # as above
+    EXCEPTION_CLASSES: ClassVar[Any] = {**AsyncDefaultParser.EXCEPTION_CLASSES, **_REFUSALS}

@@ -1,4 +1,4 @@
-"""What requests name and carry: rows, ids and days in addresses."""
+"""Rows, ids and days that requests name in their addresses and forms."""
 
 from collections.abc import Callable
 from datetime import date
@@ -14,27 +14,27 @@ from django.views.decorators.http import require_http_methods
 from core.errors import NotFound, ProductError
 
 Row = TypeVar("Row", bound=Model)
-Asked = TypeVar("Asked")
+RequestT = TypeVar("RequestT")
 Rest = ParamSpec("Rest")
 Answer = TypeVar("Answer", bound=HttpResponseBase)
 FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits the form of a page
-SETTLED = "settled"  # member of the ASGI scope: ends the turn of a large body, see `config.http.large_bodies`
+SETTLED = "settled"  # member of the ASGI scope: frees the place of a large body, see `config.http.large_bodies`
 
 
 def settle(request: HttpRequest) -> None:
-    """Let the next large body have its turn: the view has stored what it needs of this one, and waits."""
+    """Free the place of this request's large body: the view has stored what it needs, and waits."""
     end = getattr(request, "scope", {}).get(SETTLED)
     if end:
         end()
 
 
 def awaits_fragment(request: HttpRequest) -> bool:
-    """Whether a script has sent the request: its page stays, and takes a fragment with a sentence."""
+    """Return whether a script has sent the request: its page stays, and takes a fragment with a sentence."""
     return "HX-Request" in request.headers or FORM_SUBMISSION in request.headers
 
 
 def identifier(value: object, what: str) -> UUID:
-    """A row's id as it came from outside; raises `NotFound` for what is none, as for a row that is not there."""
+    """Return a row's id that came from outside. Raises `NotFound` for text that is no id, as for a missing row."""
     try:
         return UUID(str(value))
     except ValueError as error:
@@ -42,25 +42,25 @@ def identifier(value: object, what: str) -> UUID:
 
 
 def get_or_404(rows: QuerySet[Row], pk: object, what: str) -> Row:
-    """The one of `rows` with this id, as it came from outside; raises `NotFound` when there is none."""
+    """Return the row with this id, which came from outside. Raises `NotFound` where there is none."""
     return or_404(rows.filter(pk=identifier(pk, what)).first(), what)
 
 
 def or_404(row: Row | None, what: str) -> Row:
-    """Raises `NotFound` for a row that was not found."""
+    """Return the row. Raises `NotFound` for None."""
     if row is None:
         raise NotFound(what)
     return row
 
 
 def choices(rows: QuerySet[Row], chosen: Row | None) -> list[Row]:
-    """Those to choose from, and the one that is chosen, which may be somebody's that one does not see."""
-    found = list(rows)
-    return found if chosen is None or chosen in found else [chosen, *found]
+    """Return the rows with the chosen one first where it is not among them: the person may not see it elsewhere."""
+    options = list(rows)
+    return options if chosen is None or chosen in options else [chosen, *options]
 
 
 def choice(rows: QuerySet[Row], chosen: Row | None, pk: str, what: str) -> Row | None:
-    """The one of `choices` that a form names, None for an empty id; raises `NotFound`."""
+    """Return the one of `choices` that a form names; None for an empty id. Raises `NotFound`."""
     if chosen is not None and pk == str(chosen.pk):
         return chosen
     return get_or_404(rows, pk, what) if pk else None
@@ -75,27 +75,27 @@ def with_headers(response: Answer, error: ProductError) -> Answer:
 def with_row(
     find: Callable[[Any, UUID], Row], *methods: str
 ) -> Callable[
-    [Callable[Concatenate[Asked, Row, Rest], Answer]], Callable[Concatenate[Asked, UUID, Rest], HttpResponseBase]
+    [Callable[Concatenate[RequestT, Row, Rest], Answer]], Callable[Concatenate[RequestT, UUID, Rest], HttpResponseBase]
 ]:
-    """A view of the row whose id is in the address: it gets the row itself.
+    """Pass the view the row whose id is in the address.
 
     `find` loads it for a user, and raises `NotFound` for one that is not theirs. `methods` are those that the view
     answers; POST when none is named.
     """
 
-    def decorate(view: Callable[Concatenate[Asked, Row, Rest], Answer]) -> Any:
+    def decorate(view: Callable[Concatenate[RequestT, Row, Rest], Answer]) -> Any:
         @require_http_methods(methods or ["POST"])
         @wraps(view)
-        def found(request: Any, pk: UUID, *args: Any, **kwargs: Any) -> Answer:
+        def answer(request: Any, pk: UUID, *args: Any, **kwargs: Any) -> Answer:
             return view(request, find(request.user, pk), *args, **kwargs)
 
-        return found
+        return answer
 
     return decorate
 
 
 class DayConverter:
-    """A day as in ISO 8601; `length` is how much of it an address shows, the rest is the first day."""
+    """A day in ISO 8601. `length`: how many characters an address shows; the rest is the first day."""
 
     regex = r"\d{4}-\d{2}-\d{2}"
     length = 10

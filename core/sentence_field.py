@@ -1,4 +1,4 @@
-"""The column of a row that holds a sentence, see `core.sentences`."""
+"""The model field that stores a sentence, see `core.sentences`."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from core.sentences import Sentence
 
 
 class _SentenceAttribute(DeferredAttribute):
-    """Makes a sentence of what is assigned, so that a row that was not saved yet reads like one that was loaded."""
+    """Turns an assigned text into a sentence, so that an unsaved row reads like a loaded one."""
 
     def __set__(self, row: models.Model, value: Sentence | str) -> None:
         row.__dict__[self.field.attname] = _loaded(value)
 
 
 class SentenceColumn(models.TextField[Sentence | str, Sentence]):
-    """A `Sentence` in Python, what `Sentence.dump` makes of it in the database; a text column to migrations."""
+    """A `Sentence` in Python, the text of `Sentence.dump` in the database; a text column to migrations."""
 
     descriptor_class = _SentenceAttribute
 
@@ -25,7 +25,7 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
         return name, "django.db.models.TextField", args, keywords
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Sentence | None:
-        """None where the row itself is not there: of an outer join."""
+        """Return the sentence; None where an outer join has no row."""
         return _loaded(value)  # type: ignore[no-any-return]  # of text and None
 
     def to_python(self, value: Any) -> Any:

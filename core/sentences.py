@@ -1,7 +1,8 @@
 """Sentences for people: an English template with its values, translated where somebody reads them.
 
-A `Sentence` is raised, stored and passed on as what it is made of. `str()` makes text of it, in the language that is
-active then, so what one member of a project has stored reads right to another. Models, logs and commands get `english`.
+A `Sentence` is raised, stored and passed on as template and values. `str()` makes text of it, in the language that is
+active then, so a member of a project reads a sentence in another language than the member who stored it. Models, logs
+and commands get `english`.
 The template is the message id of the catalogue: `make messages` finds it as the first argument of `Sentence`, so it is
 always a literal.
 """
@@ -85,7 +86,7 @@ class Sentence:
         if not self.values:
             return Sentence(shortened(self.template, longest))
         share = max(1, (longest - len(self.template)) // len(self.values))
-        return Sentence(self.template, **{name: _shortened(value, share) for name, value in self.values.items()})
+        return _with_values(self.template, {name: _shortened(value, share) for name, value in self.values.items()})
 
     def dump(self) -> str:
         """Return the text that a row or an event holds: a template without values as it is, else JSON."""
@@ -95,7 +96,7 @@ class Sentence:
 
     @classmethod
     def load(cls, stored: str) -> "Sentence":
-        """Return the sentence that was dumped. Any other text is a sentence as it stands: rows of before have those."""
+        """Return the sentence that was dumped. Any other text, as in older rows, is a sentence as it stands."""
         if stored.startswith('{"text":'):
             try:
                 return _sentence(json.loads(stored))
@@ -157,8 +158,13 @@ def _members(value: Value) -> Any:
 
 
 def _sentence(members: Any) -> Sentence:
-    values = {name: _value(each) for name, each in members["values"].items()}
-    return Sentence(str(members["text"]), **values)
+    return _with_values(str(members["text"]), {name: _value(each) for name, each in members["values"].items()})
+
+
+def _with_values(template: str, values: Mapping[str, Value]) -> Sentence:
+    sentence = Sentence(template)
+    sentence.values = values
+    return sentence
 
 
 def _value(member: Any) -> Value:

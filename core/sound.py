@@ -1,4 +1,4 @@
-"""JSON values that can be stored and sent."""
+"""JSON values without characters that cannot be stored or sent."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Text that comes from elsewhere, without what cannot be stored."""
+"""Cleaning of texts that come from outside."""
 
 import re
 
@@ -7,7 +7,7 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def unix_lines(text: str) -> str:
-    """Browsers send line ends as CR LF, which no model needs to read."""
+    """Return the text with LF line ends. Browsers send CR LF, which no model needs to read."""
     return text.replace("\r\n", "\n")
 
 
@@ -17,4 +17,5 @@ def without_margins(text: str) -> str:
 
 
 def clean(text: str) -> str:
+    """Return the text without control characters and lone surrogates."""
     return _NO_TEXT.sub("", text)

@@ -1,4 +1,4 @@
-"""Names of time zones: which are known, and which present name a legacy one has.
+"""Names of time zones, and the present names of legacy ones.
 
 Machines differ in the names that their data has: Debian 13 left out Asia/Saigon, which browsers in Vietnam still send.
 The package `tzdata` has all names of the tz database, with its links from one name to another.

@@ -1,9 +1,10 @@
-"""Files for operators: whose, how large, how reading them went. Names and texts are not shown."""
+"""Admin of files, embedders and re-rankers. Names and texts of files are not shown to administrators."""
 
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractUser
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.decorators import method_decorator
@@ -12,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminPasswordWidget
 
-from core.admin import Confirmation, RecordAdmin, RowAdmin, acting, confirmed, display
+from core.admin import Confirmation, OneActiveAdmin, RecordAdmin, RowAdmin, acting, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError
 from core.sentences import Sentence
@@ -38,10 +39,10 @@ class FileAdmin(RecordAdmin):
     )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        found: File | None = super().get_object(request, object_id, from_field)
-        if found is not None:
-            found.name = _("File %(id)s") % {"id": found.pk}  # the real one is its owner's
-        return found
+        file: File | None = super().get_object(request, object_id, from_field)
+        if file is not None:
+            file.name = _("File %(id)s") % {"id": file.pk}  # only the owner may see the real name
+        return file
 
     @display(description="Size", ordering="size")
     def bytes(self, file: File) -> str:
@@ -61,7 +62,7 @@ class FileAdmin(RecordAdmin):
 
 
 class EmbedderForm(forms.ModelForm[Embedder]):
-    """The key goes in and never comes back."""
+    """Form for a new embedder. The key is write-only."""
 
     new_api_key = forms.CharField(
         label="API key", required=False, widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"})
@@ -71,17 +72,20 @@ class EmbedderForm(forms.ModelForm[Embedder]):
         model = Embedder
         fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions", "input_price"]
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         if cleaned.get("kind") == Embedder.Kind.OPENAI and not (cleaned.get("base_url") and cleaned.get("model")):
             self.add_error("base_url", gettext("An endpoint needs a base URL and the name of a model."))
-        return cleaned
 
 
 @admin.register(Embedder)
 class EmbedderAdmin(RowAdmin):
-    """Added here, made active by `manage.py reembed --embedder NAME`. Vectors of a changed one would not compare with
-    those there are, so its price alone is changed; a new one takes its place."""
+    """Embedders. `manage.py reembed --embedder NAME` makes one active.
+
+    Only the price of a stored embedder can be changed, since other changes would make its vectors incomparable with the
+    stored ones. For other changes an administrator adds a new embedder.
+    """
 
     kind = "embedder"
     form = EmbedderForm
@@ -130,7 +134,7 @@ class RerankerForm(ProviderForm):
 
 
 @admin.register(Reranker)
-class RerankerAdmin(KeyedAdmin):
+class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "reranker"
     form = RerankerForm
     list_display = ("name", "kind", "base_url", "model", "key_state", "state")
@@ -143,9 +147,8 @@ class RerankerAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         reranking.store_reranker(user=acting(request), reranker=obj, api_key=form.api_key)
 
-    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
-    def state(self, reranker: Reranker) -> str:
-        return "active" if reranker.active else "not in use"
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        reranking.use_reranker(user=user, reranker=row, active=active)
 
     @confirmed(
         "Test it",
@@ -165,10 +168,10 @@ class RerankerAdmin(KeyedAdmin):
                 reranker,
                 Sentence("{reranker} answers, and puts what answers a question first.", reranker=reranker),
             )
-        said = Sentence(
+        warning = Sentence(
             "{reranker} answers, but puts a passage first that does not answer the question.", reranker=reranker
         )
-        return self.back(request, reranker, said, messages.WARNING)
+        return self.back(request, reranker, warning, messages.WARNING)
 
     @confirmed(
         "Order with this",
@@ -177,9 +180,12 @@ class RerankerAdmin(KeyedAdmin):
         explain="It takes the place of the one in use until now. Questions and passages of files are sent to it.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        reranker = self.row(request, object_id)
-        reranking.use_reranker(user=acting(request), reranker=reranker, active=True)
-        return self.back(request, reranker, Sentence("{reranker} now orders what searches find.", reranker=reranker))
+        return self.switch(
+            request,
+            object_id,
+            active=True,
+            done=lambda row: Sentence("{reranker} now orders what searches find.", reranker=row),
+        )
 
     @confirmed(
         "Stop ordering",
@@ -188,8 +194,9 @@ class RerankerAdmin(KeyedAdmin):
         explain="If it is the one in use, passages stand in the order of the search alone.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        reranker = self.row(request, object_id)
-        reranking.use_reranker(user=acting(request), reranker=reranker, active=False)
-        return self.back(
-            request, reranker, Sentence("{reranker} no longer orders what searches find.", reranker=reranker)
+        return self.switch(
+            request,
+            object_id,
+            active=False,
+            done=lambda row: Sentence("{reranker} no longer orders what searches find.", reranker=row),
         )

@@ -1,6 +1,7 @@
-"""`/api/v1/files/`: uploading, reading and downloading for programs."""
+"""`/api/v1/files/`: uploads, texts, pictures of pages and downloads of files for programs."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, TypedDict
 
 from django.db.models import QuerySet
 from django.http import HttpResponseBase
@@ -14,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict
+from core.api.fields import Strict, valid
 from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.json_bodies import JSONParser
@@ -23,11 +24,16 @@ from files import services
 from files.encodings import ENCODINGS
 from files.models import File
 from files.page_pictures import picture
-from files.pages import NOT_READ, Piece, Reading, download
+from files.pages import NOT_READ, StoredText, TextPiece, download
 from readers.api import media_types
 
 
-class FileErrorSerializer(serializers.Serializer[dict[str, str]]):
+class FileError(TypedDict):
+    code: str
+    detail: str
+
+
+class FileErrorSerializer(serializers.Serializer[FileError]):
     code = serializers.CharField()
     detail = serializers.CharField()
 
@@ -57,9 +63,10 @@ class FileSerializer(serializers.ModelSerializer[File]):
         read_only_fields = fields
 
     @extend_schema_field(FileErrorSerializer(allow_null=True))
-    def get_error(self, file: File) -> dict[str, str] | None:
-        failed = file.status == File.Status.FAILED
-        return {"code": file.error_code, "detail": str(file.problem)} if failed else None
+    def get_error(self, file: File) -> FileError | None:
+        if file.status != File.Status.FAILED:
+            return None
+        return {"code": file.error_code, "detail": str(file.problem)}
 
     def get_locked(self, file: File) -> bool:
         return file.locked or file.opens_further
@@ -72,7 +79,8 @@ class UploadSerializer(Strict):
     file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
 
 
-LONGEST_ENCODING, LONGEST_PASSWORD = 100, 1_000  # characters
+LONGEST_ENCODING = 100  # characters
+LONGEST_PASSWORD = 1_000  # characters
 
 
 class RereadSerializer(Strict):
@@ -93,14 +101,22 @@ class RereadSerializer(Strict):
     )
 
 
-class PieceSerializer(serializers.Serializer[Piece]):
+class PieceSerializer(serializers.Serializer[TextPiece]):
     page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()
     text = serializers.CharField()
 
 
-class TextSerializer(serializers.Serializer[dict[str, Any]]):
+class TextPage(NamedTuple):
+    """Page of the pieces of a text, with the addresses of the next and the previous page."""
+
+    next: str | None
+    previous: str | None
+    results: list[TextPiece]
+
+
+class TextSerializer(serializers.Serializer[TextPage]):
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True)
     results = PieceSerializer(many=True)
@@ -114,7 +130,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     queryset = File.objects.none()
 
     def get_queryset(self) -> QuerySet[File]:
-        """A list is one's own files; one file may also be that of a project one is in."""
+        """Return the user's own files for a list; for a single file, also the files of their projects."""
         if self.action == "list":
             return File.objects.owned_by(self.request.user)
         return File.objects.visible_to(self.request.user)
@@ -127,8 +143,8 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         """Stores a file; its text and tokens follow in the background: ask again until its status is final."""
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the file as multipart/form-data in the field “file”.")
-        given = request.FILES["file"]
-        file = services.upload(user=self.person, name=given.name or "", content=given)
+        content = request.FILES["file"]
+        file = services.upload(user=self.person, name=content.name or "", content=content)
         return Response(self.get_serializer(file).data, status=status.HTTP_201_CREATED)
 
     def destroy(self, request: Request, pk: str) -> Response:
@@ -149,9 +165,10 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     def reread(self, request: Request, pk: str) -> Response:
         """Reads a file once more, in another text encoding or with its password if one is given; all is made anew."""
         file = self.get_object()
-        given = RereadSerializer(data=request.data)
-        given.is_valid(raise_exception=True)
-        services.reread(user=self.person, file=file, **given.validated_data)
+        body = valid(RereadSerializer, request)
+        services.reread(
+            user=self.person, file=file, encoding=body.get("encoding", ""), password=body.get("password", "")
+        )
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN, NOT_READ)})
@@ -170,15 +187,15 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     @action(detail=True)
     def text(self, request: Request, pk: str) -> Response:
         """The text that was read from the file, some pages at a time, from a page or a character on."""
-        reading = Reading(self.get_object())
+        text = StoredText(self.get_object())
         page, start = (whole_number(request.query_params, name) for name in ("page", "start"))
-        window = reading.at(start or 0 if page is None else reading.start_of(page))
+        window = text.at(start or 0 if page is None else text.start_of(page))
         url = request.build_absolute_uri(request.path)
-        links = {"next": window.next, "previous": window.previous}
-        body: dict[str, Any] = {
-            name: None if at is None else replace_query_param(url, "start", str(at)) for name, at in links.items()
-        }
-        return Response(TextSerializer({**body, "results": window.pieces}).data)
+
+        def link(at: int | None) -> str | None:
+            return None if at is None else replace_query_param(url, "start", str(at))
+
+        return Response(TextSerializer(TextPage(link(window.next), link(window.previous), window.pieces)).data)
 
     @extend_schema(
         responses={(200, "image/jpeg"): OpenApiTypes.BINARY},
@@ -195,17 +212,17 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         return picture(self.person, self.get_object(), number, passage_of(request.query_params))
 
 
-def passage_of(parameters: Any) -> tuple[int, int] | None:
-    """The first character and the end of the passage that an address names, if it names one."""
+def passage_of(parameters: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the passage [start, end) in the query of an address; None if there is none. Raises `bad_number`."""
     start, end = (whole_number(parameters, name) for name in ("start", "end"))
     return None if start is None or end is None else (start, end)
 
 
-def whole_number(parameters: Any, name: str) -> int | None:
-    """A parameter of an address; raises `bad_number` for what is none."""
-    given = parameters.get(name)
-    if given in (None, ""):
+def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
+    """Return a number in the query of an address; None if there is none. Raises `bad_number`."""
+    digits = parameters.get(name)
+    if not digits:
         return None
-    if not (given.isascii() and given.isdigit() and len(given) < 10):
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise ProductError("bad_number", Sentence("“{name}” must be a whole number from 0.", name=name))
-    return int(given)
+    return int(digits)

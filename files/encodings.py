@@ -1,4 +1,4 @@
-"""The encodings of texts that a person may choose, where the one that was found is wrong."""
+"""Text encodings that a user may choose if the detected one is wrong."""
 
 from django.utils.translation import gettext_lazy as _
 
@@ -35,5 +35,5 @@ ENCODINGS = {
 
 
 def label(encoding: str) -> str:
-    """What people call it; an encoding that is not in the list by its own name."""
+    """Return the name of an encoding for pages; for one that is not in the list, its technical name."""
     return str(ENCODINGS.get(encoding, encoding.upper()))

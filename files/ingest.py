@@ -1,4 +1,11 @@
-"""A file becomes text, tokens and chunks. The row is the truth: who claims it reads it, a lost claim writes nothing."""
+"""Reading a file: its bytes become text, tokens and chunks.
+
+1. `read_waiting` claims the file as a job (`READS`), then others that wait, while this process has a slot.
+2. `_outcome` has `readers` read the bytes in a confined process; a model may read scanned pages.
+3. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
+4. `files.tasks` has each file with chunks indexed (`INDEXINGS`).
+5. The sweeper has a file wait again that lost its reader. After `MAX_READS` lost readers it fails.
+"""
 
 import logging
 import threading
@@ -8,15 +15,16 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Min, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils.translation import gettext_noop
 from redis.exceptions import RedisError
 
 from accounts.webhooks.services import emit
-from core.background import STALE_AFTER, UNCLAIMED_AFTER, claim, heartbeat, silent
+from core.background import STALE_AFTER
 from core.errors import ProductError
+from core.jobs import NO_ROWS, JobKind
 from core.sentences import Sentence
 from files import passwords, storage
 from files.index import chunking
@@ -30,31 +38,55 @@ from readers.api import Extracted, ReaderError, Recogniser, closed_names, closed
 from workspace.models.settings import workspace_at
 
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
-SLOTS_OF_PERSON = 2  # of those, so that files that take long do not hold up other people; about one for each processor
+SLOTS_OF_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
-# One file may have bytes that cannot be opened. When three cannot, the storage is away, and no other file is tried.
+# One file may have bytes that cannot be opened. After three such files the storage counts as away.
 MAX_PUT_BACK = 3
-RESERVED_OUTPUT, BUFFER = 1_024, 40  # tokens; the defaults of docs/develop/context.md, “The room”
+# Tokens; the defaults of docs/develop/context.md, “The room”.
+RESERVED_OUTPUT = 1_024
+BUFFER = 40
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
 LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
-# What says that the storage, or Redis with the passwords of files, is away: no fault of the file, and no reading of it.
-AWAY = (storage.Unavailable, RedisError)
+# The storage, or Redis with the passwords of files, is away. That is no fault of the file and counts as no reading.
+AWAY = (storage.StorageUnavailable, RedisError)
+
+READS = JobKind(
+    model=File,
+    task="files.tasks.read_file",
+    waiting=Q(status=File.Status.UPLOADED),
+    running=Q(status=File.Status.PROCESSING),
+    resumable=NO_ROWS,  # a lost one waits in its person's line again, see `read_again`
+    on_claim={"status": File.Status.PROCESSING},
+    max_tries=MAX_READS,
+    swept=Q(searchable=False),  # the index `file_unfinished`
+    batch=SLOTS,
+)
+INDEXINGS = JobKind(
+    model=File,
+    task="files.tasks.index_file",
+    waiting=Q(status__in=READABLE, searchable=False, attempt=0),
+    running=Q(status__in=READABLE, searchable=False),
+    resumable=Q(status__in=READABLE, searchable=False),
+    unclaimed_after=STALE_AFTER,
+    max_tries=File.MAX_INDEXINGS,
+    batch=SLOTS,
+)
 
 logger = logging.getLogger(__name__)
 _slots = threading.BoundedSemaphore(SLOTS)
 
 
 class PersonSlots:
-    """Which people the slots of this process read for. A person gets `SLOTS_OF_PERSON` of them."""
+    """Slots of this process by person. A person gets `SLOTS_OF_PERSON` of them."""
 
     def __init__(self) -> None:
         self._taken: Counter[UUID] = Counter()
         self._lock = threading.Lock()
 
     def take(self, person: UUID) -> bool:
-        """Return whether this person has a slot more now; it is to be given back."""
+        """Take a slot for this person. Returns False where they have none left. The caller gives the slot back."""
         with self._lock:
             free = self._taken[person] < SLOTS_OF_PERSON
             if free:
@@ -63,10 +95,10 @@ class PersonSlots:
 
     def give_back(self, person: UUID) -> None:
         with self._lock:
-            self._taken -= Counter([person])  # which forgets people with none
+            self._taken -= Counter([person])  # this removes people at zero
 
     def full(self) -> list[UUID]:
-        """Return the people who get no more slots."""
+        """Return the people without a slot left."""
         with self._lock:
             return [person for person, count in self._taken.items() if count >= SLOTS_OF_PERSON]
 
@@ -75,11 +107,11 @@ _of_people = PersonSlots()
 
 
 def read_waiting(file_id: UUID) -> Iterator[UUID]:
-    """Reads this file, then others that wait, and yields those that now have text.
+    """Read this file, then others that wait, and yield the ids of those that now have text.
 
-    When all slots of this process are taken, it leaves the file to whoever gets done first: a task that waited for a
-    slot would keep a thread from answering people. It also leaves the file when its owner has as many slots as one
-    person gets, and reads files of others.
+    While all slots of this process are in use, it leaves the file to the reading that ends first: a task that waited
+    for a slot would hold a thread. It also leaves the file, and reads files of others, while its owner has no slot
+    left.
     """
     if not _slots.acquire(blocking=False):
         return
@@ -89,7 +121,7 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         while next_file and len(put_back) < MAX_PUT_BACK:
             if _of_people.take(next_file.owner_id):
                 try:
-                    file = _claim(next_file.pk)
+                    file = READS.claim(next_file.pk)
                     if file and _read(file):
                         yield file.pk
                 except AWAY as error:
@@ -102,72 +134,44 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
         _slots.release()
 
 
-def unread() -> list[UUID]:
-    """Some of those that nobody is reading; a file whose reader died twice is marked failed."""
-    dead = silent(_at(File.Status.PROCESSING))
-    _give_up(dead.filter(attempt__gte=MAX_READS))
-    dead.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
-    return _first(silent(_at(File.Status.UPLOADED), UNCLAIMED_AFTER))
+def give_up_reading(file: File) -> None:
+    """Fail a file that has lost `MAX_READS` readers."""
+    _fail(file, "interrupted", INTERRUPTED)
 
 
-def unindexed() -> list[UUID]:
-    """Some of those that have text and nobody is indexing."""
-    return _first(silent(_at(*READABLE).filter(attempt__lt=File.MAX_INDEXINGS)))
-
-
-def claim_index(file_id: UUID) -> File | None:
-    """The file, ours to index; None when it is indexed, or somebody else is at it."""
-    free = _at(*READABLE).filter(attempt=0) | silent(_at(*READABLE))
-    return File.objects.get(pk=file_id) if claim(free, file_id, attempt=F("attempt") + 1) else None
-
-
-def claimed(file: File) -> "QuerySet[File]":
-    """The row, as long as it is ours."""
-    return File.objects.filter(pk=file.pk, attempt=file.attempt)
+def read_again(lost: "QuerySet[File]") -> None:
+    """Have files whose reader was lost wait for the next one, in the line of their person."""
+    lost.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
 
 
 def largest_input() -> int | None:
-    """Tokens that the largest usable model takes; None without models."""
+    """Return the tokens that fit into the largest usable model; None without models."""
     windows = [model.window for model in Model.objects.usable()]
     return max(windows) - RESERVED_OUTPUT - BUFFER if windows else None
 
 
-def _at(*statuses: File.Status) -> "QuerySet[File]":
-    return File.objects.filter(searchable=False, status__in=statuses)  # in the words of the index `file_unfinished`
-
-
-def _first(files: "QuerySet[File]") -> list[UUID]:
-    return list(files.order_by("heartbeat").values_list("pk", flat=True)[:SLOTS])
-
-
-def _claim(file_id: UUID) -> File | None:
-    waiting = File.objects.filter(status=File.Status.UPLOADED)
-    claimed = claim(waiting, file_id, status=File.Status.PROCESSING, attempt=F("attempt") + 1)
-    if claimed:
-        forget_failures(file_id)
-    return File.objects.filter(pk=file_id).first() if claimed else None
-
-
 def _next_waiting(put_back: Sequence[UUID]) -> File | None:
-    """Return the file to read next, besides those that were `put_back`: the one that has waited longest, of the person
-    with the fewest files being read, who has slots left.
+    """Return the file to read next: the oldest of the person with the fewest files being read, who has slots left.
 
-    Many uploads of one person do not hold up those of another. A file that is put back waits behind all others.
+    Many uploads of one person do not hold up those of another. A file that was put back waits behind all others; those
+    in `put_back` are not tried again now.
     """
-    busy = Counter(_at(File.Status.PROCESSING).values_list("owner", flat=True))
-    waiting = _at(File.Status.UPLOADED).exclude(pk__in=put_back).exclude(owner__in=_of_people.full())
+    busy = Counter(File.objects.filter(READS.swept & READS.running).values_list("owner", flat=True))
+    waiting = File.objects.filter(READS.swept & READS.waiting).exclude(pk__in=put_back)
+    waiting = waiting.exclude(owner__in=_of_people.full())
     owners = waiting.values_list("owner", flat=True).annotate(since=Min("heartbeat")).order_by("since")
     owner = min(owners, key=lambda owner: busy[owner], default=None)
     return waiting.filter(owner=owner).order_by("heartbeat", "created", "pk").first()
 
 
 def _read(file: File) -> bool:
-    """Whether the file has text now. What is not the file's fault is logged, and the sweeper tries again.
+    """Read a claimed file. Returns whether it has text now.
 
-    Raises what is `AWAY`; the file is put back then.
+    Raises an error of `AWAY`, after it has put the file back. Other errors are logged, and the sweeper tries again.
     """
     try:
-        with heartbeat(claimed(file)):
+        forget_failures(file.pk)
+        with READS.alive(file):
             return _outcome(file)
     except AWAY:
         _put_back(file)
@@ -181,7 +185,7 @@ def _outcome(file: File) -> bool:
     try:
         with storage.local_path(file) as path:
             key = passwords.take(file)
-            progress = partial(_recognising, file)
+            progress = partial(_note_page, file)
             extracted = read(
                 path, file.name, file.chosen_encoding, key, recogniser=_recogniser(file), progress=progress
             )
@@ -193,63 +197,55 @@ def _outcome(file: File) -> bool:
 
 
 def _with_opened(file: File, extracted: Extracted) -> Extracted:
-    """With what another password has opened in it before."""
+    """Return the text with the members that an earlier password has opened."""
     before = FileText.objects.filter(file=file).first() if closed_names(extracted) else None
     return with_opened(extracted, before.text, before.spans) if before else extracted
 
 
 def _recogniser(file: File) -> Recogniser:
-    """The model that the workspace has chosen to read scans, while it can be used; else the machine's program alone."""
-    chosen = workspace_at().page_reader_id
-    model = Model.objects.usable().filter(pk=chosen, vision=True).first() if chosen else None
+    """Return the model that the workspace has chosen for scans, while it is usable; else the bundled program alone."""
+    reader_id = workspace_at().page_reader_id
+    model = Model.objects.usable().filter(pk=reader_id, vision=True).first() if reader_id else None
     if model is None:
         return Recogniser()
     return Recogniser(model.name, partial(_page_text, model, file.owner_id))
 
 
 def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
-    """Return what the model reads on a page. Raises `scan_unread`."""
+    """Return the text that the model reads on a page. Raises `scan_unread`."""
     try:
         return page_reader()(model, owner, picture)
     except ProductError as error:
         raise ReaderError("scan_unread") from error
 
 
-def _recognising(file: File, number: int, count: int) -> None:
-    """What is said of the file while pages of it are recognised, each of which takes seconds."""
-    claimed(file).filter(status=File.Status.PROCESSING).update(
+def _note_page(file: File, number: int, count: int) -> None:
+    """Note which page is being recognised, since each takes seconds."""
+    READS.claimed(file).update(
         error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
     )
 
 
 def _put_back(file: File) -> None:
-    """It waits for the sweeper, and this was none of the times that it may be read."""
-    ours = claimed(file).filter(status=File.Status.PROCESSING)
-    ours.update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
-
-
-@transaction.atomic
-def _give_up(dead: "QuerySet[File]") -> None:
-    for file in dead.select_for_update().order_by("pk"):
-        _fail(file, "interrupted", INTERRUPTED)
+    """Have the file wait for the sweeper, without counting this reading."""
+    READS.claimed(file).update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
 
 
 @transaction.atomic
 def _fail(file: File, code: str, sentence: str) -> bool:
-    """Returns that there is nothing to index."""
+    """Fail a claimed file and tell its webhooks. Returns False: nothing is to be indexed."""
     if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence):
         _tell(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
     return False
 
 
 def _finish(file: File, **fields: object) -> bool:
-    """Writes what became of the file, unless it was claimed anew or deleted meanwhile."""
-    ours = claimed(file).filter(status=File.Status.PROCESSING)
-    return bool(ours.update(**{"attempt": 0, "heartbeat": None, **fields}))
+    """End the reading with these columns. Returns False where the claim was lost or the file deleted."""
+    return bool(READS.claimed(file).update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 
 def _store(file: File, extracted: Extracted) -> bool:
-    """Text, chunks and state, all or nothing. Returns whether there is anything to index."""
+    """Store text, chunks and status in one transaction. Returns whether there are chunks to index."""
     size = _tokens(extracted)
     limit = largest_input()
     status = File.Status.TOO_LONG if limit is not None and size > limit else File.Status.READY
@@ -270,11 +266,11 @@ def _store(file: File, extracted: Extracted) -> bool:
             ),
             encoding=extracted.encoding,
             chunker=chunking.VERSION,
-            heartbeat=Now() if chunks else None,  # without one, the sweeper has nothing to do here
+            heartbeat=Now() if chunks else None,  # the sweeper skips a row without a heartbeat
         )
         if done:
             if extracted.shown:
-                storage.keep_shown(file.sha256, extracted.shown)
+                storage.store_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
             RecognisedPage.objects.filter(file=file).delete()
             RecognisedPage.objects.bulk_create(

@@ -1,11 +1,11 @@
 """Pages of PDFs as pictures, each drawn in a process of its own.
 
-1. A page that failed lately is refused at once (`files.undrawn`).
-2. The requests of one person are drawn one after the other. A passage may stand on two pages, whose pictures a browser
-   asks for at once, so a few of them wait; the next is refused with 429.
-3. A process draws two pages at a time, whoever asks.
+1. A page that failed recently is refused at once (`files.undrawn`).
+2. The requests of one user are served one after the other. A passage may be on two pages, whose pictures a browser
+   requests at the same time, so a few requests wait; the next one is refused with 429.
+3. A process draws two pages at the same time, for all users together.
 
-Nobody who waits here holds a connection to the database.
+A waiting request holds no connection to the database.
 """
 
 import threading
@@ -24,15 +24,15 @@ from core.sentences import Sentence
 from files import storage
 from files.ingest import LOST
 from files.models import File
-from files.pages import Reading
+from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
-from readers.api import Place, ReaderError, shown_page
+from readers.api import ReaderError, WordPlace, shown_page
 
 DRAWN_AT_ONCE = 2  # pages, by one process
-WAITING_OF_PERSON = 2  # requests, beside the one that is being drawn
+WAITING_OF_PERSON = 2  # requests of one user, in addition to the one that is being drawn
 PATIENCE = 20.0  # seconds that a request waits for its turn
 SOON = 5  # seconds after which a refused request may be sent again
-LONGEST_MARKED = 10_000  # characters of a passage that are looked for on a page
+LONGEST_MARKED = 10_000  # characters of a passage that are searched for on a page
 KEPT = 600  # seconds that a browser keeps the picture of a page
 LOCKED = gettext_noop(
     "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
@@ -49,27 +49,27 @@ ONE_AT_A_TIME = gettext_noop(
 def picture(user: User, file: File, page: int, passage: tuple[int, int] | None = None) -> HttpResponse:
     """Return a page of a PDF as JPEG, with the characters [start, end) of the file's text marked on it.
 
-    Pages count from 1. Nothing is marked where the passage is not found on the page. The caller has checked that the
-    user may see the file. Raises `no_pictures` (409) for what has no such pages, `no_such_page` (404), `not_drawn`
-    (422) for a page that cannot be drawn, `too_many_pictures` (429), `busy` (503), `file_lost` (404).
+    Pages count from 1. If the passage is not found on the page, nothing is marked. The caller has checked that the user
+    may see the file. Raises `no_pictures` (409) for a file without such pages, `no_such_page` (404), `not_drawn` (422)
+    for a page that cannot be drawn, `too_many_pictures` (429), `busy` (503), `file_lost` (404).
     """
     if not file.pictured:
         sentence = Sentence("Only pages of PDFs are shown as pictures. Read its text, or download the original.")
         raise ProductError("no_pictures", sentence, status=409)
-    reading = Reading(file)
-    marked, before = reading.on_page(page, *(passage or (0, 0)))
-    places = reading.places(page, before, marked)
+    text = StoredText(file)
+    marked, before = text.on_page(page, *(passage or (0, 0)))
+    places = text.places(page, before, marked)
     with wait_outside(), _turns.turn(user.pk):
         code = failure_of(file.pk, page)
         if code is not None:
             raise _not_drawn(code)
-        drawn = _drawn(file, page, "" if places else marked[:LONGEST_MARKED], before, places)
-    response = HttpResponse(drawn, content_type="image/jpeg")
+        jpeg = _draw(file, page, "" if places else marked[:LONGEST_MARKED], before, places)
+    response = HttpResponse(jpeg, content_type="image/jpeg")
     response["Cache-Control"] = f"private, max-age={KEPT}"
     return response
 
 
-def _drawn(file: File, page: int, marked: str, before: str, places: list[Place]) -> bytes:
+def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlace]) -> bytes:
     if not _drawing.acquire(timeout=PATIENCE):
         raise ProductError("busy", BUSY, status=503, retry_after=SOON)
     try:
@@ -80,7 +80,7 @@ def _drawn(file: File, page: int, marked: str, before: str, places: list[Place])
         raise _not_drawn(error.code) from error
     except FileNotFoundError as error:
         raise ProductError("file_lost", LOST, status=404) from error
-    except storage.Unavailable as error:
+    except storage.StorageUnavailable as error:
         raise storage.unavailable(error) from error
     finally:
         _drawing.release()
@@ -92,7 +92,7 @@ def _not_drawn(code: str) -> ProductError:
 
 
 class PersonalTurns:
-    """Lets each person do one thing at a time in this process; a few more wait for it, others are refused."""
+    """Serves one request of each user at a time in this process. A few more wait, others are refused."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -101,7 +101,7 @@ class PersonalTurns:
 
     @contextmanager
     def turn(self, person: UUID) -> Iterator[None]:
-        """Run the block when it is the person's turn. Raises `too_many_pictures` (429)."""
+        """Run the block when it is the user's turn. Raises `too_many_pictures` (429)."""
         with self._changed:
             self._take(person)
         try:
@@ -120,7 +120,7 @@ class PersonalTurns:
             try:
                 free = self._changed.wait_for(lambda: person not in self._busy, PATIENCE)
             finally:
-                self._waiting -= Counter([person])  # also drops the person where nobody waits
+                self._waiting -= Counter([person])  # also removes the key of a user without waiting requests
             if not free:
                 raise refusal
         self._busy.add(person)

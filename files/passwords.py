@@ -1,6 +1,7 @@
-"""Passwords of protected files, between the person who enters one and the process that reads the file with it.
+"""Passwords of protected files, from the user who enters one to the process that reads the file.
 
-They are in the cache, encrypted, until the file is read, at most a quarter of an hour. They get into no row and no log.
+A password is stored in the cache, encrypted, until the file is read, and at most for 15 minutes. It is never written to
+a row or a log.
 """
 
 from django.core.cache import cache
@@ -12,15 +13,15 @@ KEPT = 900  # seconds
 MOST = 1_000  # characters
 
 
-def keep(file: File, password: str) -> None:
+def store(file: File, password: str) -> None:
     cache.set(_key(file), crypto.encrypt(password), KEPT)
 
 
 def take(file: File) -> str:
-    """The password, which is forgotten here; empty if there is none."""
-    kept = cache.get(_key(file))
+    """Return the password and delete it from the cache; empty if there is none."""
+    encrypted = cache.get(_key(file))
     cache.delete(_key(file))
-    return crypto.decrypt(kept) if kept else ""
+    return crypto.decrypt(encrypted) if encrypted else ""
 
 
 def _key(file: File) -> str:

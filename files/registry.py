@@ -1,4 +1,7 @@
-"""What apps above files add to them, each in its `AppConfig.ready()`: rows that take storage, and a reader of pages."""
+"""Registries for apps above this one: models whose rows take storage, and the reader of pages that are pictures.
+
+To add a model that takes storage: 1. give it `owner` and `size`; 2. call `count_as_stored` in `AppConfig.ready()`.
+"""
 
 from typing import Protocol
 from uuid import UUID
@@ -11,7 +14,7 @@ from llm.models import Model as LanguageModel
 
 class PageReader(Protocol):
     def __call__(self, model: LanguageModel, owner: UUID, picture: bytes) -> str:
-        """Return what stands on a page, given as PNG; empty where that is nothing. Raises `ModelError`."""
+        """Return the text of a page, which is passed as PNG; empty for a page without text. Raises `ModelError`."""
 
 
 _stored: list[type[Model]] = []
@@ -19,19 +22,19 @@ _readers: list[PageReader] = []
 
 
 def count_as_stored(kind: type[Model]) -> None:
-    """Register a model whose `owner` has `size` bytes in the storage."""
+    """Register a model whose rows take `size` bytes of their `owner`'s storage."""
     _stored.append(kind)
 
 
 def stored_rows(user: User) -> list[QuerySet[Model]]:
-    """Return the rows of each registered model that take storage of this person."""
+    """Return the rows of each registered model that take storage of this user."""
     return [kind._default_manager.filter(owner=user) for kind in _stored]
 
 
 def read_pages_with(reader: PageReader) -> None:
     """Register the reader of pages that are pictures, which asks a model. Raises ValueError for a second one."""
     if _readers:
-        raise ValueError(f"pages are read by {_readers[0]!r} already")
+        raise ValueError(f"the reader {_readers[0]!r} is registered already")
     _readers.append(reader)
 
 

@@ -1,4 +1,4 @@
-"""Every change to files. Page, API, command and task all come through here."""
+"""All changes to files, for pages, the API, commands and tasks."""
 
 import re
 import unicodedata
@@ -30,33 +30,38 @@ from llm import tokens
 from readers.api import SENTENCES
 
 MAX_NAME = 255
-LATER = 3600  # seconds: room is up to the person; programs that try again by themselves should not do so soon
+LATER = 3600  # seconds; only the user can make room, so programs should not repeat a refused upload soon
 _JPEG = b"\xff\xd8\xff"
-# Control characters, and those that turn the direction of writing around to make "exe.txt" of "txt.exe".
+# Control characters, and characters that reverse the direction of writing, which make "exe.txt" of "txt.exe".
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def upload(*, user: User, name: str, content: "Content[Any]") -> File:
-    """What a person or their program sends. Raises `right_missing` (403), and what `store` raises."""
+    """Store a file that a user or their program sends. Raises `right_missing` (403), and as `store`."""
     require(user, May.UPLOAD)
     return store(user=user, name=name, content=content)
 
 
 def store(*, user: User, name: str, content: "Content[Any]") -> File:
-    """Stores the bytes and the row; text and tokens follow in the background.
+    """Store a file. Its text and tokens follow in the background.
 
-    The same content again is another row on the same bytes. `name` may be a path; its last part is kept. Raises
+    1. The content is written to a temporary file and hashed.
+    2. The storage of the user is checked.
+    3. A remote storage gets the content, before a transaction is open.
+    4. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
+
+    Equal content is stored once, with a row for each upload. `name` may be a path; its last part is used. Raises
     `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
     """
     try:
-        with storage.received(content, settings.MAX_UPLOAD_BYTES) as received:
+        with storage.receive(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
-            require_room(user, received.size)
-            storage.keep_ahead(received)
+            require_storage(user, received.size)
+            storage.store_ahead(received)
             with transaction.atomic():
-                blob = storage.keep(received)
-                take_room(user, received.size)
+                blob = storage.store_content(received)
+                reserve_storage(user, received.size)
                 file = File.objects.create(
                     owner=user,
                     name=clean_name(name),
@@ -66,7 +71,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
                     heartbeat=timezone.now(),
                 )
                 transaction.on_commit(partial(enqueue, "files.tasks.read_file", file.pk))
-    except storage.TooLarge as error:
+    except storage.ContentTooLarge as error:
         raise ProductError(
             "file_too_large",
             Sentence(
@@ -79,32 +84,41 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
 
 
 def stored_bytes(user: User) -> int:
-    """What somebody has in the storage, with exports that wait to be imported; the same content twice counts twice."""
+    """Return the bytes that a user has in the storage, exports that wait for their import included.
+
+    Equal content counts once for each row.
+    """
     return sum(rows.aggregate(total=Sum("size", default=0))["total"] for rows in stored_rows(user))
 
 
 def most_stored(user: User) -> int | None:
-    """Bytes: what everybody may have, or less where a limit says so; None where nothing does."""
+    """Return the most bytes that a user may store: the setting or a lower limit; None is any number."""
     limit = most_at_once(user.pk, Limit.Unit.STORAGE)
-    said = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
-    return min((each for each in said if each is not None), default=None)
+    bounds = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
+    return min((each for each in bounds if each is not None), default=None)
 
 
-def require_room(user: User, size: int) -> None:
-    """Before anything is stored; of two at once both may pass. Raises `storage_full` and `limit_reached` (429)."""
-    _require_room(user, size, most_stored(user))
+def require_storage(user: User, size: int) -> None:
+    """Check that the user may store `size` more bytes, before anything is stored. Simultaneous uploads may all pass.
+
+    Raises `storage_full` and `limit_reached` (429).
+    """
+    _require_storage(user, size, most_stored(user))
 
 
-def take_room(user: User, size: int) -> None:
-    """As `require_room`, one after the other: in the transaction that adds the row, once the bytes are stored, so that
-    no upload waits while the storage takes another one of its person. Bytes that find no room are swept."""
+def reserve_storage(user: User, size: int) -> None:
+    """Check as `require_storage`, one upload of a user after the other, until the end of the transaction.
+
+    Call it in the transaction that adds the row, after the bytes are stored. So no upload waits while the storage takes
+    the bytes of another one. Bytes without a row are swept later.
+    """
     most = most_stored(user)
     if most is not None:
         lock(f"stored:{user.pk}")
-        _require_room(user, size, most)
+        _require_storage(user, size, most)
 
 
-def _require_room(user: User, size: int, most: int | None) -> None:
+def _require_storage(user: User, size: int, most: int | None) -> None:
     if most is None:
         return
     stored = stored_bytes(user)
@@ -123,7 +137,7 @@ def _require_room(user: User, size: int, most: int | None) -> None:
 
 
 def clean_name(name: str) -> str:
-    """The last part of a path, printable, at most 255 characters, with its suffix; `file` when nothing is left."""
+    """Return the last part of a path, printable, at most 255 characters, with its suffix; “file” if nothing is left."""
     last = _UNWANTED.sub("", unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]).strip()
     if len(last) > MAX_NAME:
         stem, dot, suffix = last.rpartition(".")
@@ -133,11 +147,14 @@ def clean_name(name: str) -> str:
 
 
 def delete(*, user: User, file: File) -> None:
-    """The text and chunks go with the row, the bytes with the last row that has them. Raises `legal_hold` (409)."""
+    """Delete a file with its text and chunks. The bytes are deleted with the last row that has them.
+
+    Raises `legal_hold` (409).
+    """
     _require_owner(user, file)
     with transaction.atomic():
         require_free(file)
-        # Locked first: a worker that is adding rows to the file gets done before they are collected for deletion.
+        # The lock lets a worker finish that adds rows to the file, before Django collects the rows to delete.
         if File.objects.select_for_update().filter(pk=file.pk).exists():
             transaction.on_commit(partial(storage.release, file.sha256))
             record(user=user, action="file.deleted", row=file)
@@ -145,14 +162,15 @@ def delete(*, user: User, file: File) -> None:
 
 
 def retry(*, user: User, file: File) -> None:
-    """Reads a failed file again, or indexes one whose indexing was given up. Raises `not_failed` (409) for others."""
+    """Read a failed file again, or index one whose indexing was given up. Raises `not_failed` (409) for others."""
     _require_owner(user, file)
-    mine = File.objects.filter(pk=file.pk)
-    fresh = {"attempt": 0, "heartbeat": timezone.now()}
-    failed = mine.filter(status=File.Status.FAILED)
-    if failed.update(status=File.Status.UPLOADED, error_code="", error="", **fresh):
+    row = File.objects.filter(pk=file.pk)
+    now = timezone.now()
+    failed = row.filter(status=File.Status.FAILED)
+    unindexed = row.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=File.MAX_INDEXINGS)
+    if failed.update(status=File.Status.UPLOADED, error_code="", error="", attempt=0, heartbeat=now):
         task = "files.tasks.read_file"
-    elif mine.filter(status__in=ingest.READABLE, searchable=False, attempt__gte=File.MAX_INDEXINGS).update(**fresh):
+    elif unindexed.update(attempt=0, heartbeat=now):
         task = "files.tasks.index_file"
     else:
         raise ProductError("not_failed", "This file has not failed, so there is nothing to try again.", status=409)
@@ -161,22 +179,30 @@ def retry(*, user: User, file: File) -> None:
 
 
 def reread(*, user: User, file: File, encoding: str = "", password: str = "") -> None:
-    """Reads a file once more, from its bytes: text, tokens and chunks are made anew.
+    """Read a file once more from its bytes. Its text, tokens and chunks are replaced.
 
-    `encoding` is that of a text, as a key of `ENCODINGS`; empty, it is found. `password` is that of a protected file,
-    or of files in it, kept for this reading only. Raises `unknown_encoding`, `bad_password`, `being_read` (409) for a
-    file that is being read already.
+    `encoding`: of a text, a key of `ENCODINGS`; empty to detect it. `password`: of a protected file, or of files in an
+    archive; it is stored for this reading only. Raises `unknown_encoding`, `bad_password`, and `being_read` (409) for a
+    file that is already being read.
     """
     _require_owner(user, file)
     if len(password) > passwords.MOST or not password.isprintable():
         raise ProductError("bad_password", "A password is one line of at most 1,000 characters. Enter it again.")
     if encoding and encoding not in ENCODINGS:
         raise ProductError("unknown_encoding", SENTENCES["unknown_encoding"])
-    mine = File.objects.filter(pk=file.pk).exclude(status__in=File.UNREAD)
-    again = {"status": File.Status.UPLOADED, "searchable": False, "error_code": "", "error": ""}
+    row = File.objects.filter(pk=file.pk).exclude(status__in=File.UNREAD)
     if password:
-        passwords.keep(file, password)  # first: whoever gets done with another file may take this one at once
-    if not mine.update(attempt=0, heartbeat=timezone.now(), chosen_encoding=encoding, **again):
+        passwords.store(file, password)  # before the update, since a worker may read the file right after it
+    updated = row.update(
+        status=File.Status.UPLOADED,
+        searchable=False,
+        error_code="",
+        error="",
+        attempt=0,
+        heartbeat=timezone.now(),
+        chosen_encoding=encoding,
+    )
+    if not updated:
         passwords.take(file)
         raise ProductError("being_read", "This file is being read at the moment. Wait until it is done.", status=409)
     file.refresh_from_db()
@@ -184,21 +210,23 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
 
 
 def open_blob(*, file: File) -> IO[bytes]:
-    """The original. The caller has checked who may see it, and closes it. Raises `file_lost` (404), and
-    `storage_unavailable` (503)."""
+    """Open the original. The caller has checked who may see it, and closes it.
+
+    Raises `file_lost` (404) and `storage_unavailable` (503).
+    """
     try:
         with storage.waiting():
             return file.blob.open("rb")
-    except (FileNotFoundError, ValueError) as error:  # ValueError: the row names no bytes
+    except (FileNotFoundError, ValueError) as error:  # ValueError: the row has no name of a blob
         raise ProductError("file_lost", ingest.LOST, status=404) from error
     except OSError as error:
         raise storage.unavailable(error) from error
 
 
 def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
-    """What browsers and models are shown of a picture, and its media type: the original, if they take its kind.
+    """Open the form of a picture for browsers and models, and return its media type too.
 
-    As `open_blob` in all else.
+    This is the original if they support its kind. Otherwise as `open_blob`.
     """
     if not file.converted:
         return file.media_type, open_blob(file=file)
@@ -215,32 +243,32 @@ def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
 
 
 def tokens_of(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:
-    """How many tokens the file's text has, or its image; None while it is unknown. Counted once per tokenizer.
+    """Return the tokens of the file's text or image; None for a file that is not read. Counts once per tokenizer.
 
     Raises LookupError for an unknown tokenizer.
     """
     if file.status not in ingest.READABLE:
         return None
     if tokenizer not in file.tokens:
-        store_tokens(file=file, tokenizer=tokenizer, count=_counted(file, tokenizer))
+        store_tokens(file=file, tokenizer=tokenizer, count=_count_tokens(file, tokenizer))
     return int(file.tokens[tokenizer])
 
 
 def store_tokens(*, file: File, tokenizer: str, count: int) -> None:
-    """Keeps a count under a tokenizer's name, or under `name/what` for a count of something else than the text."""
+    """Store a count by the name of the tokenizer, or by `name/kind` for a count of something other than the text."""
     with transaction.atomic():
-        fresh = File.objects.select_for_update().only("tokens").get(pk=file.pk)
-        fresh.tokens[tokenizer] = count
-        fresh.save(update_fields=["tokens"])
-    file.tokens = fresh.tokens
+        locked = File.objects.select_for_update().only("tokens").get(pk=file.pk)
+        locked.tokens[tokenizer] = count
+        locked.save(update_fields=["tokens"])
+    file.tokens = locked.tokens
 
 
 def visible_file(user: User, pk: object) -> File:
-    """Raises `NotFound`."""
+    """Return a file that the user may see. Raises `NotFound`."""
     return get_or_404(File.objects.visible_to(user), pk, "file")
 
 
-def _counted(file: File, tokenizer: str) -> int:
+def _count_tokens(file: File, tokenizer: str) -> int:
     if file.width is not None and file.height is not None:
         return tokens.image_tokens(file.width, file.height)
     text = FileText.objects.only("text").get(file=file).text

@@ -1,6 +1,6 @@
-"""The bytes of files, in Django's default storage, once per content: a blob's name is the SHA-256 of what it holds.
+"""Contents of files in Django's default storage. Each content is stored once; the name of its blob is its SHA-256.
 
-Beside the blob of a picture that neither browsers nor models take stands what they are shown instead, `<name>.shown`.
+For a picture that browsers and models do not support, `<name>.shown` has the form that they get instead.
 """
 
 import hashlib
@@ -33,17 +33,17 @@ DAY = 86_400  # seconds
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class TooLarge(Exception):
+class ContentTooLarge(Exception):
     pass
 
 
-class Unavailable(OSError):
-    """The bytes are not to be had now: the server of the bucket is away, or there is no room to copy them to."""
+class StorageUnavailable(OSError):
+    """The bytes cannot be read now: the server of the bucket is away, or the local disk has no space for a copy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """Bytes on the local disk, not stored yet."""
+class ReceivedContent:
+    """Content in a temporary local file, not stored yet."""
 
     content: TemporaryUploadedFile
     sha256: str
@@ -51,32 +51,33 @@ class Received:
 
 
 @contextmanager
-def received(content: "Content[Any]", limit: int) -> Iterator[Received]:
-    """Writes the content to a temporary file while it is hashed, piece by piece; raises `TooLarge` above `limit` bytes.
+def receive(content: "Content[Any]", limit: int) -> Iterator[ReceivedContent]:
+    """Write the content to a temporary file and hash it. Raises `ContentTooLarge` above `limit` bytes.
 
-    A content that tells its size is refused before its first byte is read.
+    Content with a known size is refused before its first byte is read.
     """
     if (content.size or 0) > limit:
-        raise TooLarge
+        raise ContentTooLarge
     digest = hashlib.sha256()
     size = 0
     with TemporaryUploadedFile("upload", None, 0, None) as copy:
         for piece in content.chunks():
             size += len(piece)
             if size > limit:
-                raise TooLarge
+                raise ContentTooLarge
             digest.update(piece)
             copy.write(piece)
         copy.flush()
         copy.seek(0)
         copy.size = size
-        yield Received(copy, digest.hexdigest(), size)
+        yield ReceivedContent(copy, digest.hexdigest(), size)
 
 
-def keep(received: Received) -> str:
-    """Stores the content unless it is there already, and returns the blob's name. Raises `storage_unavailable` (503).
+def store_content(received: ReceivedContent) -> str:
+    """Store the content unless its blob exists, and return the name of the blob. Raises `storage_unavailable` (503).
 
-    Call it in the transaction that adds the row: until it ends nobody else stores or deletes the same content.
+    Call it in the transaction that adds the row. A lock keeps others from storing or deleting the same content until
+    the transaction ends.
     """
     name = _name(received.sha256)
     lock(received.sha256)
@@ -88,12 +89,12 @@ def keep(received: Received) -> str:
     return name
 
 
-def keep_ahead(received: Received) -> None:
-    """Store the content before the transaction of `keep`, where the storage is another server.
+def store_ahead(received: ReceivedContent) -> None:
+    """Store the content in a remote storage, before the transaction of `store_content`, which then finds the blob.
 
-    `keep` then only asks whether it is there. Content that gets no row is swept. Raises `storage_unavailable` (503).
+    Content without a row is swept later. Raises `storage_unavailable` (503).
     """
-    if not is_elsewhere():
+    if not is_remote():
         return
     name = _name(received.sha256)
     try:
@@ -104,18 +105,18 @@ def keep_ahead(received: Received) -> None:
         raise unavailable(error) from error
 
 
-def is_elsewhere() -> bool:
+def is_remote() -> bool:
     """Return whether the storage is another server, so that reading and writing wait for it."""
     return not isinstance(default_storage, FileSystemStorage)
 
 
 def waiting() -> AbstractContextManager[None]:
-    """Return the context in which the storage is read or written: `wait_outside` where it is another server."""
-    return wait_outside() if is_elsewhere() else nullcontext()
+    """Return the context for reading and writing: `wait_outside` for a remote storage."""
+    return wait_outside() if is_remote() else nullcontext()
 
 
 def unavailable(error: OSError) -> ProductError:
-    """What people are told when the disk is full, or the server of the bucket is away; the log says which."""
+    """Return `storage_unavailable` (503), and log the cause: a full disk, or a server of the bucket that is away."""
     logger.error("the storage of files fails: %s", error)
     sentence = Sentence(
         "Files cannot be stored or opened now. Try again in a few minutes; if it lasts, tell your admin."
@@ -124,9 +125,9 @@ def unavailable(error: OSError) -> ProductError:
 
 
 def release(sha256: str) -> None:
-    """Deletes the blob if no row needs it any more. Call it after the transaction that deleted one.
+    """Delete the blob if no row needs it. Call it after the transaction that deleted a row.
 
-    Where the storage is away, `sweep` does it later.
+    If the storage is away, `sweep` deletes it later.
     """
     try:
         with transaction.atomic():
@@ -140,7 +141,7 @@ def release(sha256: str) -> None:
 
 
 def sweep_unfinished() -> None:
-    """Deletes what a process that died had received of uploads, a day later."""
+    """Delete the temporary files of uploads that are older than a day, which processes that died have left."""
     limit = time.time() - DAY
     for path in Path(settings.FILE_UPLOAD_TEMP_DIR).glob("*.upload*"):
         with suppress(FileNotFoundError):
@@ -149,12 +150,12 @@ def sweep_unfinished() -> None:
 
 
 def sweep(prefix: str) -> int:
-    """Deletes the blobs under two hexadecimal digits that no row needs, and returns how many those were.
+    """Delete the blobs below two hexadecimal digits that no row needs. Return their number.
 
-    Rows go in ways that `release` does not see, with the person who owned them or with a process that died. What is
-    being uploaded is safe: `release` waits for its transaction and looks again.
+    `release` does not see all deleted rows, for example those deleted with their owner, or by a process that died.
+    An upload that is being stored is safe, since `release` waits for its transaction and then checks again.
     """
-    names = [name for directory in _listed(prefix)[0] for name in _listed(f"{prefix}/{directory}")[1]]
+    names = [name for directory in _list(prefix)[0] for name in _list(f"{prefix}/{directory}")[1]]
     blobs = {name for name in names if SHA256.fullmatch(name)}
     lost = blobs - set(File.objects.filter(sha256__in=blobs).values_list("sha256", flat=True))
     for sha256 in lost:
@@ -162,15 +163,15 @@ def sweep(prefix: str) -> int:
     return len(lost)
 
 
-def _listed(place: str) -> tuple[list[str], list[str]]:
+def _list(path: str) -> tuple[list[str], list[str]]:
     try:
-        return default_storage.listdir(place)
+        return default_storage.listdir(path)
     except FileNotFoundError:
         return [], []
 
 
-def keep_shown(sha256: str, content: bytes) -> None:
-    """Stores what is shown of such a file instead of its own bytes. Call it in a transaction that holds a row of it."""
+def store_shown(sha256: str, content: bytes) -> None:
+    """Store the form of a picture for browsers and models. The caller has locked a row of the file."""
     name = shown_name(sha256)
     lock(sha256)
     if not default_storage.exists(name):
@@ -179,14 +180,14 @@ def keep_shown(sha256: str, content: bytes) -> None:
 
 @contextmanager
 def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
-    """The blob, or what is shown instead of it, as a file on this machine; a copy of it when the storage is elsewhere.
+    """Return the path of a local file with the content, or with its shown form; a temporary copy for a remote storage.
 
-    Raises FileNotFoundError, and `Unavailable` while a storage elsewhere is.
+    Raises FileNotFoundError, and `StorageUnavailable` if a remote storage is away.
     """
     name = shown_name(file.sha256) if shown else str(file.blob)
     try:
         path: Path | None = Path(default_storage.path(name))
-    except NotImplementedError:  # how a storage says that it has no paths
+    except NotImplementedError:  # raised by storages without local paths
         path = None
     if path and path.is_file():
         yield path
@@ -204,7 +205,7 @@ def _copy(name: str, copy: "IO[bytes]") -> None:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Unavailable(str(error)) from error
+        raise StorageUnavailable(str(error)) from error
 
 
 def shown_name(sha256: str) -> str:

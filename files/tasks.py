@@ -1,4 +1,4 @@
-"""Celery tasks: each loads, calls one function, returns. The row, not the broker, is the truth about a file."""
+"""Celery tasks of files: each loads a row, calls one function, and returns."""
 
 import time
 from contextlib import suppress
@@ -8,9 +8,10 @@ from uuid import UUID
 from celery import shared_task
 from celery.signals import worker_ready
 
-from core.background import enqueue, heartbeat
+from core.background import enqueue
 from files import ingest, storage
 from files.index import chunks, embedding_queue, indexing
+from files.ingest import INDEXINGS
 from files.models import File
 from llm import tokens
 
@@ -19,26 +20,22 @@ SWEEP_EVERY = 15  # seconds, as in the schedule
 
 @shared_task
 def read_file(file_id: str) -> None:
-    for read in ingest.read_waiting(UUID(file_id)):
-        enqueue("files.tasks.index_file", read)
+    for read_id in ingest.read_waiting(UUID(file_id)):
+        enqueue(INDEXINGS.task, read_id)
 
 
 @shared_task
 def index_file(file_id: str) -> None:
-    file = ingest.claim_index(UUID(file_id))
+    file = INDEXINGS.claim(UUID(file_id))
     if file is None:
         return
-    with heartbeat(ingest.claimed(file)), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+    with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
         indexing.index_chunks(file)
 
 
 @shared_task
 def sweep_files() -> None:
-    """Runs every few seconds: finds what the broker or a dead worker lost."""
-    for file_id in ingest.unread():
-        enqueue("files.tasks.read_file", file_id)
-    for file_id in ingest.unindexed():
-        enqueue("files.tasks.index_file", file_id)
+    """Have files cut anew whose chunks are of an older version. Runs every 5 seconds."""
     if chunks.outdated().exists():
         enqueue("files.tasks.cut_outdated")
 
@@ -50,15 +47,14 @@ def cut_outdated() -> None:
 
 @shared_task
 def sweep_blobs() -> None:
-    """Each run looks at one of 256 parts of the storage, in turn by the clock: at one run in 15 s, at all in 64 min."""
+    """Sweep one of 256 parts of the storage, chosen by the clock: with one run in 15 s, all parts in 64 minutes."""
     storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
     storage.sweep_unfinished()
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    """Embed for web processes, where background work is done. The vocabulary takes half a second to load, for which
-    the first upload should not wait."""
+    """Embed for web processes, and load the vocabulary, which takes half a second, before the first upload."""
     if "background" in sender.app.amqp.queues.consume_from:
         embedding_queue.serve_in_thread()
     tokens.count("")

@@ -1,7 +1,7 @@
-"""Pages that could not be drawn, so that nobody waits for the same failure again.
+"""Cache of pages that could not be drawn, so that no user waits for the same failure again.
 
-They are in the cache, one entry a file, for an hour: a machine that was busy may draw the page later. Reading the file
-again clears them.
+It has one entry for each file, for an hour, since a machine that was busy may draw the page later. A new reading of the
+file clears its entry.
 """
 
 import logging
@@ -11,18 +11,18 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 KEPT = 3_600  # seconds
-MOST_PAGES = 1_000  # of one file; of more the oldest are forgotten
+MOST_PAGES = 1_000  # of one file; above that the oldest are removed
 
 logger = logging.getLogger(__name__)
 
 
 def failure_of(file_id: UUID, page: int) -> str | None:
-    """Return the code of the error with which drawing the page failed lately; None where it did not."""
+    """Return the error code of a recent failure to draw the page; None without one."""
     return _failures(file_id).get(page)
 
 
 def remember_failure(file_id: UUID, page: int, code: str) -> None:
-    """Note that drawing the page failed. Of two failures of a file at once, one may be lost."""
+    """Store that drawing the page failed. One of two simultaneous failures of a file may be lost."""
     failures = {**_failures(file_id), page: code}
     newest = dict(list(failures.items())[-MOST_PAGES:])
     try:
@@ -32,7 +32,7 @@ def remember_failure(file_id: UUID, page: int, code: str) -> None:
 
 
 def forget_failures(file_id: UUID) -> None:
-    """Have every page of the file drawn anew."""
+    """Remove the stored failures of all pages of the file."""
     try:
         cache.delete(_key(file_id))
     except RedisError:

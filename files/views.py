@@ -1,6 +1,5 @@
-"""The pages of files."""
+"""Pages of files. A view reads the request, calls one service, and renders."""
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseBase
@@ -15,113 +14,119 @@ from files.api import passage_of, whole_number
 from files.encodings import ENCODINGS, label
 from files.models import File
 from files.page_pictures import picture
-from files.pages import Reading, download, download_shown, file_list, with_uses
+from files.pages import StoredText, download, download_shown, file_list, with_uses
 
 
 @require_http_methods(["GET", "POST"])
 def files(request: Request) -> HttpResponse:
-    """The list of one's files, or only its rows; a POST uploads and gives a script the chips of the new files."""
+    """Show the user's files, for a script only the rows. A POST uploads, and returns chips of the files to a script."""
     if request.method == "POST":
         uploaded = upload(request)
         if not request.htmx:
             return redirect("files:list")
         return render(request, "files/_chips.html", {"files": uploaded}, status=201)
-    found, after = file_list(request.user, request.GET.get("after"))
+    page, after = file_list(request.user, request.GET.get("after"))
     context = {
         "section": "files",
         "stored": services.stored_bytes(request.user),
         "most": services.most_stored(request.user),
-        "files": found,
+        "files": page,
         "after": after,
-        "unread": any(file.unread for file in found),
+        "unread": any(file.unread for file in page),
     }
     return render(request, "files/_rows.html" if "rows" in request.GET else "files/list.html", context)
 
 
 def upload(request: Request) -> list[File]:
-    """Stores the files of a form; raises `no_file` when none was chosen."""
-    given = [content for content in request.FILES.getlist("file") if content.name]
-    if not given:
+    """Store the files of a form. Raises `no_file` if none was chosen."""
+    contents = [content for content in request.FILES.getlist("file") if content.name]
+    if not contents:
         raise ProductError("no_file", "No file was chosen. Choose one or several, then upload.")
-    return [services.upload(user=request.user, name=content.name or "", content=content) for content in given]
+    return [services.upload(user=request.user, name=content.name or "", content=content) for content in contents]
 
 
 @require_GET
 def file(request: Request, pk: UUID) -> HttpResponse:
-    """What is known of a file, and its text from a page, a character or a passage on.
+    """Show a file, and its text from a page, a character or a passage on.
 
-    Citations lead here for as long as their conversation exists, so what they cannot open any more is said in words.
+    Citations lead here as long as their conversation exists, so a page explains why a file cannot be opened any more.
     """
     try:
-        found = services.visible_file(request.user, pk)
+        row = services.visible_file(request.user, pk)
     except NotFound:
         return render(request, "files/gone.html", {"section": "files", "passage": passage_of(request.GET)}, status=404)
     context = {
         "section": "files",
-        "file": with_uses(request.user, [found])[0],
-        "mine": found.owner_id == request.user.pk,
-        "encoding": label(found.encoding),
+        "file": with_uses(request.user, [row])[0],
+        "mine": row.owner_id == request.user.pk,
+        "encoding": label(row.encoding),
         "encodings": ENCODINGS,
-        **_text(request, found),
+        **_text_context(request, row),
     }
     return render(request, "files/file.html", context)
 
 
-def _text(request: Request, found: File) -> dict[str, Any]:
-    """`pieces` of a file with text are (piece, before, passage, after); `lost`: the passage asked for is not there."""
+def _text_context(request: Request, row: File) -> dict[str, object]:
+    """Return the part of the context for the text.
+
+    `pieces` are (piece, before, passage, after). `lost`: the text does not contain the requested passage.
+    """
     passage = passage_of(request.GET)
-    if found.is_image or found.status not in (File.Status.READY, File.Status.TOO_LONG):
+    if row.is_image or row.status not in (File.Status.READY, File.Status.TOO_LONG):
         return {"lost": passage is not None}
-    reading = Reading(found)
+    text = StoredText(row)
     page, start = (whole_number(request.GET, name) for name in ("page", "start"))
     if passage is None:
-        window = reading.at(start or 0 if page is None else reading.start_of(page))
+        window = text.at(start or 0 if page is None else text.start_of(page))
         return {"window": window, "pieces": [(piece, *piece.marked(0, 0)) for piece in window.pieces]}
-    lost = not reading.holds(*passage, page=page)
-    window = reading.at(passage[0])
-    marked = (0, 0) if lost else passage
-    pieces = [(piece, *piece.marked(*marked)) for piece in window.pieces]
-    address = "?start={}&end={}".format(*marked)
-    unmarked = reading.without_places(window.pieces)
-    more = {"marked": address, "begins": marked[0], "unmarked": unmarked}
-    return {"lost": lost, "window": window, "pieces": pieces, **more}
+    lost = not text.holds(*passage, page=page)
+    window = text.at(passage[0])
+    first, end = (0, 0) if lost else passage
+    return {
+        "lost": lost,
+        "window": window,
+        "pieces": [(piece, *piece.marked(first, end)) for piece in window.pieces],
+        "marked": f"?start={first}&end={end}",
+        "begins": first,
+        "unmarked": text.without_places(window.pieces),
+    }
 
 
 @with_row(services.visible_file, "GET")
-def content(request: Request, found: File) -> HttpResponseBase:
-    return download(found)
+def content(request: Request, row: File) -> HttpResponseBase:
+    return download(row)
 
 
 @with_row(services.visible_file, "GET")
-def shown(request: Request, found: File) -> HttpResponseBase:
-    return download_shown(found)
+def shown(request: Request, row: File) -> HttpResponseBase:
+    return download_shown(row)
 
 
 @with_row(services.visible_file, "GET")
-def page_picture(request: Request, found: File, page: int) -> HttpResponse:
-    return picture(request.user, found, page, passage_of(request.GET))
+def page_picture(request: Request, row: File, page: int) -> HttpResponse:
+    return picture(request.user, row, page, passage_of(request.GET))
 
 
 @with_row(services.visible_file, "GET")
-def chip(request: Request, found: File) -> HttpResponse:
-    """A file at the composer, in its present state."""
-    return render(request, "files/_chip.html", {"file": found})
+def chip(request: Request, row: File) -> HttpResponse:
+    """Show the present state of a file at the composer."""
+    return render(request, "files/_chip.html", {"file": row})
 
 
 @with_row(services.visible_file)
-def retry(request: Request, found: File) -> HttpResponse:
-    services.retry(user=request.user, file=found)
-    return redirect("files:file", found.pk)
+def retry(request: Request, row: File) -> HttpResponse:
+    services.retry(user=request.user, file=row)
+    return redirect("files:file", row.pk)
 
 
 @with_row(services.visible_file)
-def reread(request: Request, found: File) -> HttpResponse:
-    given = {name: request.POST.get(name, "") for name in ("encoding", "password")}
-    services.reread(user=request.user, file=found, **given)
-    return redirect("files:file", found.pk)
+def reread(request: Request, row: File) -> HttpResponse:
+    encoding = request.POST.get("encoding", "")
+    services.reread(user=request.user, file=row, encoding=encoding, password=request.POST.get("password", ""))
+    return redirect("files:file", row.pk)
 
 
 @with_row(services.visible_file)
-def delete(request: Request, found: File) -> HttpResponse:
-    services.delete(user=request.user, file=found)
+def delete(request: Request, row: File) -> HttpResponse:
+    services.delete(user=request.user, file=row)
     return redirect("files:list")

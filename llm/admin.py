@@ -1,10 +1,12 @@
-"""Providers, models and the services that tools use, as administrators set them up."""
+"""Register the admin's pages for providers, models and the services that tools use."""
 
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -21,34 +23,37 @@ from django.views.decorators.debug import sensitive_post_parameters
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from core import i18n
-from core.admin import Confirmation, RowAdmin, acting, button, confirmed, display
+from core.admin import Confirmation, OneActiveAdmin, RowAdmin, acting, button, confirmed, display
 from core.crypto import state_of
 from core.errors import ModelError, ProductError
 from core.sentences import Sentence
 from llm import learning, model_facts, services
-from llm.discovery.shapes import Facts
 from llm.forms import MARKS, PRICES, ModelForm, ProviderForm, ToolServerForm, WebSearchForm
 from llm.known_models import SOURCE
 from llm.model_facts import in_words, retires_soon
 from llm.models import UNKNOWN_WINDOW, Model, Provider, ToolServer, WebAccess, WebSearch
 from llm.tokens import CATCH_ALL
 from llm.tools import services as tools
-from llm.truncation import ReportedCounts
+from llm.truncation import ReportedCounts, Script
+from llm.types.facts import ModelFacts, ModelValues
 
 WAITING = gettext_lazy("Choose a provider and type a name.")
 NAMES_SHOWN = 100  # tools that a message names
 
 
 class KeyedAdmin(RowAdmin):
-    """A row with a write-only key; `general` are the fields that are not secret."""
+    """Base for rows with a write-only key. `general`: the fields that are not secret."""
 
     general: tuple[str, ...] = ()
     readonly_fields: ClassVar[Any] = ("key_state",)
-    actions_detail: Any = ()  # again, as unfold annotates it as an empty tuple
+    actions_detail: Any = ()  # declared again, since unfold annotates it as an empty tuple
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whoever may only look sees whether there is a key; the switch is there when there is one to remove."""
-        # What a new row has become is known once it is stored.
+        """Return the fields.
+
+        Without the right to change, show only whether a key is stored. Offer to remove a stored key.
+        """
+        # A new row has no values to show before it is stored.
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
         if obj and not self.has_change_permission(request, obj):
             return (general, (_("Secret"), {"fields": ("key_state",)}))
@@ -94,7 +99,7 @@ class ProviderAdmin(KeyedAdmin):
         return self._what_next(request, obj) or super().response_change(request, obj)
 
     def _what_next(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
-        """Without models nothing answers: its page says so, with the button that leads on."""
+        """Lead a provider without models back to its page, with the button that finds models."""
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
         sentence = Sentence(
@@ -140,12 +145,13 @@ class ProviderAdmin(KeyedAdmin):
 
     @button("Test connection", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What the endpoint offers, each model with what was found of it; the chosen ones are added."""
+        """Show the models that the endpoint offers with their facts, and add the chosen ones."""
         provider = self.row(request, object_id)
         if request.method == "POST":
             return self._add_models(request, provider)
         offered: list[str] = []
-        failure, facts = None, {}
+        failure: ModelError | None = None
+        facts: dict[str, ModelFacts] = {}
         try:
             offered = services.test_connection(provider=provider)
             facts = model_facts.ask(provider, offered).facts
@@ -159,7 +165,7 @@ class ProviderAdmin(KeyedAdmin):
             "failure": failure,
             "source": SOURCE,
             "offered": offered,
-            "rows": _tested(provider, offered, facts),
+            "rows": _tested_models(provider, offered, facts),
         }
         return TemplateResponse(request, "admin/llm/provider/test.html", context)
 
@@ -176,36 +182,53 @@ class ProviderAdmin(KeyedAdmin):
         if not (names or read):
             self.message_user(request, Sentence("No model was chosen, and nothing was found of those that are there."))
         for model in read:
-            known = in_words(services.known_of(model)) or _("nothing that was understood")
-            self.message_user(request, f"{model}: {known}.")  # every part of it is in the reader's language
+            words = in_words(services.known_of(model)) or _("nothing that was understood")
+            self.message_user(request, f"{model}: {words}.")  # every part of it is in the reader's language
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
 
-def _tested(provider: Provider, offered: list[str], facts: dict[str, Facts]) -> list[dict[str, Any]]:
-    """What a connection test shows of each model: what was found or is known by its name, what an admin set instead."""
+@dataclass(frozen=True, slots=True)
+class TestedModel:
+    """A model on the page of a connection test.
+
+    `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `instead`:
+    values that an admin has set instead of known ones.
+    """
+
+    name: str
+    row: Model | None
+    offered: bool
+    reported: bool
+    words: str
+    instead: str
+    window: int | None
+
+
+def _tested_models(provider: Provider, offered: list[str], facts: dict[str, ModelFacts]) -> list[TestedModel]:
+    """Return the offered and the added models, by name."""
     added = {model.name: model for model in provider.models.all()}
-    shown = []
+    tested = []
     for name in sorted({*offered, *added}):
-        found = facts.get(name, {})
-        known = services.known_of(Model(provider=provider, name=name, found=found))
+        reported = facts.get(name, ModelFacts())
+        values = services.known_of(Model(provider=provider, name=name, found=reported))
         row = added.get(name)
-        instead = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
-        instead = {field: value for field, value in instead.items() if known.get(field, value) != value}
-        shown.append(
-            {
-                "name": name,
-                "row": row,
-                "offered": name in offered,
-                "found": bool(found),
-                "words": in_words(known),
-                "instead": in_words(instead),
-                "window": known.get("context_window"),
-            }
+        set_by_hand = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
+        instead = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
+        tested.append(
+            TestedModel(
+                name=name,
+                row=row,
+                offered=name in offered,
+                reported=bool(reported),
+                words=in_words(values),
+                instead=in_words(cast("ModelValues", instead)),
+                window=values.get("context_window"),
+            )
         )
-    return shown
+    return tested
 
 
-def _plainly(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, bool):
         return _("yes") if value else _("no")
     if isinstance(value, date):
@@ -214,27 +237,27 @@ def _plainly(value: Any) -> str:
 
 
 def suggestion(model: Model) -> str:
-    """What is known of a model, where from, and what follows for its window: a fragment of the form."""
-    known = services.known_of(model)
+    """Return a fragment of the form with the known values of a model and their source."""
+    values = services.known_of(model)
     source = _("its provider") if model.found else SOURCE
-    context = {"model": model, "known": known, "words": in_words(known), "source": source, "window": UNKNOWN_WINDOW}
+    context = {"model": model, "known": values, "words": in_words(values), "source": source, "window": UNKNOWN_WINDOW}
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-PROOFS = {  # of what answers teach, see `llm.services.learn_fact`
+PROOFS = {  # sentences for learnt deviations, see `llm.services.learn_fact`
     "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
 }
 IN_FORCE = ("window_in_force", "images_in_force")
 IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
-SOURCES = {  # of a window that was not learnt, see `llm.learning.window_source`
+SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
     "typed": gettext_lazy("typed"),
     "server": gettext_lazy("served"),
     "known": gettext_lazy("known"),
     "default": gettext_lazy("assumed"),
 }
-SCRIPTS = {
+SCRIPT_LABELS: dict[Script, Any] = {
     "latin": gettext_lazy("Latin"),
     "cjk": gettext_lazy("Chinese, Japanese and Korean"),
     "other": gettext_lazy("other scripts, digits and signs"),
@@ -276,7 +299,7 @@ class ModelRowAdmin(RowAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj:
             return self.fieldsets
-        # Of a new row nothing is in force yet.
+        # A new row has no values in force yet.
         return [
             (title, {"fields": [name for name in options["fields"] if name not in IN_FORCE]})
             for title, options in self.fieldsets[:-2]
@@ -298,7 +321,7 @@ class ModelRowAdmin(RowAdmin):
         return (("suggestion/", "llm_model_suggestion", self.suggestion_view),)
 
     def suggestion_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """What is known of the name being typed: a fragment for the form."""
+        """Return the suggestion for the typed name, as a fragment of the form."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         chosen = request.GET.get("provider", "")
@@ -313,22 +336,21 @@ class ModelRowAdmin(RowAdmin):
         services.store_model(user=acting(request), model=obj, typed=form.typed, left_empty=left_empty)
         if not change and model_facts.read(obj.provider, names=[obj.name], trying=True):
             obj.refresh_from_db()
-        known = services.known_of(obj)
-        found = {name: known[name] for name in left_empty if name in known}
-        if found:
+        filled = services.select_values(services.known_of(obj), left_empty)
+        if filled:
             source = _("its provider") if obj.found else SOURCE
-            words = in_words(found)
+            words = in_words(filled)
             self.message_user(
                 request,
                 Sentence("{obj}: {words}, from {source}. Correct what is wrong.", obj=obj, words=words, source=source),
             )
-        if "context_window" in left_empty and "context_window" not in found:
-            said = Sentence(
+        if "context_window" in left_empty and "context_window" not in filled:
+            warning = Sentence(
                 "{obj}: its window is not known, so it is {unknown_window} tokens until you enter the real one.",
                 obj=obj,
                 unknown_window=UNKNOWN_WINDOW,
             )
-            self.message_user(request, said, messages.WARNING)
+            self.message_user(request, warning, messages.WARNING)
 
     @display(description="What is known")
     def known(self, model: Model) -> str:
@@ -341,8 +363,8 @@ class ModelRowAdmin(RowAdmin):
         rows = [
             {
                 "label": labels[name],
-                "found": _plainly(value),
-                "used": _plainly(getattr(model, name)),
+                "found": _formatted(value),
+                "used": _formatted(getattr(model, name)),
                 "by_hand": name in model.set_by_hand,
             }
             for name, value in services.found_of(model).items()
@@ -373,10 +395,12 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Tokens its provider read")
     def was_read(self, model: Model) -> str:
-        counts = ReportedCounts.of(model.reported_counts)
+        counts = ReportedCounts.from_json(model.reported_counts)
         lines = []
-        for script, label in SCRIPTS.items():
-            shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]  # type: ignore[call-overload]  # its keys are those of SCRIPTS
+        for script, label in SCRIPT_LABELS.items():
+            # Its keys are those of SCRIPTS.
+            # Type: ignore[call-overload].
+            shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]
             if shares:
                 numbers = {"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}", "count": len(shares)}
                 lines.append(f"{label}: " + _("%(least)s to %(most)s, in %(count)s prompts") % numbers)
@@ -394,22 +418,22 @@ class ModelRowAdmin(RowAdmin):
         if model.image_limit is None:
             return _("no limit is known")
         learnt = model.learnt_max_images == model.image_limit
-        why = learning.evidence_words(learning.Evidence.of(model.images_evidence)) if learnt else ""
+        why = learning.evidence_words(learning.Evidence.from_json(model.images_evidence)) if learnt else ""
         return ", ".join(filter(None, [i18n.grouped(model.image_limit), why]))
 
     @display(description="Retires", ordering="retires_on", label={"soon": "danger", "planned": "warning"})
     def retirement(self, model: Model) -> tuple[str, str] | None:
         if model.retires_on is None:
             return None
-        said = _("retires on %(day)s") % {"day": date_format(model.retires_on)}
-        return "soon" if retires_soon(model) else "planned", said
+        words = _("retires on %(day)s") % {"day": date_format(model.retires_on)}
+        return "soon" if retires_soon(model) else "planned", words
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
-        """The one in force, and in a word where it comes from; the whole of that when pointed at."""
+        """Return the window in force with a word for its source; the tooltip has the whole explanation."""
         source = SOURCES.get(learning.window_source(model), _("learnt"))
-        words, window = learning.window_words(model), i18n.grouped(model.window)
-        return format_html('<span title="{}">{} ({})</span>', words, window, source)
+        explanation = learning.window_words(model)
+        return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
 
     @display(description="Abilities")
     def abilities(self, model: Model) -> str:
@@ -476,7 +500,7 @@ class ModelRowAdmin(RowAdmin):
 
 
 @admin.register(WebSearch)
-class WebSearchAdmin(KeyedAdmin):
+class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
     kind = "web_search"
     form = WebSearchForm
     list_display = ("name", "kind", "address", "key_state", "state")
@@ -493,9 +517,8 @@ class WebSearchAdmin(KeyedAdmin):
     def address(self, web_search: WebSearch) -> str:
         return web_search.base_url or _("Brave's own")
 
-    @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
-    def state(self, web_search: WebSearch) -> str:
-        return "active" if web_search.active else "not in use"
+    def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
+        tools.use_web_search(user=user, web_search=row, active=active)
 
     @confirmed(
         "Try a search",
@@ -506,11 +529,13 @@ class WebSearchAdmin(KeyedAdmin):
     def try_it(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         web_search = self.row(request, object_id)
         try:
-            found = tools.try_web_search(web_search=web_search)
+            results = tools.try_web_search(web_search=web_search)
         except ProductError as error:
             return self.back(request, web_search, error.sentence.about(web_search), messages.ERROR)
         return self.back(
-            request, web_search, Sentence("{web_search} answers: {found} results.", web_search=web_search, found=found)
+            request,
+            web_search,
+            Sentence("{web_search} answers: {found} results.", web_search=web_search, found=results),
         )
 
     @confirmed(
@@ -520,10 +545,11 @@ class WebSearchAdmin(KeyedAdmin):
         explain="It takes the place of the one in use until now.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        web_search = self.row(request, object_id)
-        tools.use_web_search(user=acting(request), web_search=web_search, active=True)
-        return self.back(
-            request, web_search, Sentence("Answers now search the web with {web_search}.", web_search=web_search)
+        return self.switch(
+            request,
+            object_id,
+            active=True,
+            done=lambda row: Sentence("Answers now search the web with {web_search}.", web_search=row),
         )
 
     @confirmed(
@@ -533,16 +559,17 @@ class WebSearchAdmin(KeyedAdmin):
         explain="If it is the one in use, answers no longer search the web.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
-        web_search = self.row(request, object_id)
-        tools.use_web_search(user=acting(request), web_search=web_search, active=False)
-        return self.back(
-            request, web_search, Sentence("Answers no longer search the web with {web_search}.", web_search=web_search)
+        return self.switch(
+            request,
+            object_id,
+            active=False,
+            done=lambda row: Sentence("Answers no longer search the web with {web_search}.", web_search=row),
         )
 
 
 @admin.register(WebAccess)
 class WebAccessAdmin(RowAdmin):
-    """One row; the list leads to it."""
+    """Page of the one row of web access. The list leads to it."""
 
     kind = "web_access"
     list_display = ("__str__", "allowed_hosts", "denied_hosts")
@@ -584,7 +611,7 @@ class ToolServerAdmin(KeyedAdmin):
 
     @display(description="As last listed")
     def listed(self, tool_server: ToolServer) -> str:
-        listing = tools.listing_known_of(tool_server)
+        listing = tools.last_listing(tool_server)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})
 
     @confirmed(

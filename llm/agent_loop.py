@@ -1,6 +1,12 @@
-"""The one answer loop: a step is one model call; a turn is steps until the model answers without calling tools.
+"""Run the answer loop. A step is one model call; a turn is steps until the model answers without calling tools.
 
-Events come from async generators, one inside the other: the turn, its steps, and the model call of each.
+1. `run` starts a step, at most `max_cycles` of them. The last one forbids tools.
+2. `_run_step` asks the caller to prepare the call, makes it, and passes its events on. A refusal that another request
+   may avoid makes it prepare the call again.
+3. `_run_calls` runs the step's tool calls side by side. The caller settles each output: it may shorten a long one.
+4. The calls and their results are added to the turn, and the next step begins.
+
+Events come from nested async generators: the turn, its steps, and the model call of each step.
 """
 
 import asyncio
@@ -20,10 +26,10 @@ from llm.types.model_call import (
     FinishReason,
     HandedOver,
     LoopEvent,
-    Message,
+    ModelMessage,
     ModelRequest,
     ParametersLeftOut,
-    Provider,
+    ProviderClient,
     ReasoningState,
     StepEvent,
     StepFinished,
@@ -39,27 +45,28 @@ from llm.types.model_call import (
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 MAX_CYCLES = 6
-MAX_CALLS = 16  # of one step; a model that asks for more is told so
+MAX_CALLS = 16  # of one step; the model is told that more were not run
 CUT_CALL = (
     "Your answer reached its greatest length inside this call, so the call has no end and was not run. Call again with "
     "shorter arguments, or do it in several calls."
 )
 FORBIDDEN = "No tool can be called any more, so this call was not run. Answer now, with what you know."
-# Errors after which a request that is prepared otherwise, for the same model, may be accepted.
+# Errors after which another request to the same model may succeed.
 PREPARED_AGAIN = ("context_too_long", "too_many_images", "responses_only")
 SMALLER_AGAIN = ("context_too_long", "too_many_images")
-MAX_SMALLER = 4  # times that a prompt which is refused as too long is sent again with less
+MAX_SMALLER = 4  # times that a prompt which is too long is sent again with less
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One model call of a turn. `number` counts from 1; `last`: no tools any more; `undefined`: not even their
-    definitions are sent, since the model has called one all the same.
+    """One step of a turn, for which the caller prepares a model call.
 
-    `refused` is the provider's error when this cycle's request must be prepared otherwise: its prompt was too long, the
-    model speaks another protocol, which the client has taken note of, or the provider is not available.
+    `number` counts from 1. `last`: the step must not call tools. `undefined`: the request has not even their
+    definitions, since the model called a tool in the last step. `refused`: the provider's error where the request must
+    be prepared again: the prompt was too long, the model needs another protocol, which the client has remembered, or
+    the provider is not available.
     """
 
     number: int
@@ -69,32 +76,31 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One model call, ready to be made: what is sent to whom, and the tools that the model may call.
+class PreparedCall:
+    """One model call, ready to be made: the client, the request, and the tools that the model may call.
 
-    `external`: names of tools that whoever asks runs.
+    `external`: names of tools that the client of the API runs itself.
     """
 
-    provider: Provider
+    provider: ProviderClient
     request: ModelRequest
     tools: Mapping[str, Tool]
     external: Collection[str] = ()
 
 
-# Given a call, its output, and how many calls of the step are still without one, this one included: the output as the
-# model gets it.
+# Returns the output as the model gets it. The number counts the step's calls that have no output yet, with this one.
 Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
-# Given the cycle and the messages this turn has added, the call to make. Raises the error of a provider that is not
-# available when there is no other to ask.
-Prepare = Callable[[Cycle, Sequence[Message]], Awaitable[Call]]
+# Returns the call to make, after the messages that the turn has added so far. Raises the error of a provider that is
+# not available where no fallback is left.
+Prepare = Callable[[Cycle, Sequence[ModelMessage]], Awaitable[PreparedCall]]
 
 
 @dataclass(slots=True)
 class _Step:
-    """What one step has said so far. `begun`: any of it has been told."""
+    """Progress of one step. `started`: an event of the answer has been passed on."""
 
-    asked: Call = field(init=False)
-    begun: bool = False
+    call: PreparedCall = field(init=False)
+    started: bool = False
     text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     arguments: list[list[str]] = field(default_factory=list)
@@ -102,7 +108,7 @@ class _Step:
     reason: FinishReason = "stop"
 
     def add(self, event: StepEvent) -> None:
-        self.begun = self.begun or not isinstance(event, ParametersLeftOut)
+        self.started = self.started or not isinstance(event, ParametersLeftOut)
         if isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, TextBecameReasoning):
@@ -113,11 +119,12 @@ class _Step:
         elif isinstance(event, ToolCallDelta):
             self.arguments[event.index].append(event.arguments)
         elif isinstance(event, StepFinished):
-            self.reasoning, self.reason = event.reasoning, event.reason
+            self.reasoning = event.reasoning
+            self.reason = event.reason
 
     @property
     def cut_call(self) -> int | None:
-        """The number of the call in which the answer reached its greatest length; None where it did not."""
+        """Return the number of the call in which the answer reached its limit; None where it did not."""
         if self.reason not in ("length", "context_window") or not self.calls:
             return None
         last = len(self.calls) - 1
@@ -125,11 +132,12 @@ class _Step:
         return last if not arguments.strip() or not is_object(arguments) else None
 
     @property
-    def wrote(self) -> bool:
+    def has_text(self) -> bool:
         return any(not text.isspace() for text in self.text if text)
 
-    def said(self, calls: tuple[ToolCall, ...]) -> Message:
-        return Message("assistant", "".join(self.text), tool_calls=calls, reasoning=self.reasoning)
+    def message(self, calls: tuple[ToolCall, ...]) -> ModelMessage:
+        """Return the step as a message with these calls."""
+        return ModelMessage("assistant", "".join(self.text), tool_calls=calls, reasoning=self.reasoning)
 
     def finished_calls(self) -> tuple[ToolCall, ...]:
         return tuple(
@@ -137,37 +145,36 @@ class _Step:
         )
 
 
-async def as_it_is(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
+async def unchanged(_call: ToolCall, output: ToolOutput, _waiting: int) -> ToolOutput:
     return output
 
 
 async def run(
-    prepare: Prepare, settle: Settle = as_it_is, *, max_cycles: int = MAX_CYCLES
+    prepare: Prepare, settle: Settle = unchanged, *, max_cycles: int = MAX_CYCLES
 ) -> AsyncGenerator[LoopEvent, None]:
-    """Yields everything that happens in a turn, in order. The last cycle forbids tools.
+    """Yield the events of a turn, in order. The last cycle forbids tools.
 
-    Servers that ignore this let the model call one all the same. If it has written nothing else in the last cycle, it
-    is asked once more, without any definitions of tools.
+    Some servers ignore this, and the model calls a tool all the same. If it wrote no text in the last cycle, it is
+    asked once more, without any definitions of tools. A call of an external tool ends the turn. Other calls of that
+    step do not run, since nobody could pass on their results.
 
-    A call of an external tool ends the turn, and other calls beside it do not run: nobody could be told their results.
-
-    Raises `core.errors.ModelError` and whatever `prepare` raises. Closing the iterator stops the model and the tools.
+    Raises `core.errors.ModelError` and the errors of `prepare`. Closing the iterator stops the model and the tools.
     """
-    added: list[Message] = []
+    added: list[ModelMessage] = []
     for number in range(1, max_cycles + 2):
         cycle = Cycle(number, last=number >= max_cycles, undefined=number > max_cycles)
         yield StepStarted(number)
         step = _Step()
-        async with aclosing(_step(prepare, cycle, added, step)) as events:
+        async with aclosing(_run_step(prepare, cycle, added, step)) as events:
             async for event in events:
                 yield event
         calls = step.finished_calls()
-        handed_over = tuple(call for call in calls if call.name in step.asked.external)
+        handed_over = tuple(call for call in calls if call.name in step.call.external)
         for call in handed_over:
             yield ToolRunStarted(call, Sentence.verbatim(call.name))
-        if handed_over and handed_over == calls:  # else some would come back without a result
-            yield HandedOver((*added, step.said(calls)))
-        if handed_over or not calls or cycle.undefined or (cycle.last and step.wrote):
+        if handed_over and handed_over == calls:  # otherwise some calls would come back without a result
+            yield HandedOver((*added, step.message(calls)))
+        if handed_over or not calls or cycle.undefined or (cycle.last and step.has_text):
             return
         finished: list[ToolRunFinished] = []
         async with aclosing(_forbid(calls) if cycle.last else _run_calls(calls, step, settle)) as runs:
@@ -175,15 +182,15 @@ async def run(
                 if isinstance(run, ToolRunFinished):
                     finished.append(run)
                 yield run
-        added.append(step.said(tuple(each.call for each in finished)))
-        added += [Message("tool", each.text, tool_call_id=each.call.id, result=each.result) for each in finished]
+        added.append(step.message(tuple(each.call for each in finished)))
+        added += [ModelMessage("tool", each.text, tool_call_id=each.call.id, result=each.result) for each in finished]
 
 
 async def _run_calls(
     calls: Sequence[ToolCall], step: _Step, settle: Settle
 ) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
-    """Runs the calls side by side. Their results come in the order of the calls, in which the model expects them."""
-    tools = step.asked.tools
+    """Run the calls side by side. Yield their results in the order of the calls, as the model expects them."""
+    tools = step.call.tools
     for call in calls:
         yield ToolRunStarted(call, _label(call, tools))
     running = [
@@ -201,7 +208,7 @@ async def _run_calls(
 
 
 async def _forbid(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
-    """Tells the model that no call runs any more."""
+    """Tell the model that its calls do not run any more."""
     for call in calls:
         yield ToolRunStarted(call, Sentence.verbatim(call.name[:100]))
     for call in calls:
@@ -212,20 +219,21 @@ def _json(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-async def _step(
-    prepare: Prepare, cycle: Cycle, added: Sequence[Message], step: _Step
+async def _run_step(
+    prepare: Prepare, cycle: Cycle, added: Sequence[ModelMessage], step: _Step
 ) -> AsyncGenerator[StepEvent, None]:
-    """One model call; again, prepared otherwise, when the provider says what is wrong with it or is not available.
+    """Make one model call. Prepare it again where the provider refuses it for a known reason or is not available.
 
-    A model is asked once more for each reason, for a prompt that is too long up to `MAX_SMALLER` times, and none after
-    the first token: nothing may be told twice.
+    A model gets one more try for each reason, and `MAX_SMALLER` tries for a prompt that is too long. After the first
+    event of the answer there is no other try: no text may come twice.
     """
-    known: Counter[tuple[Provider, str, str]] = Counter()
+    tries: Counter[tuple[ProviderClient, str, str]] = Counter()
     while True:
-        asked = step.asked = await prepare(cycle, added)
+        call = await prepare(cycle, added)
+        step.call = call
         try:
-            names = {*asked.tools, *asked.external}
-            async with aclosing(asked.provider.stream(asked.request)) as events:
+            names = {*call.tools, *call.external}
+            async with aclosing(call.provider.stream(call.request)) as events:
                 async for event in events:
                     if isinstance(event, ToolCallStarted):
                         event = replace(event, name=resolved_name(event.name, names))
@@ -233,12 +241,12 @@ async def _step(
                     yield event
             return
         except ModelError as error:
-            met = (asked.provider, asked.request.model, error.code)
+            attempt = (call.provider, call.request.model, error.code)
             again = error.unavailable or error.code in PREPARED_AGAIN
             most = MAX_SMALLER if error.code in SMALLER_AGAIN else 1
-            if step.begun or known[met] >= most or not again:
+            if step.started or tries[attempt] >= most or not again:
                 raise
-            known[met] += 1
+            tries[attempt] += 1
             cycle = replace(cycle, refused=error)
 
 
@@ -250,7 +258,10 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
 
 
 async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, cut: bool) -> ToolOutput:
-    """With `outgoing` among its data: what left the workspace. `cut`: the call has no end, so it does not run."""
+    """Run one call, and add the requests that left the workspace to its data.
+
+    `cut`: the call has no end, so do not run it.
+    """
     if cut:
         return ToolOutput(CUT_CALL, error=True)
     with noting() as sent:
@@ -259,19 +270,19 @@ async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, c
 
 
 async def _output_of(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
-    """A call that cannot run tells the model why, so that the turn goes on."""
+    """Return the output of a call. One that cannot run tells the model why, so that the turn goes on."""
     if number >= MAX_CALLS:
         return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)
     tool = tools.get(call.name)
     if tool is None:
-        known = ", ".join(sorted(tools)) or "none"
-        return ToolOutput(f"There is no tool of this name. Available: {known}.", error=True)
+        available = ", ".join(sorted(tools)) or "none"
+        return ToolOutput(f"There is no tool of this name. Available: {available}.", error=True)
     try:
         return await run_tool(tool, parse_arguments(call))
     except BadArguments as error:
-        # Arguments without end must not come back in the next prompt.
-        kept = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
-        return ToolOutput(str(error), error=True, arguments=kept)
+        # The next prompt must not repeat arguments that are too long.
+        replaced = {"left_out": len(call.arguments)} if len(call.arguments) > MAX_ARGUMENTS else None
+        return ToolOutput(str(error), error=True, arguments=replaced)
     except Exception:
         logger.exception("tool %s failed", tool.definition.name)
         return ToolOutput("The tool failed for a reason of its own. Go on without it.", error=True)

@@ -1,4 +1,4 @@
-"""The admin's forms for providers, models, and what tools use."""
+"""Define the admin's forms for providers, models, and the services that tools use."""
 
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_pric
 
 
 class ProviderForm(forms.ModelForm[Provider]):
-    """The stored key never comes back: an empty field keeps it, a switch removes it."""
+    """Form of a provider. It never shows the stored key: an empty field keeps it, a switch removes it."""
 
     new_api_key = forms.CharField(
         label="API key",
@@ -47,14 +47,14 @@ class ProviderForm(forms.ModelForm[Provider]):
         state = state_of(self.instance.api_key)
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
-        if "new_api_key" in self.fields:  # not for somebody who may only look
+        if "new_api_key" in self.fields:  # missing for users who may only look
             self.fields["new_api_key"].help_text = gettext(KEY_HELP[state])
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
 
     @property
     def api_key(self) -> str | None:
-        """What to store: a new key, "" to remove the old one, None to keep it."""
+        """Return the key to store: a new one, "" to remove the old one, None to keep it."""
         if self.cleaned_data.get("clear_api_key"):
             return ""
         return self.cleaned_data.get("new_api_key") or None
@@ -69,7 +69,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("clear_api_key") and cleaned.get("new_api_key"):
             self.add_error("clear_api_key", gettext("Enter a new key or remove the stored one, not both."))
-        # Otherwise whoever may edit a provider could read its key by sending it to a server of their own.
+        # Otherwise a user who may edit a provider could read its key by sending it to a server of their own.
         moved = _origin(cleaned.get("kind", ""), cleaned.get("base_url", "")) != self._before
         if self._had_key and self.api_key is None and not self.errors and moved:
             sentence = gettext(
@@ -85,7 +85,7 @@ def _origin(kind: str, base_url: str) -> tuple[str, str | None, int | None] | No
 
 
 class WebSearchForm(ProviderForm):
-    """An address and a key that never comes back, as of a provider: so its rules for both hold here."""
+    """Form of a web search. The rules of a provider for its address and key hold here, too."""
 
     class Meta:
         model = WebSearch
@@ -103,6 +103,8 @@ MARKS = ("approval_required", "reaches_out")
 
 
 class ToolServerForm(ProviderForm):
+    """Form of a tool server."""
+
     class Meta:
         model = ToolServer
         fields: ClassVar = ["name", "kind", "base_url", "command", "secret_name", *MARKS, "enabled"]
@@ -115,7 +117,7 @@ class ToolServerForm(ProviderForm):
 
 
 class ModelForm(forms.ModelForm[Model]):
-    """What is left empty for a new model is filled with what is known of its name; the row decides from then on."""
+    """Form of a model. Empty fields of a new model get its known values; the row decides from then on."""
 
     class Meta:
         model = Model
@@ -159,12 +161,15 @@ class ModelForm(forms.ModelForm[Model]):
 
     @property
     def left_empty(self) -> list[str]:
-        """The fields to fill from what is known: for a stored model no price, as none is a price too."""
+        """Return the fields to fill with known values.
+
+        A stored model keeps its prices empty: no price is a price, too.
+        """
         names = UNKNOWN if self.instance._state.adding else ["context_window", "max_output"]
         return [name for name in names if self.cleaned_data.get(name) is None]
 
     @property
     def typed(self) -> list[str]:
-        """The fields that the admin has set, which the provider's word does not change any more."""
-        given = [name for name in UNKNOWN if self.cleaned_data.get(name) is not None]
-        return given if self.instance._state.adding else self.changed_data
+        """Return the fields that the admin has set. They do not follow the provider's reports any more."""
+        filled = [name for name in UNKNOWN if self.cleaned_data.get(name) is not None]
+        return filled if self.instance._state.adding else self.changed_data

@@ -1,7 +1,7 @@
-"""What is known of a model before anyone has typed it in: window and prices from genai-prices' data, offline.
+"""Suggest the window, prices and abilities of a model by its name, offline, from the data of genai-prices.
 
-A suggestion for the form; the row decides. The name alone is trusted only for vendors whose models nobody else can
-serve: what an open model can read depends on how its server was started, and what it costs on whose machine it is.
+The form shows the suggestion; the row decides. A name alone suffices only for vendors that serve their models
+themselves. The window of an open model depends on how its server was started, its price on who runs it.
 """
 
 import re
@@ -15,12 +15,12 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, TieredPrices
 
 SOURCE = f"genai-prices {version('genai-prices')}"
-PRICE_PLACES = 6  # decimals, of which a row keeps no more
+PRICE_PLACES = 6  # decimals; a row stores no more
 _CLOSED_VENDORS = ("anthropic", "google", "openai")
 _OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
 
 _SPECIAL = re.compile(r"audio|realtime|transcribe|tts|image|embed|search|instruct|live|whisper")
-# From the vendors' pages of models; the data has no abilities. First match wins: (vision, tools).
+# From the vendors' pages; the data has no abilities. First match wins: (vision, tools).
 _ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] = (
     (_SPECIAL, (None, None)),
     (re.compile(r"claude-(?:2|v1|instant)"), (False, False)),
@@ -35,7 +35,7 @@ _REASONING = re.compile(
 )
 
 
-# How long they can be told to reason, from the vendors' pages. First match wins; other names tell nothing.
+# Efforts of reasoning that models take, from the vendors' pages. First match wins; no match: unknown.
 _WITH_HIGHEST = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"audio|realtime|transcribe|tts|image|embed|instruct|-chat|o1-(?:mini|preview)"), ()),
@@ -70,7 +70,10 @@ _AZURE = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azu
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """`window` and `max_output` in tokens, prices in US dollars a million tokens; None: not known."""
+    """Known facts of a model.
+
+    `window` and `max_output` in tokens, prices in US dollars a million tokens; None: unknown.
+    """
 
     window: int | None
     max_output: int | None
@@ -84,7 +87,10 @@ class Suggestion:
 
 
 def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Suggestion | None:
-    """None when nothing is known. `base_url` tells whose prices hold; empty: the kind's own vendor, or by name."""
+    """Return the known facts of a model; None when nothing is known.
+
+    `base_url` decides whose prices apply. Empty: those of the kind's own vendor, else of the vendor in the name.
+    """
     model = _at_host(base_url, model_name) if base_url else _find(model_name, provider_kind)
     if model is None:
         vendor, _, rest = model_name.partition("/")  # gateways name models "vendor/model"
@@ -109,7 +115,7 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
 
 
 def efforts_of(model_name: str) -> list[str]:
-    """The efforts of reasoning that a model of this name takes; empty when nothing is known."""
+    """Return the efforts of reasoning that a model of this name takes; an empty list when nothing is known."""
     name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
     return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))
 
@@ -138,7 +144,7 @@ def _find(name: str, vendor: str) -> ModelInfo | None:
 
 
 def _base(price: Decimal | TieredPrices | None) -> Decimal | None:
-    """Where the price depends on the length of the prompt, that of a short one: a row has one price."""
+    """Return the price of a short prompt, rounded to the row's decimals: a row has one price."""
     price = price.base if isinstance(price, TieredPrices) else price
     return price if price is None or price == round(price, PRICE_PLACES) else round(price, PRICE_PLACES)
 

@@ -1,12 +1,12 @@
-"""What is learnt of a model's limits, each with its evidence: a window, a limit on images, how its server counts.
+"""Learn the limits of a model with their evidence: its window, its limit on images, how its server counts.
 
-Only proof is learnt: a refusal that names a limit, what the server itself says that it has, or three calls of growing
-length with the same count. An admin sees the evidence and can forget what was learnt.
+Only a proof is learnt: a refusal that names a limit, a window that the server itself reports, or three calls of growing
+length with the same count. An admin sees the evidence and can make the product forget it.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -35,7 +35,7 @@ from llm.truncation import (
     LEAST_WINDOW,
     CallReported,
     ReportedCounts,
-    Sent,
+    SentTokens,
     Truncation,
     TruncationSuspicion,
     detect_truncation,
@@ -49,13 +49,24 @@ EvidenceKind = Literal["refused", "served", "counted"]
 WindowSource = Literal["typed", "server", "refused", "served", "counted", "learnt", "known", "default"]
 
 
+class EvidenceJson(TypedDict, total=False):
+    """`Evidence` as it stands in the database; empty without evidence."""
+
+    kind: EvidenceKind
+    limit: int
+    sent: list[int]
+    on: str
+    requested: int | None
+    server: str
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a limit is believed. Stored as JSON.
+    """Evidence of a learnt limit. Stored as JSON.
 
-    `limit` is what was named or reported. `sent`: our counts of the prompts that it was learnt from, in tokens or, of a
-    limit on images, in images. `requested`: what the refusal says that it was sent. `server`: the software that said
-    it. `on`: when, as ISO 8601.
+    `limit`: the number that was named or reported. `sent`: our counts of the prompts that taught it, in tokens or, for
+    a limit on images, in images. `requested`: the size of the prompt by the refusal. `server`: the software that
+    reported it. `on`: when, as ISO 8601.
     """
 
     kind: EvidenceKind
@@ -66,8 +77,29 @@ class Evidence:
     server: str = ""
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> "Evidence | None":
-        return cls(**{**stored, "sent": tuple(stored["sent"])}) if stored else None
+    def from_json(cls, stored: EvidenceJson) -> "Evidence | None":
+        """Return the value of its stored form; None where that is empty."""
+        if not stored:
+            return None
+        return cls(
+            kind=stored["kind"],
+            limit=stored["limit"],
+            sent=tuple(stored["sent"]),
+            on=stored["on"],
+            requested=stored.get("requested"),
+            server=stored.get("server", ""),
+        )
+
+    def as_json(self) -> EvidenceJson:
+        """Return the form in which it is stored."""
+        return {
+            "kind": self.kind,
+            "limit": self.limit,
+            "sent": list(self.sent),
+            "on": self.on,
+            "requested": self.requested,
+            "server": self.server,
+        }
 
     @property
     def day(self) -> str:
@@ -85,17 +117,19 @@ def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
         row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if row is None or window >= row.window:
             return False
-        row.learnt_window, row.window_evidence = window, asdict(evidence)
+        row.learnt_window = window
+        row.window_evidence = evidence.as_json()
         row.save(update_fields=["learnt_window", "window_evidence"])
-    model.learnt_window, model.window_evidence = row.learnt_window, row.window_evidence
+    model.learnt_window = row.learnt_window
+    model.window_evidence = row.window_evidence
     return True
 
 
 def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
-    """Return whether the limit that a refusal names proves the model's window: it is below what was sent, and a model
-    could have so small a window.
+    """Return whether the limit that a refusal names proves the model's window.
 
-    `counted`: tokens of the prompt by our count; `answer`: the longest answer that was asked for beside it.
+    It does where it is below the size of the prompt, and large enough for a window. `counted`: tokens of the prompt by
+    our count. `answer`: tokens of the longest answer that the request asked for.
     """
     if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account or not refusal.proven:
         return False
@@ -104,9 +138,9 @@ def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
 
 
 def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> bool:
-    """Learn the window that a refusal names; return whether it is smaller than the one in force.
+    """Learn the window that a refusal names. Return whether it is smaller than the one in force.
 
-    The caller has asked `names_the_window`.
+    Call it only where `names_the_window` is true.
     """
     limit = refusal.limit
     if limit is None:
@@ -115,7 +149,7 @@ def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> boo
 
 
 def learn_served_window(model: Model, allocated: Allocated, counted: int) -> bool:
-    """Learn the window that a server says it has given the model; return whether it is smaller than before."""
+    """Learn the window that a server reports for the model. Return whether it is smaller than before."""
     if allocated.window is None:
         return False
     evidence = Evidence("served", allocated.window, (counted,), _now(), server=allocated.server)
@@ -123,30 +157,32 @@ def learn_served_window(model: Model, allocated: Allocated, counted: int) -> boo
 
 
 def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
-    """Learn how many images a refusal allows, of a prompt that had `sent`; return whether that is fewer."""
+    """Learn how many images a refusal allows, after a prompt with `sent` images. Return whether that is fewer."""
     if not 0 < limit < sent:
         return False
-    evidence = asdict(Evidence("refused", limit, (sent,), _now()))
+    evidence = Evidence("refused", limit, (sent,), _now()).as_json()
     with transaction.atomic():
         row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
         if row is None or (row.image_limit is not None and row.image_limit <= limit):
             return False
-        row.learnt_max_images, row.images_evidence = limit, evidence
+        row.learnt_max_images = limit
+        row.images_evidence = evidence
         row.save(update_fields=["learnt_max_images", "images_evidence"])
-    model.learnt_max_images, model.images_evidence = limit, evidence
+    model.learnt_max_images = limit
+    model.images_evidence = evidence
     return True
 
 
 @transaction.atomic
 def record_calls(model: Model, calls: list[CallReported]) -> None:
-    """Add what the provider reported of these calls to what is known of its counts, in the order they were made.
+    """Add the provider's counts of these calls, oldest first. Learn a window that three calls prove.
 
-    The row is locked, so that answers side by side keep each other's. Learns a window that three calls prove.
+    The row is locked, so that answers side by side do not overwrite each other's counts.
     """
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None or not calls:
         return
-    counts = ReportedCounts.of(row.reported_counts)
+    counts = ReportedCounts.from_json(row.reported_counts)
     for call in calls:
         counts = counts.with_report(call)
     row.reported_counts = counts.as_json()
@@ -157,25 +193,25 @@ def record_calls(model: Model, calls: list[CallReported]) -> None:
 
 
 async def check_truncation(
-    model: Model, sent: Sent, usage: Usage
+    model: Model, sent: SentTokens, usage: Usage
 ) -> tuple[Truncation | TruncationSuspicion | None, Allocated | None]:
-    """Return what a report of tokens means, and the window that the server says it has where it was asked.
+    """Return a truncation that the reported tokens show, if any, and the server's window where it was asked for that.
 
-    The server is asked when it reports less than was sent, and only then.
+    The server is asked only when it reports less than was sent.
     """
-    counts = ReportedCounts.of(model.reported_counts)
+    counts = ReportedCounts.from_json(model.reported_counts)
     if not is_low(counts, sent, usage):
         return None, None
     allocated = await shared_client(model.provider).allocated(model.name)
-    known = bool(model.tokenizer)
-    return detect_truncation(counts, sent, usage, tokenizer_known=known, allocated=allocated), allocated
+    truncation = detect_truncation(counts, sent, usage, tokenizer_known=bool(model.tokenizer), allocated=allocated)
+    return truncation, allocated
 
 
 @transaction.atomic
 def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
-    """Forget the limits, counts and deviations that were learnt of a model. The next answers may teach them anew.
+    """Delete the limits, counts and deviations that were learnt of a model. The next answers may teach them anew.
 
-    A deviation that an administrator has typed stays: `learnt_on` names only the learnt ones.
+    A deviation that an administrator has set stays: `learnt_on` names only the learnt ones.
     """
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).get(pk=model.pk)
@@ -191,7 +227,7 @@ def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
 def window_source(model: Model) -> WindowSource:
     """Return where the window in force comes from."""
     if model.window < model.context_window:
-        evidence = Evidence.of(model.window_evidence)
+        evidence = Evidence.from_json(model.window_evidence)
         return evidence.kind if evidence is not None else "learnt"
     if "context_window" in model.set_by_hand:
         return "typed"
@@ -204,11 +240,11 @@ def window_source(model: Model) -> WindowSource:
 
 def window_words(model: Model) -> str:
     """Return where the window in force comes from, for people."""
-    return source_words(window_source(model), Evidence.of(model.window_evidence))
+    return source_words(window_source(model), Evidence.from_json(model.window_evidence))
 
 
 def source_words(source: str, evidence: Evidence | None = None) -> str:
-    """Return the words for a source of a window; with `evidence` of a learnt one."""
+    """Return the words for a source of a window. `evidence`: of a learnt one."""
     match source:
         case "":
             return ""  # of a report of an earlier version

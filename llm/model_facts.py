@@ -1,4 +1,9 @@
-"""What providers say of their models, kept beside the rows, which follow it where no admin has set something else."""
+"""Read what providers report of their models, store it with the rows, and test models by small calls.
+
+1. `ask` discovers the facts that a provider reports (`llm.discovery`).
+2. `read` stores them in `Model.found`. The row's fields follow them, except those that an admin has set.
+3. `try_out` makes one small call where nobody reports whether a model calls tools.
+"""
 
 import asyncio
 import logging
@@ -9,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from itertools import count as count_from
-from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractUser
@@ -27,7 +31,6 @@ from core.permissions import require_right
 from core.sentences import Sentence
 from llm import tokens
 from llm.discovery.servers import Discovery, discover
-from llm.discovery.shapes import Facts
 from llm.models import Model, Provider
 from llm.providers import DEFAULT_BASE_URLS
 from llm.services import (
@@ -35,17 +38,20 @@ from llm.services import (
     LEARNT_IMAGES,
     LEARNT_WINDOW,
     LearntFact,
+    assign_values,
     clear_learnt_images,
     clear_learnt_window,
     found_of,
     known_of,
     learn_fact,
     new_client,
+    select_values,
 )
 from llm.step_filters.written_calls import parse_calls
+from llm.types.facts import ModelFacts, ModelValues
 from llm.types.model_call import (
     STREAM,
-    Message,
+    ModelMessage,
     ModelRequest,
     ParametersLeftOut,
     ReasoningDelta,
@@ -60,15 +66,15 @@ from llm.types.model_call import (
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
 TRY_TOKENS = 1_024  # a model that reasons does so before it calls
-LONGEST_TEST = 30_000  # tokens of a prompt by which an admin tests whether a server reads all of it
-TEST_SECONDS = 120.0  # a long prompt takes a small machine a while
+LONGEST_TEST = 30_000  # tokens of the prompt of a reading test
+TEST_SECONDS = 120.0  # a small machine needs a while for a long prompt
 TRIED_ON = "tools_tried_on"
 TRIED = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
 logger = logging.getLogger(__name__)
 
 
 def ask(provider: Provider, names: Sequence[str] = ()) -> Discovery:
-    """What the provider says of its models and of those with these names. Stores nothing; logs what cannot be."""
+    """Return what the provider reports of its models and of these names. Store nothing; log impossible values."""
     if is_lost(provider.api_key):
         logger.warning("provider %s is not asked about its models: its stored API key cannot be read", provider)
         return Discovery()
@@ -86,79 +92,80 @@ def _log_strange(provider: str, strange: str) -> None:
 
 
 def read(provider: Provider, *, names: Collection[str] | None = None, trying: bool = False) -> list[Model]:
-    """Asks what the provider says of its rows (or of those named) and lets them follow; returns those it spoke of.
+    """Ask the provider about its rows, or the named ones, and update them. Return those that it reported.
 
-    `trying`: models of which nobody knows whether they call tools are asked for one tiny call, which may cost.
+    `trying`: a model of which nobody knows whether it calls tools gets one tiny call, which may cost money.
     """
     models = list(provider.models.all() if names is None else provider.models.filter(name__in=names))
     discovery = ask(provider, [model.name for model in models]) if models else Discovery()
-    spoken_of = []
+    updated = []
     for model in models:
-        said = dict(discovery.facts.get(model.name, {}))
-        if trying and discovery.answered and _untold(model, said) and (tried := try_out(model)) is not None:
-            said |= {**tried.facts, TRIED_ON: timezone.localdate().isoformat()}
+        facts = discovery.facts.get(model.name, ModelFacts()).copy()
+        if trying and discovery.answered and _needs_trial(model, facts) and (tried := try_out(model)) is not None:
+            facts |= tried.facts
+            facts["tools_tried_on"] = timezone.localdate().isoformat()
             for fact in tried.proven:
                 learn_fact(model, fact, value=True)
-        if said:
-            spoken_of.append(_follow(model, said, discovery.source or "one call of a tool"))
-    return spoken_of
+        if facts:
+            updated.append(_store_facts(model, facts, discovery.source or "one call of a tool"))
+    return updated
 
 
-def _untold(model: Model, said: Facts) -> bool:
-    """Whether nobody but an earlier trial says that the model calls tools, or does not; or in which form."""
+def _needs_trial(model: Model, facts: ModelFacts) -> bool:
+    """Return whether only an earlier trial, if any, tells whether the model calls tools, or in which form."""
     if "tools" in model.set_by_hand:
         return model.tools and "written_calls" not in model.set_by_hand
-    return not ("tools" in said or ("tools" in known_of(model) and TRIED_ON not in model.found))
+    return not ("tools" in facts or ("tools" in known_of(model) and TRIED_ON not in model.found))
 
 
 @transaction.atomic
-def _follow(model: Model, said: Facts, source: str) -> Model:
-    """Keeps what was said beside what was said before, and gives the row what no admin has set."""
+def _store_facts(model: Model, facts: ModelFacts, source: str) -> Model:
+    """Add these facts to the stored ones, and update the fields that no admin has set."""
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
     before = row.found
-    row.found = before | said | {"source": source}
+    row.found = before | facts | {"source": source}
     row.found_at = timezone.now()
     if before.get("context_window", row.found.get("context_window")) != row.found.get("context_window"):
-        clear_learnt_window(row)  # it was learnt from a server that was set up otherwise
+        clear_learnt_window(row)  # it was learnt from the server as it was set up before
     if row.found.get("retires_on") not in (None, before.get("retires_on")):
         logger.warning("model %s of %s retires on %s", row, row.provider, row.found["retires_on"])
-    _take(row, [name for name in FOLLOWED if name not in row.set_by_hand])
+    _use_known(row, [name for name in FOLLOWED if name not in row.set_by_hand])
     return row
 
 
-def _take(row: Model, names: Collection[str]) -> None:
-    values = known_of(row) | found_of(row)
-    for name in names:
-        if name in values:
-            setattr(row, name, values[name])
+def _use_known(row: Model, names: Collection[str]) -> None:
+    """Set the named fields to their known values, and save the row."""
+    assign_values(row, select_values(known_of(row) | found_of(row), names))
     changed = [*FOLLOWED, "found", "found_at", *LEARNT_WINDOW, *LEARNT_IMAGES, "set_by_hand"]
     row.save(update_fields=changed)
 
 
 @transaction.atomic
 def take_found(*, user: AbstractUser, model: Model) -> None:
-    """What the provider said takes the place of what an admin set or was learnt, and is followed from now on."""
+    """Replace the values that an admin set or answers taught by those of the provider, and follow these from now on."""
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
-    found = found_of(row)
-    row.set_by_hand = [name for name in row.set_by_hand if name not in found]
+    values = found_of(row)
+    row.set_by_hand = [name for name in row.set_by_hand if name not in values]
     clear_learnt_window(row)
     clear_learnt_images(row)
-    _take(row, found)
+    _use_known(row, values)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What one small call shows of a model: `facts` of the row, and deviations of its server that it has `proven`."""
+class ToolTrial:
+    """Outcome of one small call: `facts` of the model, and the deviations of its server that it has `proven`."""
 
-    facts: Facts
+    facts: ModelFacts
     proven: tuple[LearntFact, ...] = ()
 
 
-def try_out(model: Model) -> Trial | None:
-    """Whether it calls a tool when it is asked to, in which form, and if it reasons then; None where its server gave no
-    answer."""
-    words = Message("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
+def try_out(model: Model) -> ToolTrial | None:
+    """Ask the model to call a tool.
+
+    Return whether it does, in which form, and whether it reasons; None without answer.
+    """
+    words = ModelMessage("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
         model.name,
         (words,),
@@ -184,13 +191,16 @@ def try_out(model: Model) -> Trial | None:
     except TimeoutError:
         return None
     except ModelError as error:
-        # It refuses tools, or does not answer at all.
-        return Trial({"tools": False}) if error.code == "bad_model_request" else None
-    return _shown(events)
+        # The model refuses tools, or its server does not answer at all.
+        return ToolTrial({"tools": False}) if error.code == "bad_model_request" else None
+    return _evaluate(events)
 
 
-def _shown(events: Sequence[StepEvent]) -> Trial:
-    text, proven, kinds = "", list[LearntFact](), {type(event) for event in events}
+def _evaluate(events: Sequence[StepEvent]) -> ToolTrial:
+    """Return what the events of a trial show."""
+    text = ""
+    proven: list[LearntFact] = []
+    kinds = {type(event) for event in events}
     for event in events:
         if isinstance(event, TextDelta):
             text += event.text
@@ -200,14 +210,15 @@ def _shown(events: Sequence[StepEvent]) -> Trial:
         elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
             proven.append("whole_answers")
     written = ToolCallStarted not in kinds and bool(parse_calls(text, {TRIED.name})[1])
-    reasons: Facts = {"reasoning": True} if kinds & {ReasoningDelta, TextBecameReasoning} else {}
-    facts = {"tools": written or ToolCallStarted in kinds, "written_calls": written, **reasons}
-    return Trial(facts, tuple(proven))
+    facts: ModelFacts = {"tools": written or ToolCallStarted in kinds, "written_calls": written}
+    if kinds & {ReasoningDelta, TextBecameReasoning}:
+        facts["reasoning"] = True
+    return ToolTrial(facts, tuple(proven))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingTest:
-    """What a test of reading has shown, as a sentence; `passed` is None where it could not tell."""
+    """Outcome of a reading test, as a sentence. `passed` is None where the test could not tell."""
 
     words: str
     passed: bool | None
@@ -218,10 +229,9 @@ class ReadingTest:
 
 
 def test_reading(model: Model) -> ReadingTest:
-    """Ask the model for a word that stands at the beginning of a long prompt; stores nothing.
+    """Ask the model for a word at the beginning of a long prompt. Store nothing. Raises `ModelError`.
 
-    A short prompt with another word comes first: a model that does not repeat that proves nothing by the long one.
-    Raises `ModelError`.
+    A short prompt with another word comes first: a model that cannot repeat that proves nothing with the long one.
     """
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     room = min(LONGEST_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
@@ -254,15 +264,18 @@ def test_reading(model: Model) -> ReadingTest:
 
 
 def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
-    """Return whether the model repeats a word that stood before the filler, and the tokens that it reports."""
+    """Return whether the model repeats a word from before the filler, and the tokens that it reports."""
     word = "".join(secrets.choice("BCDFGHJKLMNPQRSTVWXZ") for _ in range(8))
-    said = [Message("user", f"The word to remember is {word}. Keep it in mind."), Message("assistant", "I will.")]
+    history = [
+        ModelMessage("user", f"The word to remember is {word}. Keep it in mind."),
+        ModelMessage("assistant", "I will."),
+    ]
     for text in filler:  # as messages of their own, since servers drop whole messages
-        said += [Message("user", text), Message("assistant", "Go on.")]
+        history += [ModelMessage("user", text), ModelMessage("assistant", "Go on.")]
     question = "What is the word that you were told to remember at the very beginning? Answer with that word alone."
     request = ModelRequest(
         model.name,
-        (*said, Message("user", question)),
+        (*history, ModelMessage("user", question)),
         min(TRY_TOKENS, model.max_output or TRY_TOKENS),
         window=model.window,
         left=TRY_TOKENS,
@@ -271,7 +284,9 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
     provider = model.provider
 
     async def call() -> tuple[str, int]:
-        client, text, reported = new_client(provider), "", 0
+        client = new_client(provider)
+        text = ""
+        reported = 0
         try:
             async with asyncio.timeout(TEST_SECONDS), aclosing(client.stream(request)) as events:
                 async for event in events:
@@ -295,21 +310,19 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
 
 
 def read_all() -> None:
-    """Every day: what all providers that are switched on say now. Costs nothing."""
+    """Read what all providers that are switched on report now. Runs every day; costs nothing."""
     for provider in Provider.objects.filter(enabled=True):
         read(provider)
 
 
 def served_window(model: Model) -> int | None:
-    """The window that its server was found to have, in tokens."""
-    window: int | None = found_of(model).get("context_window")
-    return window
+    """Return the window that the model's provider reports, in tokens; None where it reports none."""
+    return found_of(model).get("context_window")
 
 
 def retirement(model: Model) -> date | None:
-    """The day on which its provider takes it away, as last said."""
-    day: date | None = found_of(model).get("retires_on")
-    return day
+    """Return the day on which its provider retires the model, as last reported; None where it reports none."""
+    return found_of(model).get("retires_on")
 
 
 def retires_soon(model: Model) -> bool:
@@ -328,7 +341,7 @@ IN_WORDS = {
 }
 
 
-ABILITIES = {  # whether a model lacks it or has it
+ABILITIES = {  # words for a model that lacks the ability, and for one that has it
     "vision": (gettext_lazy("no vision"), gettext_lazy("vision")),
     "tools": (gettext_lazy("no tools"), gettext_lazy("tools")),
     "reasoning": (gettext_lazy("no reasoning"), gettext_lazy("reasoning")),
@@ -336,13 +349,13 @@ ABILITIES = {  # whether a model lacks it or has it
 }
 
 
-def in_words(known: dict[str, Any]) -> str:
-    """What is known of a model, by the names of the fields, as a list in a sentence."""
-    words = [text.format(known[name]) for name, text in IN_WORDS.items() if known.get(name) is not None]
-    if known.get("efforts"):
-        words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(known["efforts"])})
-    abilities = [str(ABILITIES[name][known[name]]) for name in ABILITIES if known.get(name) is not None]
+def in_words(values: ModelValues) -> str:
+    """Return the known values of a model as a list within a sentence."""
+    words = [text.format(values.get(name)) for name, text in IN_WORDS.items() if values.get(name) is not None]
+    if efforts := values.get("efforts"):
+        words.append(_("efforts of reasoning: %(names)s") % {"names": ", ".join(efforts)})
+    abilities = [str(pair[bool(values.get(name))]) for name, pair in ABILITIES.items() if values.get(name) is not None]
     words += [ability for ability in abilities if ability]
-    if known.get("retires_on") is not None:
-        words.append(_("to be retired on %(day)s") % {"day": date_format(known["retires_on"])})
+    if (day := values.get("retires_on")) is not None:
+        words.append(_("to be retired on %(day)s") % {"day": date_format(day)})
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""The size of a model by its name, for choices that depend on it."""
+"""Estimate the size of a model by its name, for choices that depend on it."""
 
 import re
 from decimal import Decimal
@@ -9,7 +9,7 @@ _SIZE = re.compile(r"(?<![a-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)\s?([bm])(?![a-z
 
 
 def billions_of_parameters(name: str) -> Decimal | None:
-    """Return the largest size that a model's name tells, such as 0.5 for `qwen2.5:0.5b`; None where it tells none."""
+    """Return the largest size in a model's name, such as 0.5 for `qwen2.5:0.5b`; None where it has none."""
     sizes = [
         Decimal(number) / (1 if unit == "b" else 1_000)
         for number, unit in _SIZE.findall(name[:300].lower().replace("_", "-"))
@@ -19,6 +19,6 @@ def billions_of_parameters(name: str) -> Decimal | None:
 
 
 def is_small(name: str) -> bool:
-    """Return whether the name tells a size below `SMALL`."""
+    """Return whether the name has a size below `SMALL`."""
     size = billions_of_parameters(name)
     return size is not None and size < SMALL

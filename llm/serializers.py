@@ -1,4 +1,4 @@
-"""Models as programs see them: what they can do, never how they are reached."""
+"""Serialize models for the API: their abilities, never their address or key."""
 
 from typing import ClassVar
 

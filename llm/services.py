@@ -1,13 +1,20 @@
-"""Every change to providers and models, and the shared provider clients."""
+"""Change providers and models, and share their clients.
+
+* Clients: `new_client`, `shared_client`.
+* Models as the workspace has them at a version: `usable_models`, `model_at`.
+* Fallbacks of models whose provider is not available: `available`, `with_fallbacks`.
+* Changes by administrators and commands: `store_provider`, `store_model`, `save_provider`, `save_model`.
+* Facts that are known or learnt of a model: `known_of`, `found_of`, `learn_fact`, `learn_ratio`.
+"""
 
 import asyncio
 import copy
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypedDict, TypeVar, cast
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -24,13 +31,14 @@ from core.permissions import require_right, require_store
 from llm.known_models import efforts_of, images_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import DEFAULT_BASE_URLS, create
-from llm.types.model_call import CacheRule
-from llm.types.model_call import Provider as ProviderClient
+from llm.truncation import ReportedCountsJson
+from llm.types.facts import ModelValues
+from llm.types.model_call import CacheRule, ProviderClient
 from workspace.models.version import VersionedCache
 
-DEFAULT_LOCK = "default model"  # two admins choosing a default at once choose one after the other
-# What `fill_from_known` can fill, and what stands there when nothing is known.
-UNKNOWN: dict[str, Any] = {
+DEFAULT_LOCK = "default model"  # makes two admins choose a default one after the other
+# Fields that `fill_from_known` can fill, with their values for an unknown model.
+UNKNOWN: ModelValues = {
     "context_window": UNKNOWN_WINDOW,
     "max_output": None,
     "max_images": None,
@@ -44,18 +52,26 @@ UNKNOWN: dict[str, Any] = {
     "efforts": [],
     "written_calls": False,
 }
-FOLLOWED = (*UNKNOWN, "retires_on")  # what a provider can say of a model
+FOLLOWED = (*UNKNOWN, "retires_on")  # fields that a provider can report
 RATIO_BOUNDS = (0.5, 2.0)
-RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces what is assumed of unknown tokenizers
-RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so that it follows a change
+RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the assumption for unknown tokenizers
+RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so it follows a change
 
 logger = logging.getLogger(__name__)
 
-Said = TypeVar("Said")
+Answer = TypeVar("Answer")
+
+
+class LearntValues(TypedDict, total=False):
+    """Fields of a model that its answers teach, as they were read with a turn."""
+
+    token_ratio: float
+    ratio_samples: int
+    reported_counts: ReportedCountsJson
 
 
 def new_client(provider: Provider, silence: float | None = None) -> ProviderClient:
-    """`silence`: seconds after which a call without a byte is given up, where that is not the provider's own."""
+    """Return a new client of a provider. `silence`: seconds without a byte, instead of the provider's own."""
     return create(
         provider.protocol,
         base_url=provider.base_url,
@@ -64,28 +80,29 @@ def new_client(provider: Provider, silence: float | None = None) -> ProviderClie
     )
 
 
-# What each provider keeps, by its own pages; sizes in tokens by the names of models, the least where a name is unknown.
+# Rules of caches, from the providers' pages. Sizes are in tokens, by the names of models.
 OPENAI_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 ANTHROPIC_LEAST = (
     (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
     (re.compile(r"sonnet-[45]|opus-4[.-]8"), 1_024),
 )
-ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, kept=300, settings=True, told=True)
+ANTHROPIC = CacheRule(least=4_096, points="any", reach=20, lifetime=300, settings=True, reported=True)
 OF_KIND = {
-    Provider.Kind.RESPONSES: CacheRule(step=128, told=True),
+    Provider.Kind.RESPONSES: CacheRule(step=128, reported=True),
     Provider.Kind.OPENAI: CacheRule(step=128),
     Provider.Kind.OLLAMA: CacheRule(step=128),
 }
 
 
 def cache_rule(model: Model) -> CacheRule:
-    """What the model's provider serves from its cache. Of a server that nobody knows: what OpenAI's older models do."""
-    name, protocol = model.name.lower(), model.provider.protocol
+    """Return the rule of the cache of the model's provider. An unknown server has that of OpenAI's older models."""
+    name = model.name.lower()
+    protocol = model.provider.protocol
     if protocol == Provider.Kind.ANTHROPIC:
-        known = (least for pattern, least in ANTHROPIC_LEAST if pattern.search(name))
-        return replace(ANTHROPIC, least=next(known, ANTHROPIC.least))
+        sizes = (least for pattern, least in ANTHROPIC_LEAST if pattern.search(name))
+        return replace(ANTHROPIC, least=next(sizes, ANTHROPIC.least))
     if protocol == Provider.Kind.RESPONSES and OPENAI_POINTS.search(name):
-        return CacheRule(points="user", kept=1_800, told=True)
+        return CacheRule(points="user", lifetime=1_800, reported=True)
     if "deepseek" in name:
         return CacheRule(least=64, step=64)
     return OF_KIND[Provider.Kind(protocol)]
@@ -99,22 +116,26 @@ _models = VersionedCache(_all_models)
 
 
 def usable_models(version: UUID | None = None) -> list[Model]:
-    """With their providers, the default first, as administrators had set them at this version of the workspace or
-    later.
+    """Return the usable models with their providers, the default first, as of this version of the workspace or later.
 
-    Not to be changed, nor planned with: what they have learnt (`workspace.models.version`) may be older.
+    The rows are shared: do not change them. Do not plan with them either, since their learnt values may be old
+    (`workspace.models.version`).
     """
     return [row for row in _models.get(version).values() if row.usable]
 
 
-def model_at(version: UUID | None, pk: UUID, learnt: Mapping[str, Any]) -> Model | None:
-    """As `usable_models`, usable or not; a row of the caller's own, with what it has `learnt` by now."""
-    kept = _models.get(version).get(pk)
-    if kept is None:
+def model_at(version: UUID | None, pk: UUID, learnt: LearntValues) -> Model | None:
+    """Return a copy of the model as of this version or later, usable or not, with these newer learnt values."""
+    cached = _models.get(version).get(pk)
+    if cached is None:
         return None
-    model = copy.copy(kept)
-    for name, value in learnt.items():
-        setattr(model, name, value)
+    model = copy.copy(cached)
+    if "token_ratio" in learnt:
+        model.token_ratio = learnt["token_ratio"]
+    if "ratio_samples" in learnt:
+        model.ratio_samples = learnt["ratio_samples"]
+    if "reported_counts" in learnt:
+        model.reported_counts = learnt["reported_counts"]
     return model
 
 
@@ -122,10 +143,10 @@ _clients: dict[tuple[str, str, str, type[str], float], ProviderClient] = {}
 
 
 def shared_client(provider: Provider, patience: float | None = None) -> ProviderClient:
-    """The process's one client for these connection settings; building one costs about 15 ms.
+    """Return the process's client for these connection settings. Building one costs about 15 ms.
 
-    `patience`: seconds; a provider that is silent for longer is given up earlier than its row says. To be used on the
-    event loop of `core.background` only: its connections belong to that loop.
+    Use it on the event loop of `core.background` only: its connections belong to that loop. `patience`: seconds of
+    silence after which a call fails, where this is shorter than the provider's own.
     """
     silence = min(provider.silence_timeout, patience or provider.silence_timeout)
     # A lost key is empty, and of a type of its own.
@@ -135,26 +156,26 @@ def shared_client(provider: Provider, patience: float | None = None) -> Provider
     return _clients[key]
 
 
-# A model whose provider was not available is passed over for a while, so that not every answer waits for it first. Each
-# worker finds that out, and forgets it, by itself.
-PASSED_OVER = 30.0  # seconds, unless the provider says how long
-PATIENCE = 40.0  # seconds of silence; titles and summaries have 60 and 110 in all, of which a fallback needs some
-LONGEST_PASSED_OVER = 300.0  # seconds, whatever it says
-MAX_FALLBACKS = 3  # models asked in a first one's place, one after the other
-_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # nobody else can mend these
-_outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: until when, on the monotonic clock, and why
+# A model whose provider was not available is skipped for a while, so that not every answer waits for it first. Each
+# worker remembers outages by itself.
+OUTAGE = 30.0  # seconds, unless the provider names its own
+LONGEST_OUTAGE = 300.0  # seconds
+PATIENCE = 40.0  # seconds of silence; titles and summaries have 60 and 110 in all, and a fallback needs a part of them
+MAX_FALLBACKS = 3  # models that are asked instead of the first one
+_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # only an administrator can mend these
+_outages: dict[UUID, tuple[float, ModelError]] = {}  # end on the monotonic clock, and the error, by model
 
 
 def note_outage(model: Model, error: ModelError) -> None:
-    """The model was asked and could not be had; for a while its fallback is asked at once."""
-    seconds = min(LONGEST_PASSED_OVER, max(PASSED_OVER, error.retry_after or 0))
+    """Remember that the model was not available. For a while its fallback is asked at once."""
+    seconds = min(LONGEST_OUTAGE, max(OUTAGE, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
     level = logging.ERROR if error.code in _OF_ADMINS else logging.WARNING
     logger.log(level, "the provider of %s is not available: %s", model, error.code)
 
 
 def outage_of(model: Model) -> ModelError | None:
-    """Why the model was not to be had just now; None when that is over, or never was."""
+    """Return the error of the model's outage; None where there is none, or it is over."""
     until, error = _outages.get(model.pk, (0.0, None))
     if error is not None and until <= time.monotonic():
         del _outages[model.pk]
@@ -163,10 +184,10 @@ def outage_of(model: Model) -> ModelError | None:
 
 
 def available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
-    """The model to ask: the first of this one and its fallbacks that is not known to be out, else the first of all.
+    """Return the model to ask: the first of this one and its fallbacks without an outage, else the first of all.
 
-    `after`: of those behind this one, which has just failed; None when there is none. Fallbacks that are switched off,
-    or not among the ids that are `allowed`, are passed over.
+    `after`: only the models behind this one, which has just failed; None when there is none. Fallbacks that are
+    switched off, or whose ids are not in `allowed`, are skipped.
     """
     if after is None and outage_of(model) is None:
         return model
@@ -177,42 +198,44 @@ def available(model: Model, after: Model | None = None, allowed: Collection[UUID
 
 
 async def with_fallbacks(
-    model: Model, ask: Callable[[Model, float | None], Awaitable[Said]], allowed: Collection[UUID] | None = None
-) -> Said:
-    """What `ask` returns of the model or, where that is not available, of a fallback, of those that are `allowed` as in
-    `available`. Raises the last one's error.
+    model: Model, ask: Callable[[Model, float | None], Awaitable[Answer]], allowed: Collection[UUID] | None = None
+) -> Answer:
+    """Call `ask` with the model, then with its fallbacks while the provider is not available. Return its answer.
 
-    `ask` also gets the seconds of silence after which the next one is to be asked; None where there is none.
+    `allowed`: see `available`. `ask` also gets the seconds of silence after which the next model is asked, None for the
+    last model. Raises the error of the last model.
     """
-    asked = await on_database(available, model, None, allowed) or model
+    current = await on_database(available, model, None, allowed) or model
     while True:
-        following = await on_database(available, model, asked, allowed)
+        following = await on_database(available, model, current, allowed)
         try:
-            return await ask(asked, PATIENCE if following is not None else None)
+            return await ask(current, PATIENCE if following is not None else None)
         except ModelError as error:
             if error.unavailable:
-                note_outage(asked, error)
+                note_outage(current, error)
             if following is None or not error.unavailable:
                 raise
-            asked = following
+            current = following
 
 
 def _fallbacks(model: Model) -> list[Model]:
-    found: list[Model] = []
-    followed, known = model.fallback_id, {model.pk}
-    while followed is not None and followed not in known and len(found) < MAX_FALLBACKS:
-        known.add(followed)
-        row = Model.objects.select_related("provider").filter(pk=followed).first()
+    """Return the usable fallbacks of a model, in the order in which they are asked."""
+    fallbacks: list[Model] = []
+    fallback_id = model.fallback_id
+    visited = {model.pk}
+    while fallback_id is not None and fallback_id not in visited and len(fallbacks) < MAX_FALLBACKS:
+        visited.add(fallback_id)
+        row = Model.objects.select_related("provider").filter(pk=fallback_id).first()
         if row is None:
             break  # deleted in this very moment
         if row.enabled and row.provider.enabled:
-            found.append(row)
-        followed = row.fallback_id
-    return found
+            fallbacks.append(row)
+        fallback_id = row.fallback_id
+    return fallbacks
 
 
 def test_connection(*, provider: Provider) -> list[str]:
-    """The model names that the endpoint offers. Raises `ModelError`."""
+    """Return the names of the models that the endpoint offers. Raises `ModelError`."""
 
     async def ask() -> list[str]:
         client = new_client(provider)
@@ -232,6 +255,7 @@ def test_connection(*, provider: Provider) -> list[str]:
 
 @transaction.atomic
 def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None:
+    """Make a model the workspace's default."""
     require_right(user, "change", model)
     lock(DEFAULT_LOCK)
     Model.objects.filter(default=True).exclude(pk=model.pk).update(default=False)
@@ -242,18 +266,18 @@ def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None
 
 @transaction.atomic
 def set_fallback(*, user: AbstractUser | None = None, model: Model, fallback: Model | None) -> None:
-    """Raises `invalid_setting` where the model would be its own fallback."""
+    """Set the fallback of a model. Raises `invalid_setting` where the model would be its own fallback."""
     require_right(user, "change", model)
     model.fallback = fallback
     _check(model)
     model.save(update_fields=["fallback"])
-    said = {"fallback": None if fallback is None else str(fallback.pk)}
-    record(user=user, action="model.fallback_chosen", row=model, name=str(model), changes=said)
+    changes = {"fallback": None if fallback is None else str(fallback.pk)}
+    record(user=user, action="model.fallback_chosen", row=model, name=str(model), changes=changes)
 
 
 @transaction.atomic
 def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | None) -> None:
-    """Stores a row as an administrator's form left it. `api_key` None keeps the stored one, an empty one clears it."""
+    """Store the row of an administrator's form. `api_key`: None keeps the stored key, an empty text removes it."""
     require_store(user, provider)
     if api_key is not None:
         provider.api_key = api_key
@@ -265,52 +289,113 @@ def store_provider(*, user: AbstractUser, provider: Provider, api_key: str | Non
 @transaction.atomic
 def store_model(
     *, user: AbstractUser, model: Model, typed: Collection[str] = (), left_empty: Collection[str] = ()
-) -> dict[str, Any]:
-    """Stores a row as an administrator's form left it; returns what `fill_from_known` found for the empty fields.
+) -> ModelValues:
+    """Store the row of an administrator's form. Return the values that `fill_from_known` set in the empty fields.
 
-    What was `typed` stays from now on, whatever the provider says; what was left empty follows it. A limit that is
-    typed or emptied takes the place of a learnt one.
+    Fields in `typed` do not follow the provider's reports any more. Fields in `left_empty` follow them. A limit that is
+    typed or emptied replaces a learnt one.
     """
     require_store(user, model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
     model.learnt_on = {name: day for name, day in model.learnt_on.items() if name not in typed}
-    if {"provider", "name"} & {*typed}:  # it is another model now
-        model.found, model.found_at, model.retires_on = {}, None, None
+    if {"provider", "name"} & {*typed}:  # the row is for another model now
+        model.found = {}
+        model.found_at = None
+        model.retires_on = None
         clear_learnt_window(model)
         clear_learnt_images(model)
     if "context_window" in {*typed, *left_empty}:
         clear_learnt_window(model)
     if "max_images" in typed:
         clear_learnt_images(model)
-    found = fill_from_known(model, left_empty)
+    filled = fill_from_known(model, left_empty)
     before = stored(model)
     model.save()
     record_saved(user=user, kind="model", row=model, before=before, name=str(model))
-    return found
+    return filled
 
 
-def known_of(model: Model) -> dict[str, Any]:
-    """The fields of `UNKNOWN` that are known of a model: what its provider said, else by its name and address."""
+def known_of(model: Model) -> ModelValues:
+    """Return the known values of a model: those that its provider reported, else those by its name and address."""
     provider = model.provider
-    known = suggest(provider.kind, model.name, base_url=provider.base_url)
-    values = {name: getattr(known, "window" if name == "context_window" else name, None) for name in UNKNOWN}
-    values["efforts"] = efforts_of(model.name) or None
-    values["max_images"] = images_of(provider.base_url or DEFAULT_BASE_URLS[provider.kind])
-    return {name: value for name, value in (values | found_of(model)).items() if value is not None}
+    values: dict[str, object] = {
+        "efforts": efforts_of(model.name) or None,
+        "max_images": images_of(provider.base_url or DEFAULT_BASE_URLS[provider.kind]),
+    }
+    suggestion = suggest(provider.kind, model.name, base_url=provider.base_url)
+    if suggestion is not None:
+        values |= {
+            "context_window": suggestion.window,
+            "max_output": suggestion.max_output,
+            "input_price": suggestion.input_price,
+            "output_price": suggestion.output_price,
+            "cached_input_price": suggestion.cached_input_price,
+            "cache_write_price": suggestion.cache_write_price,
+            "vision": suggestion.vision,
+            "tools": suggestion.tools,
+            "reasoning": suggestion.reasoning,
+        }
+    values |= found_of(model)
+    return cast("ModelValues", {name: value for name, value in values.items() if value is not None})
 
 
-def found_of(model: Model) -> dict[str, Any]:
-    """What its provider said of a model, as the fields' values."""
+def found_of(model: Model) -> ModelValues:
+    """Return the values that the model's provider has reported."""
     fields = {field.name: field for field in Model._meta.fields}
-    return {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
+    values = {name: fields[name].to_python(model.found[name]) for name in FOLLOWED if name in model.found}
+    return cast("ModelValues", values)
 
 
-def fill_from_known(model: Model, names: Collection[str]) -> dict[str, Any]:
-    """Sets the named fields (of `UNKNOWN`) to what is known of the model; returns those that are known."""
-    known = known_of(model) if names else {}
-    for name in names:
-        setattr(model, name, known.get(name, UNKNOWN[name]))
-    return {name: known[name] for name in names if name in known}
+def select_values(values: ModelValues, names: Collection[str]) -> ModelValues:
+    """Return the named ones of these values."""
+    return cast("ModelValues", {name: value for name, value in values.items() if name in names})
+
+
+def assign_values(model: Model, values: ModelValues) -> None:
+    """Set these fields of a model, in memory."""
+    if "context_window" in values:
+        model.context_window = values["context_window"]
+    if "max_output" in values:
+        model.max_output = values["max_output"]
+    if "max_images" in values:
+        model.max_images = values["max_images"]
+    if "retires_on" in values:
+        model.retires_on = values["retires_on"]
+    _assign_abilities(model, values)
+    _assign_prices(model, values)
+
+
+def _assign_abilities(model: Model, values: ModelValues) -> None:
+    if "vision" in values:
+        model.vision = values["vision"]
+    if "tools" in values:
+        model.tools = values["tools"]
+    if "reasoning" in values:
+        model.reasoning = values["reasoning"]
+    if "efforts" in values:
+        model.efforts = list(values["efforts"])
+    if "written_calls" in values:
+        model.written_calls = values["written_calls"]
+
+
+def _assign_prices(model: Model, values: ModelValues) -> None:
+    if "input_price" in values:
+        model.input_price = values["input_price"]
+    if "output_price" in values:
+        model.output_price = values["output_price"]
+    if "cached_input_price" in values:
+        model.cached_input_price = values["cached_input_price"]
+    if "cache_write_price" in values:
+        model.cache_write_price = values["cache_write_price"]
+
+
+def fill_from_known(model: Model, names: Collection[str]) -> ModelValues:
+    """Set the named fields (of `UNKNOWN`) to the known values of the model, in memory. Return these values."""
+    if not names:
+        return {}
+    values = select_values(known_of(model), names)
+    assign_values(model, select_values(UNKNOWN, names) | values)
+    return values
 
 
 @transaction.atomic
@@ -323,18 +408,18 @@ def save_provider(
     models: Sequence[tuple[str, int | None]] = (),
     default: bool = False,
 ) -> Provider:
-    """Creates or updates a provider and its models by name; `models` are (name, window in tokens or None).
+    """Create or update a provider and its models by name. `models` are (name, window in tokens or None).
 
-    Idempotent. What is None stays as it is stored; a new provider is OpenAI's, at its own address, and switched on.
-    `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for what the rows cannot
-    hold.
+    Idempotent. An option that is None stays as it is stored. A new provider is OpenAI's, at its own address, and
+    switched on. `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for values that
+    the rows cannot have.
     """
     if default and not models:
         raise ProductError("no_model", "Name at least one model to make it the default.")
     options = {"kind": kind, "base_url": base_url, "api_key": api_key}
     changes = {option: value for option, value in options.items() if value is not None}
     before = Provider.objects.filter(name=name).first()
-    _check(Provider(name=name, **({"kind": before.kind, "base_url": before.base_url} if before else {}) | changes))
+    _check(_changed_provider(before, name, kind=kind, base_url=base_url, api_key=api_key))
     provider, _ = Provider.objects.update_or_create(name=name, defaults=changes)
     record_saved(user=None, kind="provider", row=provider, before=before, name=name)
     for number, (model_name, window) in enumerate(models):
@@ -344,6 +429,23 @@ def save_provider(
     return provider
 
 
+def _changed_provider(
+    before: Provider | None, name: str, *, kind: str | None, base_url: str | None, api_key: str | None
+) -> Provider:
+    """Return a provider as it would be after these changes, to check it."""
+    changed = Provider(name=name)
+    if before is not None:
+        changed.kind = before.kind
+        changed.base_url = before.base_url
+    if kind is not None:
+        changed.kind = kind
+    if base_url is not None:
+        changed.base_url = base_url
+    if api_key is not None:
+        changed.api_key = api_key
+    return changed
+
+
 @transaction.atomic
 def save_model(
     *,
@@ -351,21 +453,22 @@ def save_model(
     provider: Provider,
     name: str,
     window: int | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: ModelValues | None = None,
 ) -> Model:
-    """Creates a model with what is known of it, or updates its window and these other fields of `UNKNOWN`.
+    """Create a model with its known values, or update its window and these other fields of `UNKNOWN`.
 
-    An unknown window is 4,096 tokens. What is given here stays, whatever the provider says, and takes the place of what
-    was learnt.
+    An unknown window is 4,096 tokens. Values that are set here do not follow the provider's reports any more, and
+    replace learnt ones.
     """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
         model = Model(provider=provider, name=name)
         fill_from_known(model, UNKNOWN)
     require_store(user, model)
-    typed = dict(settings or {}) | ({} if window is None else {"context_window": window})
-    for field, value in typed.items():
-        setattr(model, field, value)
+    typed: ModelValues = {**settings} if settings is not None else {}
+    if window is not None:
+        typed["context_window"] = window
+    assign_values(model, typed)
     if "context_window" in typed:
         clear_learnt_window(model)
     if "max_images" in typed:
@@ -386,20 +489,28 @@ def _check(row: Provider | Model) -> None:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
-# What answers prove of how a server deviates from its protocol, and the value of a row for which nothing is proven.
+# Deviations of a server from its protocol that answers prove.
 LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
 LEARNT_FACTS = ("whole_answers", "untagged_reasoning", "own_effort", "learnt_on")
 
 
 @transaction.atomic
 def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
-    """Stores what an answer has proven of its model, with the day. An administrator sees it, and can take it back."""
+    """Store a deviation that an answer has proven of its model, with the day. An administrator can undo it."""
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
     learnt_on = {**row.learnt_on, fact: timezone.localdate().isoformat()}
-    if learnt_on != row.learnt_on or fact == "own_effort":  # the same again changes nothing
-        Model.objects.filter(pk=model.pk).update(**{fact: value, "learnt_on": learnt_on})
+    if learnt_on != row.learnt_on or fact == "own_effort":  # the same fact on the same day changes nothing
+        row.learnt_on = learnt_on
+        match fact:
+            case "whole_answers":
+                row.whole_answers = bool(value)
+            case "untagged_reasoning":
+                row.untagged_reasoning = bool(value)
+            case "own_effort":
+                row.own_effort = str(value)
+        row.save(update_fields=[fact, "learnt_on"])
     model.refresh_from_db(fields=[fact, "learnt_on"])
 
 
@@ -410,7 +521,7 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     The row is locked and read again, so that answers side by side keep each other's samples.
     """
     if counted < 100 or reported <= 0:
-        return  # small prompts say more about overhead than about the tokenizer
+        return  # small prompts tell more about overhead than about the tokenizer
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
@@ -420,25 +531,30 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     row.token_ratio += (sample - row.token_ratio) * weight
     row.ratio_samples += 1
     row.save(update_fields=["token_ratio", "ratio_samples"])
-    model.token_ratio, model.ratio_samples = row.token_ratio, row.ratio_samples
+    model.token_ratio = row.token_ratio
+    model.ratio_samples = row.ratio_samples
 
 
-# Of what is learnt of a model's limits, see `llm.learning`.
+# Fields of the learnt limits, see `llm.learning`.
 LEARNT_WINDOW = ("learnt_window", "window_evidence", "reported_counts")
 LEARNT_IMAGES = ("learnt_max_images", "images_evidence")
 
 
 def clear_learnt_window(model: Model) -> None:
-    """Clear the window that was learnt and the counts that it could be learnt from, in memory."""
-    model.learnt_window, model.window_evidence, model.reported_counts = None, {}, {}
+    """Clear the learnt window and the counts that could teach it, in memory."""
+    model.learnt_window = None
+    model.window_evidence = {}
+    model.reported_counts = {}
 
 
 def clear_learnt_images(model: Model) -> None:
-    model.learnt_max_images, model.images_evidence = None, {}
+    """Clear the learnt limit on images, in memory."""
+    model.learnt_max_images = None
+    model.images_evidence = {}
 
 
 def clear_learnt_facts(model: Model) -> None:
-    """Clear what answers have taught of a server's deviations, in memory."""
+    """Clear the learnt deviations of a model's server, in memory."""
     if "whole_answers" in model.learnt_on:
         model.whole_answers = False
     if "untagged_reasoning" in model.learnt_on:

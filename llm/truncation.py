@@ -1,38 +1,41 @@
-"""Decides whether a server read less of a prompt than it was sent (docs/develop/context.md, “What was read”).
+"""Decide whether a server read less of a prompt than it was sent (docs/develop/context.md, “What was read”).
 
-Counts alone prove nothing: servers report only what their cache did not hold, divide characters by four, or have a
-vocabulary that needs fewer tokens. So a low count is a suspicion, and only the server's own window makes it a proof.
+Counts alone prove nothing. Some servers report only the tokens that their cache did not hold, some divide characters by
+four, some have a vocabulary that needs fewer tokens. So a low count is a suspicion; the server's own window proves it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 from llm.types.model_call import Allocated, Usage
 
 Script = Literal["latin", "cjk", "other"]
+SCRIPTS: tuple[Script, ...] = ("latin", "cjk", "other")
 
 SUSPECTED_BELOW = 0.6  # share of our count
 MISSING_AT_LEAST = 300  # tokens; less may be a matter of templates
-PLAUSIBLE = 256  # tokens; a server that says it read fewer has not counted
+PLAUSIBLE = 256  # tokens; a server that reports fewer has not counted
 LOW = 0.97  # share of our count; a server that read less is asked for its window
-LEAST_RATIO, GREATEST_RATIO = 0.5, 2.0  # tokens of a server for one of ours
-UNKNOWN_RATIO = 0.7  # of a vocabulary that nobody knows; the thriftiest that was measured has 0.82, for Chinese
-REPORTS_KEPT = 20  # of each script, and of the newest calls
+# Bounds of a server's tokens for one of ours.
+LEAST_RATIO = 0.5
+GREATEST_RATIO = 2.0
+UNKNOWN_RATIO = 0.7  # of an unknown vocabulary; the thriftiest that was measured has 0.82, for Chinese
+REPORTS_STORED = 20  # for each script, and of the newest calls
 FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
-MOSTLY = 0.8  # share of a prompt from which its count says something of one script
+MOSTLY = 0.8  # share of one script in a prompt from which its count belongs to that script
 READ_WHOLE = 0.85  # share of our count from which a prompt counts as read whole
 
 # The three-call proof.
 SAME_COUNT = 0.01
 GROWTH = 1.2
-NEW_AT_LEAST = 0.75  # share of a report; where a prompt has grown by that, the report may be of the new part
+NEW_AT_LEAST = 0.75  # share of a report; a prompt that grew by that may be reported by its new part alone
 CALLS = 3
-LEAST_WINDOW = 2_048  # tokens; no server in use has less, so a smaller count is none of a window
+LEAST_WINDOW = 2_048  # tokens; no server in use has a smaller window
 
-_LOOKED_AT = 16_000  # characters of a prompt that are looked at for its scripts
+_SAMPLE = 16_000  # characters of a prompt that are examined for its scripts
 _CJK = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
@@ -42,17 +45,18 @@ LATIN: Mapping[Script, float] = {"latin": 1.0}
 
 
 def script_shares(texts: Sequence[str]) -> Mapping[Script, float]:
-    """Return the share of each script in the tokens of the texts, judged by samples of them.
+    """Return the share of each script in the tokens of the texts, estimated from samples.
 
-    Digits, and what no alphabet has, such as emoji, are `other`: they are counted differently everywhere.
+    Digits, emoji and other characters outside of alphabets are `other`: every vocabulary counts them differently.
     """
     step = max(1, len(texts) // 400)
-    looked_at = texts[::step]
-    most = _LOOKED_AT // max(1, len(looked_at))
+    sampled = texts[::step]
+    most = _SAMPLE // max(1, len(sampled))
     characters: dict[Script, int] = {"latin": 0, "cjk": 0, "other": 0}
-    for text in looked_at:
+    for text in sampled:
         sample = text[:most]
-        cjk, latin = len(_CJK.findall(sample)), len(_LATIN.findall(sample))
+        cjk = len(_CJK.findall(sample))
+        latin = len(_LATIN.findall(sample))
         characters["cjk"] += cjk
         characters["latin"] += latin
         characters["other"] += len(sample) - cjk - latin
@@ -61,10 +65,10 @@ def script_shares(texts: Sequence[str]) -> Mapping[Script, float]:
     return {script: weight / total for script, weight in weights.items() if weight} if total else LATIN
 
 
-class Sent(NamedTuple):
-    """The tokens of one call by our count: `texts` without images and replayed reasoning, `tools` their definitions.
+class SentTokens(NamedTuple):
+    """Tokens of one call by our count. `texts`: without images and replayed reasoning. `tools`: their definitions.
 
-    `plain`: there was nothing else. `scripts`: see `script_shares`.
+    `plain`: the call had nothing else. `scripts`: see `script_shares`.
     """
 
     texts: int
@@ -78,13 +82,13 @@ class Sent(NamedTuple):
 
     @property
     def script(self) -> Script | None:
-        """The script of nearly all of it; None of a mixture."""
+        """Return the script of nearly all of the prompt; None for a mixture."""
         return next((script for script, share in self.scripts.items() if share >= MOSTLY), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """A proven cut: the server's window is smaller than the prompt, and it `read` only part of the `sent` tokens."""
+    """A proven truncation: the server's window is too small, and it `read` only a part of the `sent` tokens."""
 
     read: int
     sent: int
@@ -98,18 +102,26 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class TruncationSuspicion:
-    """A count that is too low to be explained, which proves nothing. Tokens: `reported` with what was cached."""
+    """A count that is too low to be explained, which proves nothing. `reported` includes cached tokens."""
 
     reported: int
     sent: int
 
 
+class ReportedCountsJson(TypedDict, total=False):
+    """`ReportedCounts` as they stand in the database."""
+
+    scripts: dict[Script, list[tuple[int, int]]]
+    calls: list[tuple[int, int]]
+    largest_whole: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReportedCounts:
-    """What a model's server has reported of its newest calls; stored as JSON with the model.
+    """Counts that a model's server reported for its newest calls. Stored as JSON with the model.
 
-    `scripts`: pairs of our count and the server's, of prompts that were nearly all in one script. `calls`: the newest
-    calls, oldest first, each as our count and the reported one with what was cached. `largest_whole`: our count of the
+    `scripts`: pairs of our count and the server's, for prompts that were nearly all in one script. `calls`: the newest
+    calls, oldest first, each as our count and the reported one with cached tokens. `largest_whole`: our count of the
     largest prompt that was read whole.
     """
 
@@ -118,24 +130,25 @@ class ReportedCounts:
     largest_whole: int = 0
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> "ReportedCounts":
+    def from_json(cls, stored: ReportedCountsJson) -> "ReportedCounts":
+        """Return the value of its stored form, which is empty for a model without calls."""
         scripts: dict[Script, Sequence[tuple[int, int]]] = {
             name: [(counted, reported) for counted, reported in stored.get("scripts", {}).get(name, ())]
-            for name in ("latin", "cjk", "other")
+            for name in SCRIPTS
         }
         calls = [(counted, reported) for counted, reported in stored.get("calls", ())]
         return cls(scripts, calls, stored.get("largest_whole", 0))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ReportedCountsJson:
+        """Return the form in which it is stored."""
         scripts = {name: list(pairs) for name, pairs in self.scripts.items() if pairs}
         return {"scripts": scripts, "calls": list(self.calls), "largest_whole": self.largest_whole}
 
     def ratio(self, scripts: Mapping[Script, float]) -> float | None:
-        """Return the server's tokens for one of ours in a text of these scripts; None where most of it is in one of
-        which nothing was reported.
+        """Return the server's tokens for one of ours in a text of these scripts; None without reports for most of it.
 
-        Of each script the least that was reported, and never above 1: Latin letters write languages of which a
-        vocabulary makes more tokens or fewer, and a switch between them is no cut.
+        Each script counts with its lowest report, and never above 1: a vocabulary makes more tokens of one language
+        than of another in the same script, and a switch between languages is no truncation.
         """
         ratios = {script: self._least(script) for script in scripts}
         if sum(share for script, share in scripts.items() if ratios[script] is not None) <= 0.5:
@@ -147,24 +160,26 @@ class ReportedCounts:
         return max(LEAST_RATIO, min(1.0, *reported)) if reported else None
 
     def with_report(self, report: "CallReported") -> "ReportedCounts":
-        """Return these with one more call, which was not seen to be cut."""
-        sent, read = report.sent, report.read
-        scripts, largest = {**self.scripts}, self.largest_whole
+        """Return these counts with one more call, which was not truncated as far as is known."""
+        sent = report.sent
+        read = report.read
+        scripts = {**self.scripts}
+        largest = self.largest_whole
         telling = sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts
         if telling and not report.doubted and sent.script is not None:
-            scripts[sent.script] = [*self.scripts.get(sent.script, ()), (sent.total, read)][-REPORTS_KEPT:]
+            scripts[sent.script] = [*self.scripts.get(sent.script, ()), (sent.total, read)][-REPORTS_STORED:]
         if read >= max(PLAUSIBLE, READ_WHOLE * (self.ratio(sent.scripts) or 1.0) * sent.texts):
             largest = max(largest, sent.total)
-        calls = [*self.calls, (sent.total, report.reported)][-REPORTS_KEPT:]
+        calls = [*self.calls, (sent.total, report.reported)][-REPORTS_STORED:]
         return ReportedCounts(scripts, calls, largest)
 
     def proven_window(self) -> tuple[int, Sequence[tuple[int, int]]] | None:
-        """Return a window that the newest calls prove, and the calls that do; None where they prove none.
+        """Return a window that the newest calls prove, and these calls; None where they prove none.
 
-        At least three calls have the same reported count, within 1 %, though each prompt was at least 20 % longer than
-        the one before by our count, and nothing larger was reported since the first of them. It is none where a much
-        longer prompt was read whole before, where the first prompt is too short for it, or where the reports may be of
-        what was new in each prompt.
+        The proof needs at least three calls with the same reported count, within 1 %, while each prompt was at least
+        20 % longer than the one before by our count. No larger count may follow the first of them. Nothing is proven
+        where a much longer prompt was read whole before, where the first prompt is too short, or where the server may
+        report only the new part of each prompt.
         """
         for start in range(len(self.calls) - CALLS, -1, -1):
             proof = _same_counts(self.calls[start:])
@@ -175,7 +190,7 @@ class ReportedCounts:
 
 
 def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] | None:
-    """Return the calls that repeat the first one's count while the prompts grow, or None."""
+    """Return the calls that repeat the first one's count while the prompts grow, else None."""
     proof = [calls[0]]
     most = calls[0][1] * (1 + SAME_COUNT)
     for counted, reported in calls[1:]:
@@ -191,10 +206,10 @@ def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] 
 
 
 def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
-    """Return whether most reports may be of what was new in a prompt, as servers report whose cache had the rest.
+    """Return whether most reports may count only the new part of a prompt, because the server's cache had the rest.
 
-    Such a server reports the same number again and again where all messages of a conversation are about as long. Its
-    cache may hold the answers, too, so that a prompt grows by more than is reported.
+    Such a server repeats the same number where all messages of a conversation have about the same length. Its cache may
+    hold the answers, too, so that a prompt grows by more than is reported.
     """
     new = [counted - before >= NEW_AT_LEAST * reported for (before, _), (counted, reported) in pairwise(calls)]
     return 2 * sum(new) >= len(new)
@@ -202,26 +217,26 @@ def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CallReported:
-    """One call: what was sent, and how many tokens the provider says that it read. `doubted`: less than it was sent."""
+    """One call: the tokens that were sent, and those that the provider reports. `doubted`: it reports too few."""
 
-    sent: Sent
+    sent: SentTokens
     usage: Usage
     doubted: bool = False
 
     @property
     def reported(self) -> int:
-        """With what was cached, whether or not the provider counts that as a part of the prompt."""
+        """Return the reported tokens with the cached ones, whether or not the provider includes these."""
         return self.usage.input + self.usage.cached_input
 
     @property
     def read(self) -> int:
-        """With or without what was cached, whichever is nearer to our count."""
+        """Return the reported tokens with or without the cached ones, whichever is nearer to our count."""
         total = self.sent.total
         return min(self.usage.input, self.reported, key=lambda tokens: abs(tokens - total))
 
 
-def is_low(counts: ReportedCounts, sent: Sent, usage: Usage) -> bool:
-    """Return whether the server reports less than was sent, so that it is worth asking for its window."""
+def is_low(counts: ReportedCounts, sent: SentTokens, usage: Usage) -> bool:
+    """Return whether the server reports less than was sent, so that it should be asked for its window."""
     expected = sent.total * (counts.ratio(sent.scripts) or 1.0)
     reported = usage.input + usage.cached_input
     return PLAUSIBLE <= reported < LOW * expected and expected - reported >= MISSING_AT_LEAST
@@ -229,15 +244,15 @@ def is_low(counts: ReportedCounts, sent: Sent, usage: Usage) -> bool:
 
 def detect_truncation(
     counts: ReportedCounts,
-    sent: Sent,
+    sent: SentTokens,
     usage: Usage,
     *,
     tokenizer_known: bool,
     allocated: Allocated | None = None,
 ) -> Truncation | TruncationSuspicion | None:
-    """Return what a report of fewer tokens than were sent means; None where counting can explain it.
+    """Return a proven or suspected truncation; None where differences in counting explain the reported tokens.
 
-    `tokenizer_known`: our counts are by the model's own tokenizer. `allocated`: the window that the server says it has.
+    `tokenizer_known`: our counts are by the model's own tokenizer. `allocated`: the window that the server reports.
     """
     if not is_low(counts, sent, usage):
         return None
@@ -247,12 +262,12 @@ def detect_truncation(
     if allocated is not None and allocated.window is not None:
         window = allocated.window
         if window >= expected:
-            return None  # a window with room for all is no reason to cut
+            return None  # the prompt fits into the window
         least = sent.total * (ratio or (1.0 if tokenizer_known else UNKNOWN_RATIO))
         if usage.input <= window and (window < least * LOW or reported < LEAST_RATIO * expected):
             return Truncation(reported, expected, window, allocated.server)
         return TruncationSuspicion(reported, sent.total)
-    # Of tools nothing is expected: some servers do not write them into the prompt.
+    # Tools do not count here: some servers do not write them into the prompt.
     low = reported < SUSPECTED_BELOW * (ratio or 1.0) * sent.texts
     short = (ratio or 1.0) * sent.texts - reported >= MISSING_AT_LEAST
     if tokenizer_known and low and short and sent.total >= counts.largest_whole:

@@ -1,11 +1,12 @@
-"""Who answers, and under which rules, as administrators set it up."""
+"""Admin of personas, reminders, budget profiles and versions of prompts, and the comparison of two versions."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, cast
 
 from django.contrib import admin, messages
@@ -32,7 +33,7 @@ from personas.forms import PersonaForm, PromptForm, ReminderForm
 from personas.models import BudgetProfile, Persona, PersonaShare, PromptVersion, Reminder, SummaryPrompt, SystemPrompt
 from personas.sharing import services as sharing
 
-MOST_WORDS = 4_000  # of a line; above that comparing words takes seconds, and the line counts as changed as a whole
+MOST_WORDS = 4_000  # in a line; a longer line is compared as a whole, since comparing its words takes seconds
 WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 
 
@@ -45,15 +46,18 @@ def size(row: PromptVersion | Persona) -> str:
     return "–" if row.token_count is None else f"{row.token_count:,}"
 
 
-def _unlinked(field: Any) -> Any:
-    """Without the links to other forms beside what is chosen, which are 3 kB each of a page that is large."""
-    for link in ("add", "change", "view", "delete"):
-        setattr(field.widget, f"can_{link}_related", False)
+def _without_links(field: Any) -> Any:
+    """Remove the links to the form of the chosen row. Each link adds 3 kB to a large page."""
+    widget = field.widget
+    widget.can_add_related = False
+    widget.can_change_related = False
+    widget.can_view_related = False
+    widget.can_delete_related = False
     return field
 
 
-class Shares(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
-    """Whoever may change personas says who has one."""
+class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
+    """Shares of a persona. The right to change personas is the right to change their shares."""
 
     model = PersonaShare
     fields = ("user", "group", "role")
@@ -66,7 +70,7 @@ class Shares(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's o
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         field.widget.attrs["aria-label"] = str(field.label)
-        return _unlinked(field)
+        return _without_links(field)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return has_right(acting(request), "view", Persona)
@@ -79,10 +83,10 @@ class Shares(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's o
 
 @admin.register(Persona)
 class PersonaAdmin(RowAdmin):
-    """Whoever opens a private one that is not their own stands in its history."""
+    """Personas of all users. Opening another user's private persona is recorded in its history."""
 
     form = PersonaForm
-    inlines = (Shares,)
+    inlines = (ShareInline,)
     list_display = ("name", "visibility", "owner", "model", "budget_profile", "version", size, "updated")
     list_filter = ("visibility", "model", "budget_profile")
     list_select_related = ("owner", "model", "budget_profile")
@@ -98,7 +102,7 @@ class PersonaAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whoever may only look has no form, and so no hidden field."""
+        """Leave out the hidden field for administrators who may only look, since they get no form."""
         if self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj):
             return self.fieldsets
         return [
@@ -119,15 +123,15 @@ class PersonaAdmin(RowAdmin):
         return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
-        shown = super().change_view(request, object_id, form_url, extra_context)
+        response = super().change_view(request, object_id, form_url, extra_context)
         persona = self.get_object(request, object_id) if request.method == "GET" else None
         if persona is not None and not Persona.objects.visible_to(acting(request)).filter(pk=persona.pk).exists():
             services.record_opened(user=person(request), persona=persona)
-        return shown
+        return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
-        return _unlinked(field) if isinstance(db_field, ForeignKey) else field
+        return _without_links(field) if isinstance(db_field, ForeignKey) else field
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "reminders":
@@ -136,14 +140,17 @@ class PersonaAdmin(RowAdmin):
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        given = {name: value for name, value in form.cleaned_data.items() if name != "reminders"}
-        tag, owner = given.pop("tag"), given.pop("owner")
+        tag = form.cleaned_data["tag"]
+        owner = form.cleaned_data["owner"]
+        others = {name: value for name, value in form.cleaned_data.items() if name not in ("reminders", "tag", "owner")}
+        fields = cast("services.PersonaFields", others)
         if change:
-            fields = given if owner is None else {**given, "owner": owner}
+            if owner is not None:
+                fields["owner"] = owner
             based_on = {tag} if tag else None
             services.update_persona(user=person(request), persona=obj, fields=fields, based_on=based_on)
         else:
-            obj.pk = services.create_persona(user=person(request), fields=given, owner=owner).pk
+            obj.pk = services.create_persona(user=person(request), fields=fields, owner=owner).pk
         obj.refresh_from_db()
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
@@ -154,8 +161,9 @@ class PersonaAdmin(RowAdmin):
             self.save_formset(request, form, formset, change)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
-        """Another person or group in a row takes the place of the one before."""
-        user, persona = person(request), form.instance
+        """Store the shares. A row with another user or group replaces the share that it had."""
+        user = person(request)
+        persona = form.instance
         formset.save(commit=False)
         before = {row.pk: row for row in PersonaShare.objects.filter(persona=persona)}
         for row in formset.deleted_objects:
@@ -171,7 +179,7 @@ class PersonaAdmin(RowAdmin):
         services.delete_persona(user=person(request), persona=obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Without the rows that say which reminders it has."""
+        """Leave out the rows of the relation to reminders."""
         _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
         counts.pop(str(Persona.reminders.through._meta.verbose_name_plural), None)
         return [str(persona) for persona in objs], counts, needed, protected
@@ -180,18 +188,22 @@ class PersonaAdmin(RowAdmin):
         return (("tools/", "personas_persona_tools", self.tools_view),)
 
     def tools_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far."""
+        """Ask the tool servers, and return a fragment with their checkboxes. `tools` are the names ticked so far."""
         if not (self.has_change_permission(request) or self.has_add_permission(request)):
             raise PermissionDenied
         chosen = request.GET.getlist("tools")
-        offers, model = tools.offers(), Model.objects.usable().order_by("-default", "created").first()
-        context = {"servers": tools.tickable(offers, chosen), "chosen": chosen}
-        context["too_many"] = tools.too_many(offers, chosen, model)
+        offers = tools.offers()
+        model = Model.objects.usable().order_by("-default", "created").first()
+        context = {
+            "servers": tools.tickable(offers, chosen),
+            "chosen": chosen,
+            "too_many": tools.too_many(offers, chosen, model),
+        }
         return TemplateResponse(request, "admin/personas/persona/servers.html", context)
 
 
 def reminders_for(request: HttpRequest) -> QuerySet[Reminder]:
-    """All but those that only other people's private personas use."""
+    """Return all reminders, except those that only other users' private personas have."""
     hidden = ~Q(personas=None) & ~Q(personas__in=Persona.objects.visible_to(acting(request)))
     return Reminder.objects.exclude(hidden, scope=Reminder.Scope.PERSONA)
 
@@ -221,7 +233,7 @@ class ReminderAdmin(RowAdmin):
 
 
 class BudgetProfileAdmin(RowAdmin):
-    """Registered by `config.admin`, which shows beside the fields what the engine makes of the numbers."""
+    """Budget profiles. `config.admin` registers a subclass, which also shows the results of the numbers."""
 
     list_display = ("name", "is_default", "policy", "layout", "most", "for_the_answer")
     list_filter = ("policy", "layout")
@@ -286,7 +298,7 @@ class BudgetProfileAdmin(RowAdmin):
 
 @admin.register(SystemPrompt, SummaryPrompt)
 class PromptAdmin(RowAdmin):
-    """A history: versions are added and activated, never changed or removed."""
+    """Versions of a prompt. They are added and activated, never changed or removed."""
 
     form = PromptForm
     list_display = ("__str__", "is_active", size, "note", "author", "created")
@@ -297,16 +309,16 @@ class PromptAdmin(RowAdmin):
     actions_detail = ("edit", "activate", "compare_with_active")
     add_form_template = "admin/personas/prompt/add_form.html"
 
-    def asked(self, request: HttpRequest) -> PromptVersion:
-        """One that is not stored, of the history that the page is about, with the text that it begins with."""
+    def blank(self, request: HttpRequest) -> PromptVersion:
+        """Return an unsaved version of the prompt of this page, with the text that a new form starts with."""
         return cast("PromptVersion", self.model())
 
-    def url(self, page: str, prompt: PromptVersion, **query: object) -> str:
-        """Of a page about the history of this prompt."""
+    def url(self, page: str, prompt: PromptVersion, query: Mapping[str, object] = MappingProxyType({})) -> str:
+        """Return the address of a page about the history of a prompt."""
         return reverse(f"admin:personas_{self.opts.model_name}_{page}", query=query or None)
 
     def home(self, prompt: PromptVersion) -> str:
-        """The page with all of its versions."""
+        """Return the address of the page with all versions of a prompt."""
         return self.url("changelist", prompt)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -334,22 +346,26 @@ class PromptAdmin(RowAdmin):
         return self.get_fields(request, obj) if obj else ()
 
     def get_changeform_initial_data(self, request: HttpRequest) -> Any:
-        """The text of the version `?from=`, else of the active one."""
-        asked = self.asked(request)
-        active = asked.history().filter(active=True).first()
-        chosen = request.GET.get("from", "")
-        named = chosen.isdecimal() and len(chosen) < 10
-        start = asked.history().filter(version=chosen).first() if named else active
-        return {"text": (start or asked).text, "based_on": active.version if active else 0}
+        """Start with the text of the version `?from=`, by default of the active one."""
+        blank = self.blank(request)
+        active = blank.history().filter(active=True).first()
+        number = request.GET.get("from", "")
+        is_number = number.isdecimal() and len(number) < 10
+        start = blank.history().filter(version=number).first() if is_number else active
+        return {"text": (start or blank).text, "based_on": active.version if active else 0}
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
-        context = {"count_url": self.url("count", self.asked(request)), **(extra_context or {})}
+        context = {"count_url": self.url("count", self.blank(request)), **(extra_context or {})}
         return super().add_view(request, form_url, context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        given = form.cleaned_data
+        fields = form.cleaned_data
         stored = services.save_prompt(
-            user=person(request), kind=self.model, text=given["text"], note=given["note"], activate=given["activate"]
+            user=person(request),
+            kind=self.model,
+            text=fields["text"],
+            note=fields["note"],
+            activate=fields["activate"],
         )
         obj.pk = stored.pk
         obj.refresh_from_db()
@@ -368,20 +384,21 @@ class PromptAdmin(RowAdmin):
         if len(versions) != 2:
             self.message_user(request, Sentence("Select exactly two versions to compare."), messages.WARNING)
             return None
-        return HttpResponseRedirect(self.url("compare", self.asked(request), old=versions[0], new=versions[1]))
+        query = {"old": versions[0], "new": versions[1]}
+        return HttpResponseRedirect(self.url("compare", self.blank(request), query))
 
     @button("Edit", icon="edit", permission="begin")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """A version never changes: the form for the next one, with this one's text."""
+        """Open the form for a new version with the text of this one, since versions never change."""
         prompt: PromptVersion = self.row(request, object_id)
-        return HttpResponseRedirect(self.url("add", prompt, **{"from": prompt.version}))
+        return HttpResponseRedirect(self.url("add", prompt, {"from": prompt.version}))
 
     @button("Compare with the active one", icon="compare_arrows", permission="view")
     def compare_with_active(self, request: HttpRequest, object_id: str) -> HttpResponse:
         prompt: PromptVersion = self.row(request, object_id)
         active = prompt.history().filter(active=True).first()
         old, new = sorted((prompt.version, active.version if active else 0))
-        return HttpResponseRedirect(self.url("compare", prompt, old=old, new=new))
+        return HttpResponseRedirect(self.url("compare", prompt, {"old": old, "new": new}))
 
     @confirmed(
         "Make active",
@@ -404,17 +421,17 @@ class PromptAdmin(RowAdmin):
         )
 
     def count_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """The tokens of a text as it is being written, by the default model: a fragment."""
+        """Return a fragment with the tokens of a text that is being written, by the default model."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        count = services.measured(request.POST.get("text", ""))
+        count = services.measure_text(request.POST.get("text", ""))
         return TemplateResponse(request, "personas/_count.html", {"count": count})
 
     def compare_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """`?old=` and `?new=` are versions; whatever is no version is the newest."""
+        """Compare the versions `?old=` and `?new=`. Anything that is no version means the newest one."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        prompts = {str(prompt.version): prompt for prompt in self.compared(request)}
+        prompts = {str(prompt.version): prompt for prompt in self.comparable_versions(request)}
         newest = next(iter(prompts.values()), self.model(version=0))
         old, new = (prompts.get(request.GET.get(name, ""), newest) for name in ("old", "new"))
         context = {
@@ -429,27 +446,27 @@ class PromptAdmin(RowAdmin):
         }
         return TemplateResponse(request, "admin/personas/prompt/compare.html", context)
 
-    def compared(self, request: HttpRequest) -> Sequence[PromptVersion]:
-        """What there is to compare, the newest first."""
-        return list(self.asked(request).history().select_related("author"))
+    def comparable_versions(self, request: HttpRequest) -> Sequence[PromptVersion]:
+        """Return the versions that can be compared, newest first."""
+        return list(self.blank(request).history().select_related("author"))
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DiffSpan:
     text: str
     changed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the old text beside its line of the new one; None where the other has a line more."""
+class DiffRow:
+    """Line of the old text next to its line of the new text; None where the other text has an additional line."""
 
-    old: list[Span] | None
-    new: list[Span] | None
+    old: list[DiffSpan] | None
+    new: list[DiffSpan] | None
 
     @property
     def kind(self) -> str:
-        """same, changed, removed or added"""
+        """Return “same”, “changed”, “removed” or “added”."""
         if self.old is None:
             return "added"
         if self.new is None:
@@ -457,10 +474,9 @@ class Row:
         return "changed" if any(span.changed for span in (*self.old, *self.new)) else "same"
 
 
-def compare(old: str, new: str) -> list[Row]:
-    """What changed, side by side: line by line, and word by word inside a changed line."""
-    before, after = old.splitlines(), new.splitlines()
-    return [row for block in _blocks(before, after) for row in _rows(*block)]
+def compare(old: str, new: str) -> list[DiffRow]:
+    """Return the differences of two texts by lines, and by words inside a changed line."""
+    return [row for block in _blocks(old.splitlines(), new.splitlines()) for row in _rows(*block)]
 
 
 def _blocks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], list[str]]]:
@@ -468,22 +484,24 @@ def _blocks(before: list[str], after: list[str]) -> Iterator[tuple[list[str], li
         yield before[low:high], after[new_low:new_high]
 
 
-def _rows(before: list[str], after: list[str]) -> Iterator[Row]:
+def _rows(before: list[str], after: list[str]) -> Iterator[DiffRow]:
     for old, new in zip_longest(before, after):
         if old is None:
-            yield Row(None, [Span(new, True)])
+            yield DiffRow(None, [DiffSpan(new, True)])
         elif new is None:
-            yield Row([Span(old, True)], None)
+            yield DiffRow([DiffSpan(old, True)], None)
         else:
-            yield Row(*_spans(old, new))
+            yield DiffRow(*_spans(old, new))
 
 
-def _spans(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    before, after = WORDS.findall(old), WORDS.findall(new)
+def _spans(old: str, new: str) -> tuple[list[DiffSpan], list[DiffSpan]]:
+    before = WORDS.findall(old)
+    after = WORDS.findall(new)
     if max(len(before), len(after)) > MOST_WORDS:
-        return [Span(old, old != new)], [Span(new, old != new)]
-    left, right = [], []
+        return [DiffSpan(old, old != new)], [DiffSpan(new, old != new)]
+    left = []
+    right = []
     for tag, low, high, new_low, new_high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        left.append(Span("".join(before[low:high]), tag != "equal"))
-        right.append(Span("".join(after[new_low:new_high]), tag != "equal"))
+        left.append(DiffSpan("".join(before[low:high]), tag != "equal"))
+        right.append(DiffSpan("".join(after[new_low:new_high]), tag != "equal"))
     return [span for span in left if span.text], [span for span in right if span.text]

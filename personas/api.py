@@ -1,7 +1,7 @@
-"""`/api/v1/`: personas, reminders, budget profiles and system prompts for programs."""
+"""API of personas, reminders, budget profiles, system prompts and usable models, below `/api/v1/`."""
 
 from copy import copy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypedDict, cast
 
 from django.db import models
 from django.db.models import Prefetch, Q, QuerySet
@@ -24,6 +24,7 @@ from core.api.pagination import ByName, ByUpdate, OldestFirst, pages
 from core.errors import ProductError
 from core.permissions import require_right
 from core.requests import or_404
+from core.rows import set_fields
 from core.sentences import Sentence
 from llm.models import Model
 from llm.serializers import ModelSerializer
@@ -36,7 +37,7 @@ METHODS = ("get", "post", "patch", "delete", "head", "options")
 
 
 class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
-    """A model that the person may use, or the one that is chosen already."""
+    """Accepts a model that the user may use, or the present model of the persona."""
 
     def get_queryset(self) -> QuerySet[Model]:
         chosen = self.root.instance.model_id if isinstance(self.root.instance, Persona) else None
@@ -44,7 +45,7 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
         return Model.objects.filter(Q(pk__in=mine) | Q(pk=chosen))
 
 
-MOST_NAMED_TOOLS = 1_000  # names may be given twice; how many a persona has at most is `personas.tools.MAX_TOOLS`
+MOST_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
 
 
 class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
@@ -93,9 +94,18 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
 
     def validate_tools(self, names: list[str]) -> list[str]:
         try:
-            return tools.checked(names, already=self.instance.tools if self.instance else ())
+            return tools.check_tools(names, already=self.instance.tools if self.instance else ())
         except tools.BadTools as error:
             raise serializers.ValidationError(str(error.sentence)) from error
+
+
+class ReminderFields(TypedDict, total=False):
+    """Validated body of a request for a reminder. `persona` is only allowed for a new one."""
+
+    text: str
+    scope: str
+    enabled: bool
+    persona: Persona
 
 
 class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
@@ -114,18 +124,17 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
         read_only_fields: ClassVar = ["created"]
 
     def get_personas(self, reminder: Reminder) -> list[str]:
-        seen = getattr(reminder, "seen", None)  # of a list, with one query for all
-        if seen is None:
-            seen = reminder.personas.visible_to(self.context["request"].user)
-        return [str(persona.pk) for persona in seen]
+        visible = getattr(reminder, "visible", None)  # prefetched for lists, with one query for all
+        if visible is None:
+            visible = reminder.personas.visible_to(self.context["request"].user)
+        return [str(persona.pk) for persona in visible]
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: ReminderFields) -> ReminderFields:
         if self.instance is not None:
-            fixed: dict[str, Any] = {
-                name: [gettext("This field cannot be changed.")] for name in ("scope", "persona") if name in attrs
-            }
-            if fixed:
-                raise serializers.ValidationError(fixed)
+            unchangeable = [name for name in ("scope", "persona") if name in attrs]
+            if unchangeable:
+                sentence = gettext("This field cannot be changed.")
+                raise serializers.ValidationError({name: [sentence] for name in unchangeable})
             return attrs
         persona = attrs.get("persona")
         attrs.setdefault("scope", Reminder.Scope.PERSONA if persona else Reminder.Scope.EVERYWHERE)
@@ -138,7 +147,7 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
 class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]):
     """Every number in tokens unless it is a share (0 to 1, as a string with three decimals)."""
 
-    # Declared, since the generated field would refuse `true` while another profile is the default.
+    # Declared here, since the generated field refuses `true` while another profile is the default.
     default = serializers.BooleanField(required=False)
 
     class Meta:
@@ -150,10 +159,9 @@ class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]
             raise serializers.ValidationError(gettext("Make another profile the default instead."))
         return default
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: Any) -> Any:
         candidate = copy(self.instance) if self.instance is not None else BudgetProfile()
-        for name, value in attrs.items():
-            setattr(candidate, name, value)
+        set_fields(candidate, attrs)
         candidate.clean()
         return attrs
 
@@ -172,7 +180,7 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
 
 
 class AdminView(ScopedView):
-    """For administrators alone; with `reading`, whoever has the scope `chat` may read."""
+    """For administrators alone. With `reading`, the scope `chat` is enough to read."""
 
     reading = False
     administers: type[models.Model]
@@ -185,7 +193,10 @@ class AdminView(ScopedView):
 
 
 def require_admin(request: Request) -> None:
-    """The right of an administrator, where others have a right to rows of their own: by session or scope."""
+    """Raise `missing_scope` (403) for an API token without the scope of administrators.
+
+    For views that also serve users' own rows, where the right alone is not enough for a token.
+    """
     if isinstance(request.auth, ApiToken) and "admin" not in request.auth.scopes:
         detail = Sentence("This token lacks the scope “admin”. Create one that has it on the settings page.")
         raise ProductError("missing_scope", detail, status=403)
@@ -209,7 +220,7 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
             return
         role = role_of(self.person, obj)
         if self.action == "remove_share" and any(each.user_id == self.person.pk for each in obj.shares.all()):
-            return  # everybody may remove what is shared with them
+            return  # every user may remove their own share
         editing = self.action == "partial_update"
         check = require_editor if editing else require_owner
         check(user=self.person, persona=obj)
@@ -219,23 +230,27 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
     @extend_schema(parameters=[ETAG])
     def create(self, request: Request) -> Response:
         serializer = self.get_serializer(data=request.data)
-        fields, reminder = _valid(serializer)
-        return self._shown(services.create_persona(user=self.person, fields=fields, reminder=reminder or ""), 201)
+        body = _valid_body(serializer)
+        persona = services.create_persona(user=self.person, fields=body.fields, reminder=body.reminder or "")
+        return self._respond(persona, 201)
 
     @extend_schema(parameters=[ETAG])
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        return self._shown(self.get_object())
+        return self._respond(self.get_object())
 
     @extend_schema(parameters=[IF_MATCH, ETAG])
     def partial_update(self, request: Request, pk: str) -> Response:
         """Changes the fields that are sent, which makes a new version."""
         persona = self.get_object()
-        fields, reminder = _valid(self.get_serializer(persona, data=request.data, partial=True))
-        return self._shown(
-            services.update_persona(
-                user=self.person, persona=persona, fields=fields, reminder=reminder, based_on=expected(request)
-            )
+        body = _valid_body(self.get_serializer(persona, data=request.data, partial=True))
+        changed = services.update_persona(
+            user=self.person,
+            persona=persona,
+            fields=body.fields,
+            reminder=body.reminder,
+            based_on=expected(request),
         )
+        return self._respond(changed)
 
     @extend_schema(parameters=[IF_MATCH])
     def destroy(self, request: Request, pk: str) -> Response:
@@ -243,19 +258,26 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
         services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    def _shown(self, persona: Persona, code: int = 200) -> Response:
+    def _respond(self, persona: Persona, code: int = 200) -> Response:
         return tagged(Response(self.get_serializer(persona).data, status=code), persona.tag)
 
 
-def _valid(serializer: BaseSerializer[Persona]) -> tuple[dict[str, Any], str | None]:
-    """The persona's fields, and its own reminder if one was sent."""
+class PersonaBody(NamedTuple):
+    """Validated body of a request for a persona. `reminder` is the persona's own; None if none was sent."""
+
+    fields: services.PersonaFields
+    reminder: str | None
+
+
+def _valid_body(serializer: BaseSerializer[Persona]) -> PersonaBody:
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
-    return fields, fields.pop("own_reminder", None)
+    reminder = fields.pop("own_reminder", None)
+    return PersonaBody(cast("services.PersonaFields", fields), reminder)
 
 
 class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
-    """Those that stand everywhere are for administrators to change, a persona's for whoever may change the persona."""
+    """Reminders of every conversation are for administrators to change. A persona's are for those who may change it."""
 
     serializer_class = ReminderSerializer
     pagination_class = OldestFirst
@@ -265,7 +287,7 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
     def get_queryset(self) -> QuerySet[Reminder]:
         personas = Persona.objects.visible_to(self.request.user).only("pk", "name")
         return Reminder.objects.visible_to(self.request.user).prefetch_related(
-            Prefetch("personas", personas, to_attr="seen")  # not in the relation's place, which decides who may change
+            Prefetch("personas", personas, to_attr="visible")  # apart from the relation, which decides who may change
         )
 
     def check_object_permissions(self, request: Request, obj: Reminder) -> None:
@@ -281,14 +303,14 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
         persona = fields.pop("persona", None)
         if persona is None or role_of(self.person, persona) not in EDITING:
             require_admin(self.request)
-        reminder = Reminder(**fields)
+        reminder = Reminder()
+        set_fields(reminder, fields)
         services.save_reminder(user=self.person, reminder=reminder, persona=persona)
         serializer.instance = reminder
 
     def perform_update(self, serializer: BaseSerializer[Reminder]) -> None:
         reminder = self.get_object()
-        for name, value in serializer.validated_data.items():
-            setattr(reminder, name, value)
+        set_fields(reminder, serializer.validated_data)
         services.save_reminder(user=self.person, reminder=reminder)
         serializer.instance = reminder
 
@@ -313,8 +335,7 @@ class BudgetProfileViewSet(AdminView, viewsets.ModelViewSet[BudgetProfile]):
     def _store(self, serializer: BaseSerializer[BudgetProfile], profile: BudgetProfile) -> None:
         fields = dict(serializer.validated_data)
         default = fields.pop("default", False)
-        for name, value in fields.items():
-            setattr(profile, name, value)
+        set_fields(profile, fields)
         services.save_profile(user=self.person, profile=profile, default=default)
         serializer.instance = profile
 
@@ -338,16 +359,22 @@ class SystemPromptViewSet(
         """The next version, active unless `activate` is false."""
         serializer = self.get_serializer(data=request.data)
         serializer.is_valid(raise_exception=True)
+        body = serializer.validated_data
         prompt = services.save_prompt(
-            user=self.person, kind=SystemPrompt, based_on=expected(request), **serializer.validated_data
+            user=self.person,
+            kind=SystemPrompt,
+            text=body["text"],
+            note=body.get("note", ""),
+            activate=body["activate"],
+            based_on=expected(request),
         )
-        return self._shown(prompt, 201)
+        return self._respond(prompt, 201)
 
     @extend_schema(parameters=[ETAG])
     @action(detail=False)
     def active(self, request: Request) -> Response:
         """The one that the next answers are written under."""
-        return self._shown(or_404(SystemPrompt.objects.filter(active=True).first(), "active system prompt"))
+        return self._respond(or_404(SystemPrompt.objects.filter(active=True).first(), "active system prompt"))
 
     @extend_schema(request=None, responses=SystemPromptSerializer, parameters=[IF_MATCH, ETAG])
     @action(detail=True, methods=["post"])
@@ -355,9 +382,9 @@ class SystemPromptViewSet(
         """Also the way back to an earlier version."""
         prompt = self.get_object()
         services.activate_prompt(user=self.person, prompt=prompt, based_on=expected(request))
-        return self._shown(prompt)
+        return self._respond(prompt)
 
-    def _shown(self, prompt: SystemPrompt, code: int = 200) -> Response:
+    def _respond(self, prompt: SystemPrompt, code: int = 200) -> Response:
         response = Response(self.get_serializer(prompt).data, status=code)
         return tagged(response, prompt.tag) if prompt.active else response
 

@@ -1,4 +1,4 @@
-"""The forms for prompts and personas: the admin's, and that of the persona's own page."""
+"""Forms for prompts and personas, of the admin and of the page of a persona."""
 
 from copy import copy
 from typing import Any, ClassVar, cast
@@ -17,25 +17,27 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from core.errors import ProductError
 from core.i18n import grouped
+from core.rows import set_fields
 from core.sentences import Sentence
 from core.text import unix_lines
 from llm.models import Model
 from personas import tools
 from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptVersion, Reminder, SystemPrompt
-from personas.services import default_profile, model_for
+from personas.services import PersonaFields, default_profile, model_for
 from personas.sharing.names import require_free_name
 from personas.sharing.roles import may_own
-from personas.texts import TEXTS, checked
+from personas.texts import TEXTS, check_text
 from personas.variables import check_variables
 
 
-class Lines(forms.CharField):
-    """A list of texts, one a line."""
+class LinesField(forms.CharField):
+    """List of texts, written one to a line."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("widget", UnfoldAdminTextareaWidget(attrs={"rows": 4}))
-        super().__init__(required=False, **kwargs)
+    def __init__(self, *, widget: forms.Widget | None = None, help_text: str = "") -> None:
+        super().__init__(
+            required=False, widget=widget or UnfoldAdminTextareaWidget(attrs={"rows": 4}), help_text=help_text
+        )
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -44,8 +46,8 @@ class Lines(forms.CharField):
         return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
 
 
-class PromptText(forms.CharField):
-    """A text for a model. Browsers send its line ends as CR LF, which no model needs to read."""
+class PromptTextField(forms.CharField):
+    """Text for a model. Browsers send CR LF at the end of lines, which is turned into LF."""
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -53,7 +55,7 @@ class PromptText(forms.CharField):
 
 
 def text_with_variables(text: str) -> str:
-    """Return the text. Raise `ValidationError` if it has a variable that does not exist."""
+    """Return the text. Raises `ValidationError` if it has a variable that does not exist."""
     try:
         check_variables(text)
     except ProductError as error:
@@ -61,14 +63,14 @@ def text_with_variables(text: str) -> str:
     return text
 
 
-def prompt_text(most: int | None = None, **options: Any) -> PromptText:
-    """The admin's field for one, as wide as the page."""
+def prompt_text(most: int | None = None, *, required: bool = True, help_text: str = "") -> PromptTextField:
+    """Return a field of the admin for a text for a model, as wide as the page."""
     widget = UnfoldAdminTextareaWidget(attrs={"rows": 16, "style": "max-width: none"})
-    return PromptText(max_length=most, widget=widget, **options)
+    return PromptTextField(max_length=most, widget=widget, required=required, help_text=help_text)
 
 
 class PromptForm(forms.ModelForm[PromptVersion]):
-    """A new version. `based_on` is the version that was active when the form was opened, 0 for none."""
+    """New version of a prompt. `based_on`: the version that was active when the form was opened; 0 for none."""
 
     text = prompt_text()
     activate = forms.BooleanField(
@@ -83,11 +85,12 @@ class PromptForm(forms.ModelForm[PromptVersion]):
         text: str = self.cleaned_data["text"]
         return text_with_variables(text) if isinstance(self.instance, SystemPrompt) else text
 
-    def clean(self) -> dict[str, Any]:
-        """Stops once when somebody else has changed the prompt meanwhile; saving again goes on from theirs."""
-        cleaned = super().clean() or self.cleaned_data
+    def clean(self) -> None:
+        """Refuse the form once if another version became active meanwhile. A second save replaces that version."""
+        super().clean()
         active = self.instance.history().filter(active=True).select_related("author").first()
-        based_on, now = cleaned.get("based_on"), active.version if active is not None else 0
+        based_on = self.cleaned_data.get("based_on")
+        now = active.version if active is not None else 0
         if based_on is not None and based_on != now:
             data = cast("QueryDict", self.data).copy()
             data["based_on"] = str(now)
@@ -105,11 +108,10 @@ class PromptForm(forms.ModelForm[PromptVersion]):
                     who=str(who),
                 )
             raise forms.ValidationError(str(sentence))
-        return cleaned
 
 
 class TextForm(PromptForm):
-    """A new version of the text of this `name`."""
+    """New version of the text with this `name`."""
 
     name: str
 
@@ -117,7 +119,8 @@ class TextForm(PromptForm):
         super().__init__(*args, **kwargs)
         row: Any = self.instance
         row.name = self.name
-        text, about = self.fields["text"], TEXTS[self.name]
+        text = self.fields["text"]
+        about = TEXTS[self.name]
         text.required = not about.may_be_empty
         text.help_text = _("At most %(number)s characters.") % {"number": grouped(about.most)}
         if about.may_be_empty:
@@ -125,7 +128,7 @@ class TextForm(PromptForm):
 
     def clean_text(self) -> str:
         try:
-            return checked(self.name, self.cleaned_data["text"])
+            return check_text(self.name, self.cleaned_data["text"])
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
 
@@ -139,37 +142,34 @@ class ReminderForm(forms.ModelForm[Reminder]):
 
 
 class ToolNames(forms.MultipleChoiceField):
-    """Names of tools; which there are is known only when the servers are asked."""
+    """Names of tools. Any name is valid here, since only the tool servers know their tools."""
 
     def valid_value(self, value: Any) -> bool:
         return True
 
 
 class PersonaRules(forms.ModelForm[Persona]):
-    """What holds of a persona wherever it is written. `tag`: the state that the form was opened with; empty for a new
-    one."""
+    """Rules that all forms for a persona share. `tag`: the entity tag when the form was opened; empty for a new one."""
 
     tag = forms.CharField(required=False, widget=forms.HiddenInput())
 
-    def clean(self) -> dict[str, Any]:
-        """Says beside the name that it is taken; the service would refuse all that was written."""
-        cleaned = super().clean() or self.cleaned_data
-        wanted = copy(self.instance)
-        for name in ("name", "visibility", "owner"):
-            if name in cleaned:
-                setattr(wanted, name, cleaned[name])
+    def clean(self) -> None:
+        """Show next to the name that it is already used. The service would refuse the whole form."""
+        super().clean()
+        candidate = copy(self.instance)
+        names = ("name", "visibility", "owner")
+        set_fields(candidate, {name: self.cleaned_data[name] for name in names if name in self.cleaned_data})
         try:
-            require_free_name(wanted, None if wanted._state.adding else self.instance)
+            require_free_name(candidate, None if candidate._state.adding else self.instance)
         except ProductError as error:
             self.add_error("name", str(error.sentence))
-        return cleaned
 
     def clean_instructions(self) -> str:
         return text_with_variables(self.cleaned_data["instructions"])
 
     def clean_tools(self) -> list[str]:
         try:
-            return tools.checked(self.cleaned_data["tools"], already=self.instance.tools)
+            return tools.check_tools(self.cleaned_data["tools"], already=self.instance.tools)
         except tools.BadTools as error:
             raise forms.ValidationError(str(error.sentence)) from error
 
@@ -186,7 +186,7 @@ class PersonaRules(forms.ModelForm[Persona]):
 
 
 class ToolBoxes(forms.CheckboxSelectMultiple):
-    """The tools to choose from; the page asks the servers for theirs once it is there."""
+    """Checkboxes of the tools. After it is loaded, the page asks the tool servers for theirs."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = [str(each) for each in value or ()]
@@ -196,20 +196,20 @@ class ToolBoxes(forms.CheckboxSelectMultiple):
             "chosen": chosen,
             "own_title": _("The product's"),
             "own": [*((each, words) for each, words in tools.OWN.items() if words), *unnamed],
-            "servers": tools.tickable(map(tools.Offer, servers), chosen),
+            "servers": tools.tickable(map(tools.ToolOffer, servers), chosen),
             "asking": bool(servers),
         }
         return render_to_string("admin/personas/persona/tools.html", context)
 
 
 class PersonaForm(PersonaRules):
-    """The admin's. `acting` is who fills it in; the admin says so."""
+    """Form of the admin. `acting`: the administrator, whom the admin sets on the class of each request."""
 
     acting: ClassVar[AbstractUser]
 
     instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False)
     tools = ToolNames(required=False, widget=ToolBoxes)
-    starter_messages = Lines(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
+    starter_messages = LinesField(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
 
     class Meta:
         model = Persona
@@ -220,13 +220,13 @@ class PersonaForm(PersonaRules):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "owner" in self.fields:  # whoever may only look sees no fields
+        if "owner" in self.fields:  # administrators who may only look get no fields
             self.fields["owner"].required = self.instance.owner_id is not None or self.instance._state.adding
         if "tag" in self.fields and not self.instance._state.adding:
             self.initial["tag"] = self.instance.tag
 
     def clean_owner(self) -> User | None:
-        """That it cannot be handed over is said beside the field."""
+        """Show next to the field why the persona cannot be handed over."""
         owner: User | None = self.cleaned_data["owner"]
         if owner is not None and owner.pk != self.instance.owner_id and not self.instance._state.adding:
             try:
@@ -235,20 +235,19 @@ class PersonaForm(PersonaRules):
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return owner
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
-        if not self.instance._state.adding and cleaned.get("tag") not in ("", None, self.instance.tag):
+    def clean(self) -> None:
+        super().clean()
+        if not self.instance._state.adding and self.cleaned_data.get("tag") not in ("", None, self.instance.tag):
             raise forms.ValidationError(
                 gettext(
                     "Somebody else changed this persona while you were writing. Copy your text, open the persona "
                     "again, and put both together."
                 )
             )
-        return cleaned
 
 
 class ModelField(forms.ModelChoiceField[Model]):
-    """The models that can answer, and the one that is chosen already."""
+    """Choice among the usable models and the present model of the persona."""
 
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
@@ -257,12 +256,12 @@ class ModelField(forms.ModelChoiceField[Model]):
 
 
 class PersonaPageForm(PersonaRules):
-    """A persona as its owners and editors write it."""
+    """Form of the page on which owners and editors write a persona."""
 
-    instructions = PromptText(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
+    instructions = PromptTextField(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
     tools = ToolNames(required=False)
-    reminder = PromptText(required=False, max_length=Reminder.MAX_TEXT)
-    starter_messages = Lines(widget=forms.Textarea())
+    reminder = PromptTextField(required=False, max_length=Reminder.MAX_TEXT)
+    starter_messages = LinesField(widget=forms.Textarea())
 
     class Meta:
         model = Persona
@@ -273,7 +272,7 @@ class PersonaPageForm(PersonaRules):
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 
     def __init__(self, data: QueryDict | None = None, *, instance: Persona, user: User) -> None:
-        """`user`: who writes it, and chooses among what they may use; only owners say who sees it."""
+        """Offer the models that the `user` may use, and the visibility only to owners."""
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
@@ -290,13 +289,14 @@ class PersonaPageForm(PersonaRules):
         profiles.empty_label = default % {"name": default_profile().name}
 
     @property
-    def persona_fields(self) -> dict[str, Any]:
-        """What was written, as `services.create_persona` and `update_persona` take it."""
-        return {name: self.cleaned_data[name] for name in self._meta.fields or () if name in self.fields}
+    def persona_fields(self) -> PersonaFields:
+        """Return the valid fields for `services.create_persona` and `update_persona`."""
+        fields = {name: self.cleaned_data[name] for name in self._meta.fields or () if name in self.fields}
+        return cast("PersonaFields", fields)
 
 
 class CountForm(forms.Form):
-    """Instructions as they are being written, and the model whose tokenizer counts them; none: the default one."""
+    """Instructions that are being written, and the model whose tokenizer counts them; by default the default model."""
 
     instructions = forms.CharField(required=False, max_length=Persona.MAX_INSTRUCTIONS)
     model = forms.ModelChoiceField(Model.objects.none(), required=False)

@@ -1,4 +1,4 @@
-"""Personas become somebody else's: one by itself (`services.update_persona`), or all that somebody leaves behind."""
+"""Changes of the owner of personas: of one (`services.update_persona`), or of all personas of a user who leaves."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -16,7 +16,10 @@ from personas.sharing.names import NAMES, free_name
 
 
 def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
-    """Raises `not_active`, `outranked`, `right_missing` and `legal_hold` (409)."""
+    """Check that the user may give the persona to `to`.
+
+    Raises `not_active` (422), `outranked`, `right_missing` and `legal_hold` (409).
+    """
     require_right(user, "change", persona)
     if persona.owner is not None:
         require_rank(user, persona.owner)
@@ -29,8 +32,10 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
 
 @transaction.atomic
 def hand_over_personas(*, person: User, to: User) -> int:
-    """All of a person's, for a caller that has checked whether it may be; says how many. One whose name the new owner
-    sees already gets a number behind it. Raises `legal_hold` (409)."""
+    """Give all personas of a user to another. Return their number. The caller has checked the rights.
+
+    A name that the new owner sees already gets a number. Raises `legal_hold` (409).
+    """
     lock(NAMES)
     rows = list(Persona.objects.select_for_update().filter(owner=person).order_by("pk"))
     require_movable(*rows)

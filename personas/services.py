@@ -1,10 +1,11 @@
-"""Every change to personas, prompt versions, reminders and budget profiles."""
+"""All changes to personas, prompt versions, reminders and budget profiles, and the rules for prompts made from them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar, cast
 from uuid import UUID
 
 from django.db import transaction
@@ -19,6 +20,7 @@ from core.errors import ProductError
 from core.locks import lock
 from core.permissions import has_right, require_right, require_store
 from core.requests import get_or_404
+from core.rows import set_fields
 from core.sentences import Sentence
 from core.text import unix_lines
 from llm import tokens
@@ -27,25 +29,43 @@ from personas.handing_over import require_hand_over
 from personas.models import BudgetProfile, Persona, PromptText, PromptVersion, Reminder, SystemPrompt
 from personas.sharing.names import NAMES, free_name, require_free_name
 from personas.sharing.roles import require_editor, require_owner
-from personas.texts import BUILT_IN, TEXTS, Own, Texts, checked
+from personas.texts import BUILT_IN, TEXTS, Texts, TextVersion, check_text
 from personas.variables import check_variables
 from workspace.models import Workspace
 from workspace.models.version import VersionedCache
 
 Version = TypeVar("Version", bound=PromptVersion)
 
-ONE_AT_A_TIME = "active prompts and default profile"  # two who save at once get two versions, of which one is active
-NO_VERSION = "0"  # the tag of what has no active version
-# Of a persona; everything else goes into a copy.
+ONE_AT_A_TIME = "active prompts and default profile"  # the lock that keeps simultaneous changes from activating two
+NO_VERSION = "0"  # the entity tag of a prompt without an active version
+# Fields that a copy of a persona does not take over.
 NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 
 
-def counted(text: str) -> dict[str, int]:
-    """A prompt version's tokens, counted once with the catch-all; people compare versions by them."""
+class PersonaFields(TypedDict, total=False):
+    """Fields of a persona that a form or a serializer has validated."""
+
+    name: str
+    description: str
+    instructions: str
+    replaces_system_prompt: bool
+    model: Model | None
+    effort: str
+    budget_profile: BudgetProfile | None
+    tools: list[str]
+    date_awareness: str
+    starter_messages: list[str]
+    visibility: str
+    owner: User
+
+
+def token_counts(text: str) -> dict[str, int]:
+    """Return the column `tokens` for a text: its count by the catch-all tokenizer, which makes versions comparable."""
     return {tokens.CATCH_ALL: tokens.count(text)}
 
 
 def changed_meanwhile(what: Sentence) -> ProductError:
+    """Return the error for a change that is based on an old state of `what`."""
     return ProductError(
         "changed_meanwhile",
         Sentence(
@@ -67,9 +87,10 @@ def save_prompt(
     activate: bool = True,
     based_on: Collection[str] | None = None,
 ) -> Version:
-    """Stores the text as the next version of its kind, active unless told otherwise.
+    """Store the text as the next version of its kind, and activate it unless `activate` is false.
 
-    `based_on`: tags of which the active version must have one, else `changed_meanwhile` (412).
+    `based_on`: entity tags; the active version must have one of them. Raises `changed_meanwhile` (412), `empty_prompt`
+    and `variable_unknown`.
     """
     require_right(user, "add", kind)
     if not text.strip():
@@ -91,9 +112,9 @@ def save_text(
     activate: bool = True,
     based_on: Collection[str] | None = None,
 ) -> PromptText:
-    """As `save_prompt`, the next version of one of `personas.texts.TEXTS`. Raises what `checked` raises, too."""
+    """Store the next version of a text of `personas.texts.TEXTS`, as `save_prompt` does. Raises as `check_text`."""
     require_right(user, "add", PromptText)
-    row = PromptText(name=name, text=checked(name, text), note=note)
+    row = PromptText(name=name, text=check_text(name, text), note=note)
     return _next_version(user, row, activate=activate, based_on=based_on)
 
 
@@ -101,7 +122,8 @@ def _next_version(user: User | None, prompt: Version, *, activate: bool, based_o
     lock(ONE_AT_A_TIME)
     _require_active(prompt, based_on)
     prompt.version = 1 + (prompt.history().aggregate(newest=Max("version"))["newest"] or 0)
-    prompt.author, prompt.tokens = user, counted(prompt.text)
+    prompt.author = user
+    prompt.tokens = token_counts(prompt.text)
     prompt.save(force_insert=True)
     _record_prompt(user, "added", prompt)
     if activate:
@@ -113,7 +135,7 @@ def _next_version(user: User | None, prompt: Version, *, activate: bool, based_o
 def activate_prompt(
     *, user: User | None = None, prompt: PromptVersion, based_on: Collection[str] | None = None
 ) -> None:
-    """Also the way back to an earlier version. `based_on` as with `save_prompt`."""
+    """Activate a version, which may be an earlier one. `based_on` as with `save_prompt`."""
     require_right(user, "change", prompt)
     lock(ONE_AT_A_TIME)
     _require_active(prompt, based_on)
@@ -132,7 +154,7 @@ def _record_prompt(user: User | None, verb: str, prompt: PromptVersion) -> None:
 
 @transaction.atomic
 def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None = None) -> None:
-    """No version of the text is active any more; all of them stay. `based_on` as with `save_prompt`."""
+    """Deactivate all versions of a text, so that the built-in text is sent. `based_on` as with `save_prompt`."""
     require_right(user, "change", PromptText)
     lock(ONE_AT_A_TIME)
     text = PromptText(name=name)
@@ -140,8 +162,8 @@ def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None
     before = text.history().filter(active=True).first()
     if before is not None:
         text.history().filter(active=True).update(active=False)
-        said = {"version": [before.version, 0]}
-        record(user=user, action="prompt_text.built_in_activated", row=before, name=name, changes=said)
+        changes = {"version": [before.version, 0]}
+        record(user=user, action="prompt_text.built_in_activated", row=before, name=name, changes=changes)
 
 
 def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> None:
@@ -152,7 +174,7 @@ def _require_active(prompt: PromptVersion, based_on: Collection[str] | None) -> 
 
 @transaction.atomic
 def save_profile(*, user: User, profile: BudgetProfile, default: bool = False) -> None:
-    """Stores a row that the caller's form validated; `default` makes it the default."""
+    """Store a profile that the caller has validated; `default` makes it the default."""
     require_store(user, profile)
     before = stored(profile)
     profile.save()
@@ -173,7 +195,7 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
 
 @transaction.atomic
 def delete_profile(*, user: User, profile: BudgetProfile) -> None:
-    """Personas that name it go over to the default. Raises `default_profile` for the default itself."""
+    """Delete a profile. Its personas use the default profile from then on. Raises `default_profile` (409) for that."""
     require_right(user, "delete", profile)
     lock(ONE_AT_A_TIME)
     if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
@@ -185,7 +207,7 @@ def delete_profile(*, user: User, profile: BudgetProfile) -> None:
 
 
 class Rules(NamedTuple):
-    """What administrators have set for every prompt: system prompt, budget profiles, texts, and the workspace."""
+    """Settings of administrators for all prompts: system prompt, budget profiles, texts, and the workspace."""
 
     system_prompt: SystemPrompt | None
     profiles: Mapping[UUID, BudgetProfile]
@@ -193,47 +215,53 @@ class Rules(NamedTuple):
     workspace: Workspace
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
-        """The persona's, else the default; without any row, the documented defaults."""
+        """Return the profile of the persona, else the default one; without any row, the documented defaults."""
         named = self.profiles.get(persona.budget_profile_id) if persona and persona.budget_profile_id else None
         default = (each for each in self.profiles.values() if each.default)
         return copy(named or next(default, None) or BudgetProfile(name="default"))
 
 
 def _read_rules() -> Rules:
-    texts = texts_of(PromptText.objects.filter(active=True))
-    prompt, workspace = SystemPrompt.objects.filter(active=True).first(), Workspace.objects.first() or Workspace()
-    return Rules(prompt, BudgetProfile.objects.in_bulk(), texts, workspace)
+    return Rules(
+        system_prompt=SystemPrompt.objects.filter(active=True).first(),
+        profiles=BudgetProfile.objects.in_bulk(),
+        texts=texts_of(PromptText.objects.filter(active=True)),
+        workspace=Workspace.objects.first() or Workspace(),
+    )
 
 
 def texts_of(rows: Iterable[PromptText]) -> Texts:
-    """With these versions in the place of the built-in ones; a text that the product has no more is passed over."""
-    return Texts({row.name: Own(row.version, row.text) for row in rows if row.name in TEXTS})
+    """Return the texts with these versions as the active ones. Texts that the product does not have are ignored."""
+    return Texts({row.name: TextVersion(row.version, row.text) for row in rows if row.name in TEXTS})
 
 
 def texts_then(versions: Mapping[str, str]) -> Texts:
-    """As a report names them: what is not named was the built-in text. A query only where one is."""
-    named = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
-    return texts_of(PromptText.objects.filter(reduce(or_, named))) if named else BUILT_IN
+    """Return the texts of a past prompt, from the versions in its report. Others were the built-in texts."""
+    lookups = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
+    return texts_of(PromptText.objects.filter(reduce(or_, lookups))) if lookups else BUILT_IN
 
 
 _rules = VersionedCache(_read_rules)
 
 
 def rules_at(version: UUID | None = None) -> Rules:
-    """As they were at this version of the workspace or later; as they are now without one."""
+    """Return the rules at this version of the workspace or later; without a version, the present ones."""
     return _rules.get(version)
 
 
 def default_profile() -> BudgetProfile:
-    """The profile for personas that name none; without any row, the documented defaults."""
+    """Return the profile for personas without one; without any row, the documented defaults."""
     return BudgetProfile.objects.filter(default=True).first() or BudgetProfile(name="default")
 
 
 @transaction.atomic
-def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "", owner: User | None = None) -> Persona:
-    """`fields` were validated by the caller's form or serializer; `reminder` is the persona's own. An administrator
-    makes one for another `owner`. Raises `name_taken` (409) and `right_missing` (403)."""
-    persona = Persona(owner=owner or user, **fields)
+def create_persona(*, user: User, fields: PersonaFields, reminder: str = "", owner: User | None = None) -> Persona:
+    """Create a persona with its own `reminder`. An administrator may create one for another `owner`.
+
+    The caller has validated `fields`. Raises `name_taken` (409), `right_missing` (403) and `variable_unknown`.
+    """
+    persona = Persona(owner=owner or user)
+    set_fields(persona, fields)
     if persona.owner != user:
         require_right(user, "add", persona)
     require_publishing(user, persona)
@@ -241,7 +269,7 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
     require_free_name(persona)
     persona.instructions = unix_lines(persona.instructions)
     check_variables(persona.instructions)
-    persona.tokens = counted(persona.instructions)
+    persona.tokens = token_counts(persona.instructions)
     persona.save()
     _set_own_reminder(persona, reminder)
     _record_persona(user, Persona(), persona)
@@ -249,14 +277,16 @@ def create_persona(*, user: User, fields: Mapping[str, Any], reminder: str = "",
 
 
 def require_publishing(user: User, persona: Persona) -> None:
-    """Raises `right_missing` (403) for what others are to see. Administrators with the right to change personas may,
-    whatever their groups."""
+    """Raise `right_missing` (403) if the persona is visible to others and the user may not publish personas.
+
+    Administrators with the right to change personas need no group that may publish.
+    """
     if persona.visibility != Persona.Visibility.PRIVATE and not has_right(user, "change", persona):
         require(user, May.PUBLISH_PERSONAS)
 
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:
-    """By what others notice: that it is offered to everybody, or no more."""
+    """Record the change in the audit. A change of visibility has precedence, since others notice it."""
     changes = changed(before, after)
     if "visibility" in changes:
         verb = "published" if after.visibility == Persona.Visibility.WORKSPACE else "withdrawn"
@@ -270,24 +300,26 @@ def update_persona(
     *,
     user: User,
     persona: Persona,
-    fields: Mapping[str, Any],
+    fields: PersonaFields,
     reminder: str | None = None,
     based_on: Collection[str] | None = None,
 ) -> Persona:
-    """The persona with its changes, which make a new version; what changes nothing makes none.
+    """Change a persona and return it as stored. A change makes a new version; fields without a change make none.
 
-    `based_on`: tags of which the stored persona must have one, else `changed_meanwhile` (412). Raises `name_taken`,
-    `legal_hold` (409) where a text would be lost, and what `require_hand_over` raises where `fields` has another owner.
+    `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile` (412). Raises
+    `name_taken`, `legal_hold` (409) if a text would be lost, and as `require_hand_over` for another owner.
     """
-    locked = _locked(user, persona, based_on)
+    locked = _lock_persona(user, persona, based_on)
     before = copy(locked)
-    given: dict[str, Any] = {
-        name: unix_lines(value) if name == "instructions" else value for name, value in fields.items()
-    }
-    changes = {name: value for name, value in given.items() if getattr(locked, name) != value}
+    values = fields.copy()
+    if "instructions" in values:
+        values["instructions"] = unix_lines(values["instructions"])
+    changed_values = {name: value for name, value in values.items() if getattr(locked, name) != value}
+    changes = cast("PersonaFields", changed_values)
     check_variables(changes.get("instructions", ""))
-    for name in ("name", "description", "instructions"):
-        require_rewritable(locked, getattr(before, name), given.get(name, getattr(before, name)))
+    require_rewritable(locked, before.name, values.get("name", before.name))
+    require_rewritable(locked, before.description, values.get("description", before.description))
+    require_rewritable(locked, before.instructions, values.get("instructions", before.instructions))
     if reminder is not None and unix_lines(reminder).strip() != locked.own_reminder:
         require_rewritable(locked, locked.own_reminder, unix_lines(reminder).strip())
         _set_own_reminder(locked, reminder)
@@ -297,12 +329,11 @@ def update_persona(
         require_hand_over(user, locked, changes["owner"])
     if "visibility" in changes:
         require_owner(user=user, persona=locked)
-    for name, value in changes.items():
-        setattr(locked, name, value)
+    set_fields(locked, changes)
     if "visibility" in changes:
         require_publishing(user, locked)
     require_free_name(locked, before)
-    locked.tokens = counted(locked.instructions)
+    locked.tokens = token_counts(locked.instructions)
     locked.version += 1
     locked.save()
     _record_persona(user, before, locked)
@@ -311,29 +342,29 @@ def update_persona(
 
 @transaction.atomic
 def record_opened(*, user: User, persona: Persona) -> None:
-    """That an administrator has read the instructions of a persona that they do not see as a person."""
+    """Record that an administrator opened a persona that is not visible to them as a user."""
     record(user=user, action="persona.opened", row=persona)
 
 
 def duplicate_persona(*, user: User, persona: Persona) -> Persona:
-    """A private copy of a persona that the user can see, with its reminders; its `version` counts anew."""
+    """Create a private copy of a persona that the user can see, with its reminders. Its `version` starts at 1."""
     names = [field.name for field in Persona._meta.concrete_fields if field.name not in NOT_COPIED]
-    fields = {name: getattr(persona, name) for name in names}
+    fields = cast("PersonaFields", {name: getattr(persona, name) for name in names})
     fields["name"] = free_name(f"Copy of {persona.name}", user)
     return create_persona(user=user, fields=fields, reminder=persona.own_reminder)
 
 
 def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]) -> None:
-    """Which of the shared reminders the persona uses."""
+    """Set the shared reminders that the persona uses."""
     require_editor(user=user, persona=persona)
     persona.reminders.set(reminders)
     Persona.objects.filter(pk=persona.pk).update(updated=timezone.now())
 
 
 def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
-    """Stores a reminder that the caller's form validated; a new one of a persona comes with its `persona`.
+    """Store a reminder that the caller has validated. A new reminder of a persona comes with its `persona`.
 
-    One that stands everywhere is for administrators, another for whoever may change each persona that uses it.
+    Raises as `require_reminder`.
     """
     require_reminder(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
@@ -358,7 +389,10 @@ def delete_reminder(*, user: User, reminder: Reminder) -> None:
 
 
 def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
-    """Raises an error for somebody who may not change it, or give it to `persona`."""
+    """Check that the user may change the reminder, and add it to `persona`.
+
+    A reminder of every conversation is for administrators; others need the right to change each persona that uses it.
+    """
     personas = [*reminder.personas.all(), *([persona] if persona else ())]
     if reminder.scope == Reminder.Scope.EVERYWHERE or not personas:
         require_store(user, reminder)
@@ -368,9 +402,11 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
 
 @transaction.atomic
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
-    """Its conversations and projects go on without it; reminders that nobody else uses go with it. Raises
-    `legal_hold` (409)."""
-    locked = _locked(user, persona, based_on)
+    """Delete a persona, with the reminders that no other persona uses. Conversations and projects continue without it.
+
+    Raises `legal_hold` (409).
+    """
+    locked = _lock_persona(user, persona, based_on)
     require_owner(user=user, persona=locked)
     require_free(locked)
     record(user=user, action="persona.deleted", row=locked)
@@ -380,14 +416,14 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
 
 
 def delete_reminders_of(person: User) -> None:
-    """Those of their personas alone, before these go with the person."""
+    """Delete the reminders that only personas of this user have, before the personas are deleted with the user."""
     others = Reminder.objects.filter(personas__in=Persona.objects.exclude(owner=person))
     own = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
     Reminder.objects.filter(pk__in=own.values("pk")).exclude(pk__in=others.values("pk")).delete()
 
 
-def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
-    """The row as it is stored, locked until the transaction ends, as long as it is what the caller read."""
+def _lock_persona(user: User, persona: Persona, based_on: Collection[str] | None) -> Persona:
+    """Return the stored row, locked until the end of the transaction. Raises `changed_meanwhile` (412)."""
     locked = get_or_404(Persona.objects.select_for_update(), persona.pk, "persona")
     require_editor(user=user, persona=locked)
     if based_on is not None and locked.tag not in based_on:
@@ -396,9 +432,9 @@ def _locked(user: User, persona: Persona, based_on: Collection[str] | None) -> P
 
 
 def _set_own_reminder(persona: Persona, text: str) -> None:
-    """Replaces the persona's own reminder; one that other personas have chosen too stays theirs.
+    """Replace the persona's own reminder. A reminder that other personas use too is kept for them.
 
-    One that is switched off stays as it is, since nobody saw it in the text that was changed.
+    A disabled reminder is not replaced, since it was not in the text that the user edited.
     """
     before = list(persona.reminders.filter(scope=Reminder.Scope.PERSONA, enabled=True))
     persona.reminders.remove(*before)
@@ -409,9 +445,9 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
 
 
 def model_for(persona: Persona | None, user: User | None) -> Model:
-    """The persona's model when the user may use it, else the workspace's default, else any. Raises what `no_model` is.
+    """Return the persona's model if the user may use it, else the default model, else any. Raises as `no_model`.
 
-    None is the workspace itself, which may use all.
+    A user of None is the workspace itself, which may use all models.
     """
     usable = models_of(user) if user is not None else Model.objects.usable()
     if persona is not None and persona.model_id is not None:
@@ -424,29 +460,39 @@ def model_for(persona: Persona | None, user: User | None) -> Model:
     return model
 
 
-def measured(text: str, model: Model | None = None, *, user: User | None = None) -> dict[str, Any]:
-    """`text` as the model counts it: `tokens`, and what `percent` of its window that is, which is `exact` where its
-    tokenizer is known. Without a usable model, as the default one does."""
+@dataclass(frozen=True, slots=True)
+class TextSize:
+    """Tokens of a text. `exact`: the tokenizer of the model is known. `model` is None if no model can be used."""
+
+    tokens: int
+    exact: bool = False
+    model: Model | None = None
+
+
+def measure_text(text: str, model: Model | None = None, *, user: User | None = None) -> TextSize:
+    """Return the size of a text for `model`, by default for the model that the user would get."""
     try:
         counting = model_for(Persona(model=model), user)
     except ProductError:
-        return {"tokens": tokens.count(text.strip())}
+        return TextSize(tokens.count(text.strip()))
     size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
-    percent = -(-100 * size // counting.window) if counting.window else 0
-    return {"tokens": size, "exact": bool(counting.tokenizer), "model": counting, "percent": percent}
+    return TextSize(size, exact=bool(counting.tokenizer), model=counting)
 
 
 def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
-    """As `model_for`, of those that are usable, the default first."""
-    named = (model for model in usable if persona is not None and model.pk == persona.model_id)
-    model = next(named, None) or next(iter(usable), None)
+    """Return the persona's model if it is among the usable ones, else the first. The caller has put the default first.
+
+    Raises as `no_model`.
+    """
+    chosen = (model for model in usable if persona is not None and model.pk == persona.model_id)
+    model = next(chosen, None) or next(iter(usable), None)
     if model is None:
         raise no_model()
     return model
 
 
 def no_model() -> ProductError:
-    """None is set up, or the person's groups may use none."""
+    """Return `no_model` (503) if no model is set up, else `right_missing` (403)."""
     if Model.objects.usable().exists():
         sentence = Sentence("None of your groups may use a model. Ask an administrator.")
         return ProductError("right_missing", sentence, status=403)
@@ -456,8 +502,8 @@ def no_model() -> ProductError:
 
 
 def reminders_for(persona: Persona | None) -> list[str]:
-    """The texts of the reminders that stand everywhere and of those the persona has chosen, oldest first."""
-    mine = Q(scope=Reminder.Scope.EVERYWHERE)
+    """Return the texts of the reminders for every conversation and of the persona's reminders, oldest first."""
+    applies = Q(scope=Reminder.Scope.EVERYWHERE)
     if persona is not None:
-        mine |= Q(scope=Reminder.Scope.PERSONA, personas=persona)
-    return list(Reminder.objects.filter(mine, enabled=True).distinct().values_list("text", flat=True))
+        applies |= Q(scope=Reminder.Scope.PERSONA, personas=persona)
+    return list(Reminder.objects.filter(applies, enabled=True).distinct().values_list("text", flat=True))

@@ -1,9 +1,11 @@
-"""Which tools a persona may name, and whether the names it was given are among them."""
+"""The tools that a persona may have: the product's own and those of tool servers, for forms, pages and checks.
+
+To add a tool of the product to the choice: 1. name it in `OWN`, 2. register it in `chat.tools.toolbox`.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -13,13 +15,13 @@ from core.outside import wait_outside
 from core.sentences import Sentence
 from llm.models import Model
 from llm.tools.mcp import Listing, tools_of
-from llm.tools.servers import Server, ServerFailed, ToolProblem
+from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.tools.services import known_tools, tool_servers
 
 WEB = ("web_search", "open_url")
-TASKS = "tasks"  # stands for all of those with which a model reads and changes tasks
-# The product's own, with what they do, for whoever chooses. Those without words are there wherever there is something
-# to search; naming them changes nothing.
+TASKS = "tasks"  # one name for all tools that read and change tasks
+# The product's own tools, with a description for the person who chooses. Tools without a description are available
+# wherever there is something to search, so naming them changes nothing.
 OWN = {
     "web_search": gettext_lazy("Searches the web and cites what it finds."),
     "open_url": gettext_lazy("Reads a page whose address a person or a search has given."),
@@ -37,7 +39,7 @@ MAX_TOOLS = 100  # names of one persona
 
 
 class BadTools(ValueError):
-    """The sentence is for whoever chose the tools."""
+    """Names of tools that a persona cannot have. The sentence is for the person who chose them."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -45,8 +47,8 @@ class BadTools(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a tool server answered: its tools as (name, description), or the sentence that says why there are none.
+class ToolOffer:
+    """Tools of a tool server as (name, description), or the sentence that says why there are none.
 
     `problems`: tools that cannot be offered, or only in part.
     """
@@ -62,9 +64,9 @@ class Offer:
 
 
 def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
-    """The product's own as (name, what it does; empty for those that are always there).
+    """Return the product's own tools as (name, description); the description of permanent tools is empty.
 
-    `search_asks`: searches of the web wait for the permission of whoever this is shown to.
+    `search_asks`: web searches wait for the permission of the user who sees this list.
     """
     words = {name: str(text) for name, text in OWN.items()}
     if search_asks:
@@ -73,15 +75,18 @@ def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
 
 
 def server_names(only: Collection[str] | None = None) -> list[str]:
-    """Of those that are enabled, or of those of them that have these names."""
+    """Return the names of the enabled tool servers; with `only`, those among these names."""
     return [server.name for server in tool_servers() if only is None or server.name in only]
 
 
-def offers(only: Collection[str] | None = None) -> list[Offer]:
-    """Asks the enabled tool servers, or those of these names, all at once; one that fails takes up to 15 seconds."""
+def offers(only: Collection[str] | None = None) -> list[ToolOffer]:
+    """Ask the enabled tool servers for their tools, all at once; with `only`, those of these names.
+
+    A server that fails takes up to 15 seconds.
+    """
     servers = [server for server in tool_servers() if only is None or server.name in only]
 
-    async def ask() -> list[Offer]:
+    async def ask() -> list[ToolOffer]:
         return list(await asyncio.gather(*(_offer(server) for server in servers)))
 
     if not servers:
@@ -90,27 +95,30 @@ def offers(only: Collection[str] | None = None) -> list[Offer]:
         return asyncio.run(ask())
 
 
-async def _offer(server: Server) -> Offer:
+async def _offer(server: ToolServerConfig) -> ToolOffer:
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:
-        return Offer(server.name, failure=failure.sentence)
+        return ToolOffer(server.name, failure=failure.sentence)
     return _offer_of(server.name, listing)
 
 
-def _offer_of(server: str, listing: Listing) -> Offer:
+def _offer_of(server: str, listing: Listing) -> ToolOffer:
     tools = [(tool.definition.name, tool.definition.description) for tool in listing.tools]
-    return Offer(server, tools, problems=listing.problems)
+    return ToolOffer(server, tools, problems=listing.problems)
 
 
-def listed_last(only: Collection[str] | None = None) -> list[Offer]:
-    """What the enabled tool servers, or those of these names, listed last; nothing of one that was never asked."""
-    known = [(server.name, listing) for server, listing in known_tools() if only is None or server.name in only]
-    return [_offer_of(name, listing) if listing is not None else Offer(name) for name, listing in known]
+def listed_last(only: Collection[str] | None = None) -> list[ToolOffer]:
+    """Return the last list of each enabled tool server; with `only`, of those of these names. Asks no server.
+
+    The offer of a server that was never asked is empty.
+    """
+    listings = [(server.name, listing) for server, listing in known_tools() if only is None or server.name in only]
+    return [_offer_of(name, listing) if listing is not None else ToolOffer(name) for name, listing in listings]
 
 
-def too_many(offers: Iterable[Offer], chosen: Collection[str], model: Model | None) -> str:
-    """Return a sentence where a persona has more tools of servers than its model's provider takes, else nothing."""
+def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model | None) -> str:
+    """Return a warning if a persona has more tools of servers than the provider of its model accepts, else ""."""
     names: set[str] = set()
     for offer in offers:
         listed = [name for name, _words in offer.tools if name != offer.every]
@@ -125,13 +133,13 @@ def too_many(offers: Iterable[Offer], chosen: Collection[str], model: Model | No
     ) % {"count": grouped(len(names)), "model": model.name if model else "", "limit": grouped(limit)}
 
 
-def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
-    """The names, each once. Raises `BadTools` for one that is no tool's.
+def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[str]:
+    """Return the names without repetitions. Raises `BadTools` for a name that is no tool's.
 
-    Those in `already` are not asked after: a server that is away must not keep a persona from being edited.
+    Servers are not asked for names in `already`, so that a server that is away does not stop the edit of a persona.
     """
-    given = list(dict.fromkeys(str(name) for name in names))
-    if len(given) > MAX_TOOLS:
+    unique = list(dict.fromkeys(str(name) for name in names))
+    if len(unique) > MAX_TOOLS:
         raise BadTools(
             Sentence(
                 "A persona has at most {max_tools} tools; name a server's whole set as server{separator}*.",
@@ -139,13 +147,13 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
                 separator=SEPARATOR,
             )
         )
-    fresh = [name for name in given if name not in (*OWN, *already)]
-    if not fresh:
-        return given
+    new = [name for name in unique if name not in (*OWN, *already)]
+    if not new:
+        return unique
     servers = server_names()
-    named = {name.partition(SEPARATOR)[0] for name in fresh if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
-    asked = offers(named)
-    for offer in asked:
+    named = {name.partition(SEPARATOR)[0] for name in new if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
+    server_offers = offers(named)
+    for offer in server_offers:
         if offer.failure:
             raise BadTools(
                 Sentence(
@@ -154,10 +162,10 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
                     every=offer.every,
                 )
             )
-    known = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
-    known += [name for offer in asked for name, _ in offer.tools]
-    unknown = [name for name in fresh if name not in known]
-    problems = {problem.name: problem.reason for offer in asked for problem in offer.problems}
+    possible = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
+    possible += [name for offer in server_offers for name, _ in offer.tools]
+    unknown = [name for name in new if name not in possible]
+    problems = {problem.name: problem.reason for offer in server_offers for problem in offer.problems}
     if broken := next((name for name in unknown if name in problems), None):
         raise BadTools(
             Sentence(
@@ -171,28 +179,31 @@ def checked(names: Iterable[Any], already: Collection[str] = ()) -> list[str]:
             Sentence(
                 "There is no tool “{unknown}”. The tools are: {known}.",
                 unknown=unknown[0][:100],
-                known=", ".join(known),
+                known=", ".join(possible),
             )
         )
-    return given
+    return unique
 
 
-def tickable(asked: Iterable[Offer], chosen: Iterable[str]) -> list[Offer]:
-    """For each server what can be ticked: all its tools, those it has named, and those that are chosen all the same."""
-    left = [name for name in chosen if name not in OWN]
-    servers = [_tickable(offer, left) for offer in asked]
-    known = {name for server in servers for name, _words in server.tools}
-    gone: dict[str, list[tuple[str, str]]] = {}
-    for name in left:
-        if name not in known:
-            gone.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
+def tickable(server_offers: Iterable[ToolOffer], chosen: Iterable[str]) -> list[ToolOffer]:
+    """Return the checkboxes by server: all tools of the server, each of its tools, and chosen tools it lacks now.
+
+    Chosen tools of servers that are not offered get an offer with a failure.
+    """
+    of_servers = [name for name in chosen if name not in OWN]
+    servers = [_tickable(offer, of_servers) for offer in server_offers]
+    shown = {name for server in servers for name, _words in server.tools}
+    missing: dict[str, list[tuple[str, str]]] = {}
+    for name in of_servers:
+        if name not in shown:
+            missing.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
     why = _("This server is not set up, switched off, or none of your groups may use it.")
-    return servers + [Offer(server, names, Sentence.verbatim(why)) for server, names in gone.items()]
+    return servers + [ToolOffer(server, names, Sentence.verbatim(why)) for server, names in missing.items()]
 
 
-def _tickable(offer: Offer, chosen: Iterable[str]) -> Offer:
+def _tickable(offer: ToolOffer, chosen: Iterable[str]) -> ToolOffer:
     every = (offer.every, _("All tools of this server, also those it gets later."))
     absent = _("Not offered at the moment.") if offer.tools or offer.failure else ""
-    known = {offer.every, *(name for name, _words in offer.tools)}
-    named = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in known]
-    return replace(offer, tools=[every, *offer.tools, *((name, absent) for name in named)])
+    offered = {offer.every, *(name for name, _words in offer.tools)}
+    lacking = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in offered]
+    return replace(offer, tools=[every, *offer.tools, *((name, absent) for name in lacking)])

@@ -43,7 +43,7 @@ def check_variables(text: str) -> None:
 
 
 def fill_variables(text: str, values: Mapping[str, str]) -> str:
-    """Replace each variable that has a value. Others are sent as they are written; a value is not looked through."""
+    """Replace each variable that has a value. Other variables stay; variables inside values are not replaced."""
 
     def value(match: re.Match[str]) -> str:
         if match[1]:

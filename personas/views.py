@@ -1,6 +1,5 @@
 """The pages of personas. A view reads the request, calls one service, and renders."""
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
@@ -40,36 +39,39 @@ def new(request: Request) -> HttpResponse:
     if not (form.is_bound and form.is_valid()):
         return _form_page(request, form, None)
     reminder = form.cleaned_data["reminder"]
-    made = services.create_persona(user=request.user, fields=form.persona_fields, reminder=reminder)
-    return redirect("personas:persona", made.pk)
+    created = services.create_persona(user=request.user, fields=form.persona_fields, reminder=reminder)
+    return redirect("personas:persona", created.pk)
 
 
 @with_row(visible_persona, "GET", "POST")
-def persona(request: Request, found: Persona) -> HttpResponse:
-    """The persona to read, or to edit for whoever may; a POST saves it."""
+def persona(request: Request, row: Persona) -> HttpResponse:
+    """Show the persona, or its form to users who may edit it. A POST saves the form."""
     if request.method == "POST":
-        require_editor(user=request.user, persona=found)
-        return _save(request, found)
-    if may_change(request.user, found):
-        return _form_page(request, PersonaPageForm(instance=found, user=request.user), found)
-    profile = found.budget_profile or services.default_profile()
+        require_editor(user=request.user, persona=row)
+        return _save(request, row)
+    if may_change(request.user, row):
+        return _form_page(request, PersonaPageForm(instance=row, user=request.user), row)
     offers = tools.listed_last(rights_of(request.user).tool_servers)
-    too_many = tools.too_many(offers, found.tools, _model_of(request, found.model))
-    asks = "web_search" in found.tools and search_asks(request.user, workspace_of(request))
-    context = {"section": "personas", "persona": found, "profile": profile, "too_many": too_many, "search_asks": asks}
-    context |= sharing.context(request, found)
+    context = {
+        "section": "personas",
+        "persona": row,
+        "profile": row.budget_profile or services.default_profile(),
+        "too_many": tools.too_many(offers, row.tools, _model_of(request, row.model)),
+        "search_asks": "web_search" in row.tools and search_asks(request.user, workspace_of(request)),
+        **sharing.context(request, row),
+    }
     return render(request, "personas/persona.html", context)
 
 
-def _save(request: Request, found: Persona) -> HttpResponse:
-    form = PersonaPageForm(request.POST, instance=visible_persona(request.user, found.pk), user=request.user)
+def _save(request: Request, row: Persona) -> HttpResponse:
+    form = PersonaPageForm(request.POST, instance=visible_persona(request.user, row.pk), user=request.user)
     if not form.is_valid():
-        return _form_page(request, form, found)
+        return _form_page(request, form, row)
     based_on = {form.cleaned_data["tag"]} if form.cleaned_data["tag"] else None
     try:
         services.update_persona(
             user=request.user,
-            persona=found,
+            persona=row,
             fields=form.persona_fields,
             reminder=form.cleaned_data["reminder"],
             based_on=based_on,
@@ -77,30 +79,33 @@ def _save(request: Request, found: Persona) -> HttpResponse:
     except ProductError as error:
         if error.code != "changed_meanwhile":
             raise
-        return _form_page(request, _going_on(request, found), found, meanwhile=True)
-    return redirect("personas:persona", found.pk)
+        return _form_page(request, _form_over_new_state(request, row), row, meanwhile=True)
+    return redirect("personas:persona", row.pk)
 
 
-def _going_on(request: Request, found: Persona) -> PersonaPageForm:
-    """The form with what was written, which can be saved over the state of now: the page has said that there is one."""
+def _form_over_new_state(request: Request, row: Persona) -> PersonaPageForm:
+    """Return the posted form with the present tag, so that a second save replaces the other change.
+
+    The page tells the user about that change.
+    """
     data = request.POST.copy()
-    data["tag"] = found.tag
-    return PersonaPageForm(data, instance=found, user=request.user)
+    data["tag"] = row.tag
+    return PersonaPageForm(data, instance=row, user=request.user)
 
 
 def _form_page(
-    request: Request, form: PersonaPageForm, found: Persona | None, *, meanwhile: bool = False
+    request: Request, form: PersonaPageForm, row: Persona | None, *, meanwhile: bool = False
 ) -> HttpResponse:
-    written = form.is_bound and (form.is_valid() or form.errors)  # either way there are the data that were right
-    model = form.cleaned_data.get("model") if written else form.instance.model
+    validated = form.is_bound and (form.is_valid() or form.errors)  # `cleaned_data` has at least the valid fields
+    model = form.cleaned_data.get("model") if validated else form.instance.model
     chosen = [str(name) for name in form["tools"].value() or ()]
     rights = rights_of(request.user)
-    context: dict[str, Any] = {
+    context = {
         "section": "personas",
         "form": form,
-        "persona": found,
+        "persona": row,
         "meanwhile": meanwhile,
-        "count": services.measured(form["instructions"].value() or "", model, user=request.user),
+        "count": services.measure_text(form["instructions"].value() or "", model, user=request.user),
         "system_prompt": SystemPrompt.objects.filter(active=True).first(),
         "default_profile": services.default_profile(),
         "searching": WebSearch.objects.filter(active=True).exists(),
@@ -110,40 +115,42 @@ def _form_page(
             for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
             if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
         ],
-        "publishing": has_right(request.user, "change", Persona),  # whatever their groups say
+        "publishing": has_right(request.user, "change", Persona),  # such users need no group that may publish
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
-        "servers": tools.tickable(map(tools.Offer, tools.server_names(rights.tool_servers)), chosen),
+        "servers": tools.tickable(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
         "too_many": tools.too_many(tools.listed_last(rights.tool_servers), chosen, _model_of(request, model)),
     }
-    if found is not None:
-        context |= sharing.context(request, found)
-    wrong = 412 if meanwhile else 400 if form.is_bound else 200
-    return render(request, "personas/edit.html", context, status=wrong)
+    if row is not None:
+        context |= sharing.context(request, row)
+    status = 412 if meanwhile else 400 if form.is_bound else 200
+    return render(request, "personas/edit.html", context, status=status)
 
 
 @with_row(visible_persona)
-def duplicate(request: Request, found: Persona) -> HttpResponse:
-    copy = services.duplicate_persona(user=request.user, persona=found)
+def duplicate(request: Request, row: Persona) -> HttpResponse:
+    copy = services.duplicate_persona(user=request.user, persona=row)
     return redirect("personas:persona", copy.pk)
 
 
 @require_POST
 def count(request: Request) -> HttpResponse:
-    """The tokens of instructions as they are being written: a fragment."""
+    """Return a fragment with the tokens of instructions that are being written."""
     form = CountForm(request.user, request.POST)
-    context: dict[str, Any] = {"errors": list(form.errors.values())}
-    if form.is_valid():
-        context = {
-            "count": services.measured(form.cleaned_data["instructions"], form.cleaned_data["model"], user=request.user)
-        }
-    return render(request, "personas/_count.html", context)
+    if not form.is_valid():
+        return render(request, "personas/_count.html", {"errors": list(form.errors.values())})
+    text = form.cleaned_data["instructions"]
+    size = services.measure_text(text, form.cleaned_data["model"], user=request.user)
+    return render(request, "personas/_count.html", {"count": size})
 
 
 @require_GET
 def server_tools(request: Request) -> HttpResponse:
-    """What can be ticked of tool servers, after asking them: a fragment. `tools` are those ticked so far, `model` is
-    the one chosen for the persona."""
-    chosen, rights = request.GET.getlist("tools"), rights_of(request.user)
+    """Ask the tool servers, and return a fragment with their checkboxes.
+
+    Query: `tools` are the names ticked so far, `model` is the model chosen for the persona.
+    """
+    chosen = request.GET.getlist("tools")
+    rights = rights_of(request.user)
     offers = tools.offers(rights.tool_servers)
     chosen_model = _chosen_model(request)
     context = {
@@ -155,7 +162,7 @@ def server_tools(request: Request) -> HttpResponse:
 
 
 def _chosen_model(request: Request) -> Model | None:
-    """The model that the form names; None where it names none, or none that this person may use."""
+    """Return the model chosen in the form; None if there is none, or the user may not use it."""
     try:
         pk = UUID(request.GET.get("model", ""))
     except ValueError:
@@ -164,7 +171,7 @@ def _chosen_model(request: Request) -> Model | None:
 
 
 def _model_of(request: Request, chosen: Model | None) -> Model | None:
-    """The model that a persona with this choice answers with; None where there is none."""
+    """Return the model that a persona with this choice answers with; None if no model can be used."""
     try:
         return chosen or services.model_for(None, request.user)
     except ProductError:

@@ -1,4 +1,4 @@
-"""Projects as administrators run them, and who is invited to them."""
+"""Admin of projects, with their members and files, and of invitations."""
 
 from typing import Any, ClassVar, cast
 
@@ -15,7 +15,7 @@ from core.admin import RecordAdmin, RowAdmin, acting, column, display
 from core.admin_choices import WithChosenRows
 from core.errors import ProductError
 from core.permissions import has_right
-from files.services import require_room
+from files.services import require_storage
 from personas.forms import prompt_text, text_with_variables
 from personas.models import Persona
 from projects import members, services
@@ -28,7 +28,7 @@ FILE = gettext_noop("Is read in the background. It belongs to the project's owne
 
 
 class ProjectForm(forms.ModelForm[Project]):
-    """`based_on`: the version of the instructions that the writer had before them."""
+    """Form of a project. `based_on`: the version of the instructions when the form was opened."""
 
     instructions = prompt_text(services.MAX_INSTRUCTIONS, required=False, help_text=INSTRUCTIONS)
     file = forms.FileField(required=False, label="Add a file", help_text=FILE, widget=UnfoldAdminFileFieldWidget())
@@ -41,7 +41,7 @@ class ProjectForm(forms.ModelForm[Project]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         new = self.instance._state.adding
-        if "persona" in self.fields:  # whoever may only look sees no fields
+        if "persona" in self.fields:  # administrators who may only look get no fields
             rows = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE)
             if not new:
                 chosen: Any = self.instance.persona_id
@@ -53,35 +53,36 @@ class ProjectForm(forms.ModelForm[Project]):
         return text_with_variables(self.cleaned_data["instructions"])
 
     def clean_file(self) -> Any:
-        """That there is no room for it is said beside the field, where all else that was written stays."""
-        content, owner = self.cleaned_data["file"], self.cleaned_data.get("owner")
+        """Show next to the field that the owner has no storage left, so that the rest of the form is kept."""
+        content = self.cleaned_data["file"]
+        owner = self.cleaned_data.get("owner")
         if content and owner:
             try:
-                require_room(owner, content.size)
+                require_storage(owner, content.size)
             except ProductError as error:
                 raise forms.ValidationError(str(error.sentence), code=error.code) from error
         return content
 
-    def clean(self) -> dict[str, Any]:
-        given = super().clean() or self.cleaned_data
-        if not self.instance._state.adding and given.get("based_on") not in (None, self.instance.version):
+    def clean(self) -> None:
+        super().clean()
+        based_on = self.cleaned_data.get("based_on")
+        if not self.instance._state.adding and based_on not in (None, self.instance.version):
             raise forms.ValidationError(
                 gettext(
                     "Somebody else changed the instructions while you were writing. Copy your text, open the project "
                     "again, and put both together."
                 )
             )
-        return given
 
 
-class Part(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
-    """Rows of a project: whoever may change it changes them."""
+class ProjectInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
+    """Rows of a project. The right to change the project is the right to change them."""
 
     extra = 0
     hide_title = True
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Its name for those who do not see the head of its column."""
+        """Label the field for screen readers, which do not read the head of its column."""
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if field is not None:
             field.widget.attrs["aria-label"] = str(field.label)
@@ -100,7 +101,7 @@ class Part(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own
         return has_right(acting(request), "change", Project)
 
 
-class Members(Part):
+class MembershipInline(ProjectInline):
     model = Membership
     fields = ("user", "group", "role")
     autocomplete_fields = ("user", "group")
@@ -108,8 +109,8 @@ class Members(Part):
     verbose_name_plural = "Members, beside the owner"
 
 
-class Files(Part):
-    """One more is added in the form above."""
+class ProjectFileInline(ProjectInline):
+    """Files of a project. A file is added in the form of the project."""
 
     model = ProjectFile
     verbose_name_plural = "Files"
@@ -142,10 +143,10 @@ class Files(Part):
 
 @admin.register(Project)
 class ProjectAdmin(RowAdmin):
-    """Conversations are not shown. Whoever opens a project that is not their own stands in its history."""
+    """Projects without their conversations. Opening another user's project is recorded in its history."""
 
     form = ProjectForm
-    inlines = (Members, Files)
+    inlines = (MembershipInline, ProjectFileInline)
     list_display = ("name", "owner", "persona", "members", "files", "web", "version", "updated")
     list_select_related = ("owner", "persona")
     list_filter = ("web",)
@@ -167,29 +168,37 @@ class ProjectAdmin(RowAdmin):
         return {"owner": acting(request).pk, **super().get_changeform_initial_data(request)}
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
-        shown = super().change_view(request, object_id, form_url, extra_context)
+        response = super().change_view(request, object_id, form_url, extra_context)
         project = self.get_object(request, object_id) if request.method == "GET" else None
         if project is not None and project.owner_id != acting(request).pk:
             services.record_opened(user=acting(request), project=project)
-        return shown
+        return response
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        user, given = cast("User", acting(request)), form.cleaned_data
-        fields = {name: given[name] for name in ("name", "instructions", "persona", "web")}
+        user = cast("User", acting(request))
+        cleaned = form.cleaned_data
+        fields: services.ProjectFields = {
+            "name": cleaned["name"],
+            "instructions": cleaned["instructions"],
+            "persona": cleaned["persona"],
+            "web": cleaned["web"],
+        }
         if not change:
-            made = services.create_project(user=user, fields=fields, owner=given["owner"])
+            project = services.create_project(user=user, fields=fields, owner=cleaned["owner"])
         else:
-            made = Project.objects.select_related("owner").get(pk=obj.pk)
-            services.update_project(user=user, project=made, fields=fields, based_on=given["based_on"])
-            if made.owner != given["owner"]:
-                hand_over_project(user=user, project=made, to=given["owner"])
-        obj.pk = made.pk
+            project = Project.objects.select_related("owner").get(pk=obj.pk)
+            services.update_project(user=user, project=project, fields=fields, based_on=cleaned["based_on"])
+            if project.owner != cleaned["owner"]:
+                hand_over_project(user=user, project=project, to=cleaned["owner"])
+        obj.pk = project.pk
         obj.refresh_from_db()
-        if given.get("file"):
-            services.give_file(user=user, project=obj, name=given["file"].name, content=given["file"])
+        content = cleaned.get("file")
+        if content:
+            services.give_file(user=user, project=obj, name=content.name, content=content)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
-        user, project = cast("User", acting(request)), form.instance
+        user = cast("User", acting(request))
+        project = form.instance
         formset.save(commit=False)
         for row in formset.deleted_objects:
             if isinstance(row, Membership):
@@ -215,7 +224,7 @@ class ProjectAdmin(RowAdmin):
 
 
 def _set_member(user: User, project: Project, row: Membership) -> None:
-    """Another person or group in a row takes the place of the one before."""
+    """Store a row of the form. Another user or group in it replaces the previous member."""
     before = Membership.objects.filter(pk=row.pk).first()
     if before is not None and before.holder != row.holder:
         members.remove_member(user=user, project=project, member=before.holder)

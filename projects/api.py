@@ -1,4 +1,4 @@
-"""`/api/v1/projects/`: projects, their files, members and search for programs."""
+"""`/api/v1/projects/` and `/api/v1/invitations/`: projects, their files, members and search for programs."""
 
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from core.api.pagination import ByUpdate, OldestFirst, pages
 from core.audit.origin import origin
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import MAX_LIMIT, MAX_QUERY
+from files.index.search import MAX_LIMIT, MAX_QUERY, ChunkHit, SearchResult
 from files.services import visible_file
 from personas.models import Persona
 from projects import invitations, members, services
@@ -50,7 +50,7 @@ class ProjectSerializer(Strict, serializers.ModelSerializer[Project]):
     @extend_schema_field(serializers.ChoiceField(choices=Role.choices))
     def get_role(self, project: Project) -> str:
         user = self.context["request"].user
-        mine = getattr(project, "mine", None)  # of a list, with one query for all
+        mine = getattr(project, "mine", None)  # prefetched for lists, with one query for all
         if mine is None or project.owner_id == user.pk:
             return roles.role_of(user, project)
         return strongest(each.role for each in mine) or Role.READER
@@ -141,7 +141,7 @@ class QuerySerializer(Strict):
     limit = serializers.IntegerField(default=10, min_value=1, max_value=MAX_LIMIT)
 
 
-class HitSerializer(serializers.Serializer[Any]):
+class HitSerializer(serializers.Serializer[ChunkHit]):
     file = serializers.UUIDField()
     title = serializers.CharField(source="name")
     page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
@@ -153,7 +153,7 @@ class HitSerializer(serializers.Serializer[Any]):
     text = serializers.CharField()
 
 
-class HitsSerializer(serializers.Serializer[Any]):
+class HitsSerializer(serializers.Serializer[SearchResult]):
     results = HitSerializer(many=True, source="hits")
     notes = serializers.ListField(
         child=serializers.CharField(),
@@ -207,7 +207,9 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         """Pins a file or moves it."""
         project = self.get_object()
         body = valid(ChangeEntrySerializer, request)
-        entry = services.change_file(user=self.person, project=project, file=file, **body)
+        entry = services.change_file(
+            user=self.person, project=project, file=file, pinned=body.get("pinned"), position=body.get("position")
+        )
         return Response(EntrySerializer(entry).data)
 
     @extend_schema(request=None, responses={204: None}, parameters=[FILE])
@@ -232,13 +234,14 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         The answer is the same whether anybody has this name or not. A name that is invited again has the new role.
         """
         project = self.get_object()
-        made = invitations.invite(user=self.person, project=project, **valid(InviteSerializer, request))
-        return Response(InvitationSerializer(made).data, status=status.HTTP_201_CREATED)
+        body = valid(InviteSerializer, request)
+        invitation = invitations.invite(user=self.person, project=project, username=body["username"], role=body["role"])
+        return Response(InvitationSerializer(invitation).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses=InvitationSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def invitations(self, request: Request, pk: str) -> Response:
-        """Those that are not accepted yet. For the owner."""
+        """The invitations that are not accepted yet. For the owner."""
         project = self.get_object()
         roles.require_owner(user=self.person, project=project)
         return self._page(Invitation.objects.sent(project), InvitationSerializer)
@@ -278,8 +281,9 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     def add_group(self, request: Request, pk: str) -> Response:
         """Shares the project with all who are in a group. One that is there already has the new role. For the owner."""
         project = self.get_object()
-        made = members.add_group(user=self.person, project=project, **valid(AddGroupSerializer, request))
-        return Response(GroupMemberSerializer(made).data, status=status.HTTP_201_CREATED)
+        body = valid(AddGroupSerializer, request)
+        row = members.add_group(user=self.person, project=project, group=body["group"], role=body["role"])
+        return Response(GroupMemberSerializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeMemberSerializer, responses=GroupMemberSerializer, parameters=[GROUP])
     @action(detail=True, methods=["patch"], url_path="groups/(?P<group>[^/.]+)")
@@ -310,10 +314,10 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
         project = self.get_object()
         body = valid(QuerySerializer, request)
         payer = Payer(self.person.pk, origin().token_id)
-        found = find_passages(
+        result = find_passages(
             queries=[body["query"]], files=services.files_of(project), limit=body["limit"], payer=payer
         )
-        return Response(HitsSerializer(found).data)
+        return Response(HitsSerializer(result).data)
 
     def _page(self, rows: "QuerySet[Any]", kind: "type[BaseSerializer[Any]]") -> Response:
         page: Any = self.paginate_queryset(rows)

@@ -1,4 +1,7 @@
-"""What somebody owns becomes somebody else's, for example when they leave: deleting a person deletes what is theirs."""
+"""Changes of the owner of projects, personas and their files, for example when a user leaves.
+
+Without such a change, deleting a user deletes all of these.
+"""
 
 from dataclasses import dataclass
 
@@ -21,27 +24,27 @@ from projects.models import Membership, Project, ProjectFile
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """How much somebody owns of what can be handed over; `files` are those of theirs in these projects."""
+class Possessions:
+    """Numbers of the rows of a user that can be handed over. `files`: their own files in their projects."""
 
     projects: int
     personas: int
     files: int
 
 
-def owned_by(person: User) -> Owned:
-    return Owned(
+def possessions_of(person: User) -> Possessions:
+    return Possessions(
         projects=Project.objects.filter(owner=person).count(),
         personas=Persona.objects.filter(owner=person).count(),
         files=_files(person).count(),
     )
 
 
-def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User]:
-    """All projects and personas of a person, and those of their files that stand in these projects. `to`: a user name.
+def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Possessions, User]:
+    """Give all projects and personas of `person`, and their files in these projects, to the user with the name `to`.
 
-    Conversations, tasks and other files stay. Raises `outranked`, `right_missing`, `unknown_person`, `not_active`,
-    `same_person` and `legal_hold` (409).
+    Conversations, tasks and other files stay. Returns what was handed over, and the new owner. Raises `outranked`,
+    `right_missing`, `unknown_person`, `not_active`, `same_person` and `legal_hold` (409).
     """
     require_right(user, "change", Project)
     require_right(user, "change", Persona)
@@ -51,19 +54,19 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Owned, User
         rows = list(Project.objects.select_for_update().filter(owner=person))
         require_movable(*rows)
         projects = [row.pk for row in rows]
-        files = _files(person).update(owner=taker)  # while the projects are still the person's
+        files = _files(person).update(owner=taker)  # before the owner of the projects changes
         Membership.objects.filter(project__in=projects, user=taker).delete()
         Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
         personas = hand_over_personas(person=person, to=taker)
-        said = {"projects": len(projects), "personas": personas, "files": files, "to": str(taker.pk)}
-        record(user=user, action="person.handed_over", row=person, name=person.get_username(), changes=said)
-        said = {**said, "from": str(person.pk)}
-        record(user=user, action="person.handed_over", row=taker, name=taker.get_username(), changes=said)
-    return Owned(len(projects), personas, files), taker
+        changes = {"projects": len(projects), "personas": personas, "files": files, "to": str(taker.pk)}
+        record(user=user, action="person.handed_over", row=person, name=person.get_username(), changes=changes)
+        changes = {**changes, "from": str(person.pk)}
+        record(user=user, action="person.handed_over", row=taker, name=taker.get_username(), changes=changes)
+    return Possessions(len(projects), personas, files), taker
 
 
 def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None:
-    """One project, with `files_of_project`. Raises as `hand_over`."""
+    """Give a project with `files_of_project` to another user. Raises as the function `hand_over`."""
     person = project.owner
     require_right(user, "change", project)
     require_rank(user, person)
@@ -73,13 +76,15 @@ def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None
         files = files_of_project(project).update(owner=taker)
         Membership.objects.filter(project=project, user=taker).delete()
         Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-        said = {"owner": [str(person.pk), str(taker.pk)], "files": files}
-        record(user=user, action="project.handed_over", row=project, changes=said)
+        changes = {"owner": [str(person.pk), str(taker.pk)], "files": files}
+        record(user=user, action="project.handed_over", row=project, changes=changes)
 
 
 def files_of_project(project: Project) -> QuerySet[File]:
-    """Its owner's files that stand in no other project of theirs: they go where it goes, so that it stays whole when
-    its owner leaves."""
+    """Return the owner's files that are in no other project of theirs.
+
+    They change their owner together with the project, so that the project stays complete when the user leaves.
+    """
     others = ProjectFile.objects.filter(project__owner=project.owner_id).exclude(project=project).values("file")
     return File.objects.filter(owner=project.owner_id, pk__in=project.entries.values("file")).exclude(pk__in=others)
 
@@ -89,6 +94,7 @@ def _files(person: User) -> QuerySet[File]:
 
 
 def _taker(person: User, name: str) -> User:
+    """Return the active user with this name, who takes over from `person`."""
     taker = User.objects.filter(username=name.strip()).first()
     if taker is None:
         sentence = Sentence("Nobody has this user name. Check how it is written; capital letters count.")

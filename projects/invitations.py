@@ -1,6 +1,6 @@
-"""Invitations to projects: sent by an owner, answered by a person, until when nothing of the project is theirs to see.
+"""Invitations to projects. A user sees nothing of a project before they accept.
 
-Whether a user name exists is said to nobody: a name that nobody has is invited like any other.
+An invitation does not reveal whether a user name exists: a name that no user has is invited like any other.
 """
 
 from datetime import timedelta
@@ -16,25 +16,27 @@ from core.audit.services import record
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
-from projects.members import known_role
+from projects.members import check_role
 from projects.models import Invitation, Membership, Project
 from projects.models.invitation import MAX_USERNAME
 from projects.models.roles import require_owner
 
 LASTS = timedelta(days=30)
-MOST_OF_PROJECT, MOST_OF_OWNER = 50, 200  # pending
+MOST_OF_PROJECT = 50  # pending invitations
+MOST_OF_OWNER = 200  # pending invitations to all of their projects
 
 
 @transaction.atomic
 def invite(*, user: User, project: Project, username: str, role: str = Role.READER) -> Invitation:
-    """Asks somebody to join. Of a name that was invited before, the role changes and the time begins anew.
+    """Invite a user name. A second invitation of a name changes its role and restarts its time.
 
     Raises `bad_username`, `owner_is_member`, `already_member` and `too_many_invitations`.
     """
     require_owner(user=user, project=project)
-    name, role = _checked(username), known_role(role)
-    owner = project.owner_id  # whose invitations all of the project are, whichever of its owners sends them
-    User.objects.select_for_update(no_key=True).get(pk=owner)  # two at once would both see room for one
+    name = _check_username(username)
+    role = check_role(role)
+    owner = project.owner_id  # invitations count for the owner, also if a member with the role of an owner sends them
+    User.objects.select_for_update(no_key=True).get(pk=owner)  # simultaneous invitations must not exceed the limits
     person = User.objects.filter(username=name).first()
     if person is not None and person.pk == owner:
         raise ProductError("owner_is_member", "This person owns the project and needs no other role.", status=409)
@@ -48,16 +50,18 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
         _require_room(rows, project)
         row = Invitation(project=project, username=name)
     if row.person != person:
-        row.person, row.declined = person, None
-    row.role, row.expires = role, timezone.now() + LASTS
+        row.person = person
+        row.declined = None
+    row.role = role
+    row.expires = timezone.now() + LASTS
     row.save()
-    said = {"member": None if person is None else str(person.pk), "role": role}
-    record(user=user, action="member.invited", row=project, changes=said)
-    _tell(row)
+    changes = {"member": None if person is None else str(person.pk), "role": role}
+    record(user=user, action="member.invited", row=project, changes=changes)
+    _notify_invited(row)
     return row
 
 
-def _checked(username: str) -> str:
+def _check_username(username: str) -> str:
     name = username.strip()
     if not 0 < len(name) <= MAX_USERNAME or "\x00" in name:
         raise ProductError(
@@ -68,45 +72,45 @@ def _checked(username: str) -> str:
 
 
 def _require_room(rows: QuerySet[Invitation], project: Project) -> None:
-    """`rows`: all that the owner has sent."""
+    """Raise `too_many_invitations` (409). `rows`: all invitations of the owner."""
     sentence = Sentence("Too many invitations are not answered yet. Withdraw some of them, or wait until they end.")
     if rows.filter(project=project).count() >= MOST_OF_PROJECT or rows.count() >= MOST_OF_OWNER:
         raise ProductError("too_many_invitations", sentence, status=409)
 
 
 def withdraw(*, user: User, project: Project, invitation: object) -> None:
-    """`invitation` is an id. Raises `NotFound` for one that is not pending in this project."""
+    """Delete an invitation (its id). Raises `NotFound` if it is not pending in this project."""
     require_owner(user=user, project=project)
     row = get_or_404(Invitation.objects.sent(project), invitation, "invitation")
     row.delete()
-    _tell(row)
+    _notify_invited(row)
 
 
 def received(user: User, pk: UUID) -> Invitation:
-    """Raises `NotFound` for what is not the user's to answer, or not any more."""
+    """Return an invitation that the user may answer. Raises `NotFound`, also for one that has expired."""
     return get_or_404(Invitation.objects.visible_to(user), pk, "invitation")
 
 
 @transaction.atomic
 def accept(*, user: User, invitation: Invitation) -> Project:
-    """From then on the user is a member. Raises `NotFound` as `received`."""
+    """Make the user a member of the project, and delete the invitation. Raises `NotFound` as `received`."""
     rows = Invitation.objects.visible_to(user).select_for_update(of=("self",)).select_related("project")
     row = get_or_404(rows, invitation.pk, "invitation")
     Membership.objects.update_or_create(project=row.project, user=user, defaults={"role": row.role})
     record(user=user, action="member.joined", row=row.project, changes={"role": row.role})
     row.delete()
-    _tell(row)
+    _notify_invited(row)
     tell(row.project.owner_id, News.INVITATIONS)
     return row.project
 
 
 def decline(*, user: User, invitation: Invitation) -> None:
-    """The owner is not told. Raises `NotFound` as `received`."""
+    """Decline an invitation without a notice to the owner. Raises `NotFound` as `received`."""
     if not Invitation.objects.visible_to(user).filter(pk=invitation.pk).update(declined=timezone.now()):
         raise NotFound("invitation")
-    _tell(invitation)
+    _notify_invited(invitation)
 
 
-def _tell(row: Invitation) -> None:
+def _notify_invited(row: Invitation) -> None:
     if row.person_id is not None:
         tell(row.person_id, News.INVITATIONS)

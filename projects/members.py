@@ -1,4 +1,4 @@
-"""Who else is in a project: people, who are invited by its owners (`invitations`), and groups, who are simply in it."""
+"""Members of projects: users, who accept an invitation (`invitations`), and groups, which owners add directly."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -19,25 +19,27 @@ from projects.models.roles import require_owner, role_of
 
 
 def members_of(project: Project) -> QuerySet[Membership]:
-    """People and groups, those who came first before the others."""
+    """Return the users and groups of a project, oldest first."""
     rows: QuerySet[Membership] = Membership.objects.filter(project=project).select_related("user", "group")
     return rows.order_by("created", "pk")
 
 
 @transaction.atomic
 def add_member(*, user: User, project: Project, person: User, role: str) -> None:
-    """An administrator's act; others invite. Whoever is a member gets the role; the owner needs no membership."""
+    """Add a user without an invitation, as an administrator. A member gets the role; the owner needs no membership."""
     require_right(user, "change", project)
     if person.pk != project.owner_id:
-        Membership.objects.update_or_create(project=project, user=person, defaults={"role": known_role(role)})
+        Membership.objects.update_or_create(project=project, user=person, defaults={"role": check_role(role)})
         Invitation.objects.filter(project=project, person=person).delete()
         record(user=user, action="member.added", row=project, changes={"member": str(person.pk), "role": role})
         tell(person.pk, News.INVITATIONS)
 
 
 def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGroup]:
-    """Those that this person could share the project with: groups of their own and those that they manage.
-    Administrators choose among all, and they alone choose “Everyone”, in whose lists the project then stands."""
+    """Return the groups that the user may add: groups they are in or manage; for administrators, all groups.
+
+    Only administrators may add “Everyone”, since the project is then in everybody's list.
+    """
     rows = PeopleGroup.objects.exclude(memberships__project=project)
     if has_right(user, "change", project):
         return rows
@@ -46,46 +48,49 @@ def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGro
 
 @transaction.atomic
 def add_group(*, user: User, project: Project, group: object, role: str = Role.READER) -> Membership:
-    """Everybody who is in the group has the role from now on, for as long as they are in it. `group` is an id; one that
-    is in the project already gets the role. Raises `NotFound` for a group that the user does not see."""
+    """Add a group (its id). Its users have the role as long as they are in the group. A present group gets the role.
+
+    Raises `NotFound` for a group that the user does not see.
+    """
     require_owner(user=user, project=project)
     pk = identifier(group, "group")
     if Membership.objects.filter(project=project, group=pk).exists():
         return change_role(user=user, project=project, member=pk, role=role)
-    found = or_404(groups_to_choose(user, project).filter(pk=pk).first(), "group")
-    made: Membership = Membership.objects.create(project=project, group=found, role=known_role(role))
-    record(user=user, action="member.added", row=project, changes={"group": str(found.pk), "role": role})
-    return made
+    chosen = or_404(groups_to_choose(user, project).filter(pk=pk).first(), "group")
+    membership: Membership = Membership.objects.create(project=project, group=chosen, role=check_role(role))
+    record(user=user, action="member.added", row=project, changes={"group": str(chosen.pk), "role": role})
+    return membership
 
 
 @transaction.atomic
 def change_role(*, user: User, project: Project, member: object, role: str) -> Membership:
-    """`member` is the id of the person or the group."""
+    """Change the role of a member. `member` is the id of the user or the group."""
     require_owner(user=user, project=project)
     membership = _membership(project, member)
-    before, membership.role = membership.role, known_role(role)
+    before = membership.role
+    membership.role = check_role(role)
     membership.save(update_fields=["role"])
-    record(user=user, action="member.role_changed", row=project, changes=_who(membership) | {"role": [before, role]})
+    changes = _member_change(membership) | {"role": [before, role]}
+    record(user=user, action="member.role_changed", row=project, changes=changes)
     return membership
 
 
 @transaction.atomic
 def remove_member(*, user: User, project: Project, member: object) -> None:
-    """An owner may remove anybody, everybody may leave. Files that the person added stay in the project."""
+    """Remove a member; owners may remove any member, others only themselves. Files that they added stay."""
     if identifier(member, "member") != user.pk:
         require_owner(user=user, project=project)
     membership = _membership(project, member)
     membership.delete()
-    record(user=user, action="member.removed", row=project, changes=_who(membership))
+    record(user=user, action="member.removed", row=project, changes=_member_change(membership))
 
 
 @transaction.atomic
 def hand_over(*, user: User, project: Project, member: object) -> Project:
-    """An owner makes a member the one whom the project belongs to; whom it belonged to stays in it as an owner.
+    """Make a member the owner of the project. The previous owner stays a member with the role of an owner.
 
-    The files of whom it belonged to go along where they stand in no other project of theirs; all others stay with those
-    whose they are. Raises `not_owner` (403), `NotFound` for who is no member by themselves, `not_active` (422) and
-    `legal_hold` (409).
+    `files_of_project` change their owner too. Raises `not_owner` (403), `NotFound` for a user who is only a member by a
+    group, `not_active` (422) and `legal_hold` (409).
     """
     if role_of(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
@@ -104,8 +109,8 @@ def hand_over(*, user: User, project: Project, member: object) -> Project:
     Membership.objects.create(project=project, user_id=locked.owner_id, role=Role.OWNER)
     Invitation.objects.filter(project=project, person=taker).delete()
     Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-    said = {"owner": [str(locked.owner_id), str(taker.pk)], "files": files}
-    record(user=user, action="project.handed_over", row=project, changes=said)
+    changes = {"owner": [str(locked.owner_id), str(taker.pk)], "files": files}
+    record(user=user, action="project.handed_over", row=project, changes=changes)
     return Project.objects.select_related("owner").get(pk=project.pk)
 
 
@@ -114,13 +119,15 @@ def _membership(project: Project, member: object) -> Membership:
     return or_404(members_of(project).filter(Q(user=pk) | Q(group=pk)).first(), "member")
 
 
-def _who(membership: Membership) -> dict[str, object]:
+def _member_change(membership: Membership) -> dict[str, object]:
+    """Return the group or the user of a membership as a part of an entry of the audit."""
     if membership.group_id is not None:
         return {"group": str(membership.group_id)}
     return {"member": str(membership.user_id)}
 
 
-def known_role(role: str) -> str:
+def check_role(role: str) -> str:
+    """Return the role. Raises `unknown_role`."""
     if role not in Role.values:
         raise ProductError(
             "unknown_role", Sentence("There is no role “{role}”. The roles are reader, editor and owner.", role=role)

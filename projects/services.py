@@ -1,13 +1,13 @@
-"""Every change to projects and the list of their files; their members are in `members`."""
+"""All changes to projects and the lists of their files. Changes to members are in `members`."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.files.base import File as Content
 from django.db import transaction
-from django.db.models import F, Max, QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from accounts.access.holds import require_free, require_rewritable
@@ -17,6 +17,7 @@ from core.audit.services import changed_fields, record
 from core.errors import NotFound, ProductError
 from core.permissions import has_right, require_right
 from core.requests import identifier, or_404
+from core.rows import set_fields
 from core.sentences import Sentence
 from core.text import unix_lines
 from files.models import File
@@ -27,7 +28,16 @@ from projects.models import Invitation, Project, ProjectFile
 from projects.models.roles import require_editor, require_owner
 
 MAX_INSTRUCTIONS = 100_000  # characters
-MAX_NAME = 100
+MAX_NAME = 100  # characters
+
+
+class ProjectFields(TypedDict, total=False):
+    """Fields of a project that a form or a request may change."""
+
+    name: str
+    instructions: str
+    persona: Persona | None
+    web: bool
 
 
 def files_of(project: Project) -> QuerySet[File]:
@@ -35,13 +45,15 @@ def files_of(project: Project) -> QuerySet[File]:
 
 
 @transaction.atomic
-def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None = None) -> Project:
-    """`fields`: name, and optionally instructions, persona and web. An administrator makes one for another `owner`."""
+def create_project(*, user: User, fields: ProjectFields, owner: User | None = None) -> Project:
+    """Create a project. The name is required. An administrator may create one for another `owner`.
+
+    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, and `NotFound` for a persona they do not see.
+    """
     project = Project(owner=owner or user)
     if project.owner != user:
         require_right(user, "add", project)
-    for name, value in _checked(project.owner, fields).items():
-        setattr(project, name, value)
+    set_fields(project, _check_fields(project.owner, fields))
     if not project.name:
         raise _no_name()
     project.save()
@@ -51,28 +63,28 @@ def create_project(*, user: User, fields: Mapping[str, Any], owner: User | None 
 
 @transaction.atomic
 def record_opened(*, user: AbstractUser, project: Project) -> None:
-    """That an administrator has read what stands in a project that is not theirs."""
+    """Record that an administrator opened a project of another user."""
     record(user=user, action="project.opened", row=project)
 
 
 @transaction.atomic
-def update_project(*, user: User, project: Project, fields: Mapping[str, Any], based_on: int | None = None) -> Project:
-    """Changes name, instructions, persona, or whether the web is on, which is its owner's alone to say. Other
-    instructions make a new version.
+def update_project(*, user: User, project: Project, fields: ProjectFields, based_on: int | None = None) -> Project:
+    """Change a project. Only owners may change `web`. A change of the instructions makes a new version.
 
-    `based_on` is the version that the writer had before them; raises `changed_meanwhile` (409) unless it is the newest,
-    and `legal_hold` (409) where instructions or a name would be lost.
+    `based_on`: the version that the writer has read. Raises `changed_meanwhile` (409) if there is a newer one,
+    `legal_hold` (409) if instructions or a name would be lost, and as `create_project`.
     """
     require_editor(user=user, project=project)
-    # An administrator chooses among the owner's personas: those are the ones that may answer there.
+    # An administrator chooses among the owner's personas, since these may answer in the project.
     choosing = project.owner if has_right(user, "change", project) else user
-    changes = _checked(choosing, fields, already=project.persona_id)
+    changes = _check_fields(choosing, fields, already=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
-    for name in ("name", "instructions"):
-        require_rewritable(locked, getattr(locked, name), changes.get(name, getattr(locked, name)))
-    said = changed_fields(locked, changes)
+    require_rewritable(locked, locked.name, changes.get("name", locked.name))
+    require_rewritable(locked, locked.instructions, changes.get("instructions", locked.instructions))
+    recorded = changed_fields(locked, changes)
+    updated = [*changes, "updated"]
     if changes.get("instructions", locked.instructions) != locked.instructions:
         if based_on is not None and based_on != locked.version:
             raise ProductError(
@@ -81,16 +93,19 @@ def update_project(*, user: User, project: Project, fields: Mapping[str, Any], b
                 "and put both together.",
                 status=409,
             )
-        changes["version"] = F("version") + 1
-    Project.objects.filter(pk=project.pk).update(**changes, updated=timezone.now())
-    if said:
-        record(user=user, action="project.changed", row=project, changes=said)
+        locked.version += 1
+        updated.append("version")
+    set_fields(locked, changes)
+    locked.save(update_fields=updated)
+    if recorded:
+        record(user=user, action="project.changed", row=project, changes=recorded)
     project.refresh_from_db()
     return project
 
 
-def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = None) -> dict[str, Any]:
-    changes = {name: fields[name] for name in ("name", "instructions", "persona", "web") if name in fields}
+def _check_fields(user: User, fields: ProjectFields, *, already: UUID | None = None) -> ProjectFields:
+    """Return the fields as they are stored. `already`: the id of the present persona, which may stay."""
+    changes = fields.copy()
     if "name" in changes:
         changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
         if not changes["name"]:
@@ -106,8 +121,8 @@ def _checked(user: User, fields: Mapping[str, Any], *, already: UUID | None = No
                 max_instructions=MAX_INSTRUCTIONS,
             ),
         )
-    persona: Persona | None = changes.get("persona")
-    # An editor may leave the owner's private persona where it is, but cannot choose one they do not see.
+    persona = changes.get("persona")
+    # An editor may keep the owner's private persona, but cannot choose one that they do not see.
     if persona and persona.pk != already and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists():
         raise NotFound("persona")
     return changes
@@ -119,7 +134,7 @@ def _no_name() -> ProductError:
 
 @transaction.atomic
 def delete_project(*, user: User, project: Project) -> None:
-    """Instructions, memberships and the list of files go; files and conversations stay with those whose they are.
+    """Delete a project with its memberships and its list of files. Files and conversations stay with their owners.
 
     Raises `legal_hold` (409).
     """
@@ -135,10 +150,10 @@ def delete_project(*, user: User, project: Project) -> None:
 
 @transaction.atomic
 def add_file(*, user: User, project: Project, file: File, pinned: bool = False) -> ProjectFile:
-    """Puts a file that the user can see at the end of the list. One that is there stays in its place."""
+    """Add a file that the user can see to the end of the list. A file that is in the list stays in its place."""
     require_editor(user=user, project=project)
     visible_file(user, file.pk)
-    _locked(project)
+    _lock_list(project)
     last = ProjectFile.objects.filter(project=project).aggregate(last=Max("ordinal"))["last"]
     entry, created = ProjectFile.objects.get_or_create(
         project=project,
@@ -154,9 +169,9 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
 
 @transaction.atomic
 def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
-    """An administrator's upload into somebody's project: the file is its owner's, as if they had uploaded it.
+    """Store a file in a project as an administrator. It belongs to the owner, as if they had uploaded it.
 
-    Raises `right_missing`, and what `files.services.store` raises.
+    Raises `right_missing` (403), and as `files.services.store`.
     """
     require_right(user, "change", project)
     file = store(user=project.owner, name=name, content=content)
@@ -168,9 +183,9 @@ def give_file(*, user: AbstractUser, project: Project, name: str, content: "Cont
 def change_file(
     *, user: User, project: Project, file: object, pinned: bool | None = None, position: int | None = None
 ) -> ProjectFile:
-    """`file` is an id. `position` counts from 0; beyond the ends means the end."""
+    """Pin or move a file (its id). `position` counts from 0; a position beyond an end means that end."""
     require_editor(user=user, project=project)
-    _locked(project)
+    _lock_list(project)
     entry = entry_of(project, file)
     if pinned is not None:
         entry.pinned = pinned
@@ -184,14 +199,14 @@ def change_file(
 
 @transaction.atomic
 def remove_file(*, user: User, project: Project, file: object) -> None:
-    """The file itself stays with its owner."""
+    """Remove a file from the project. The file itself stays with its owner."""
     require_editor(user=user, project=project)
     entry_of(project, file).delete()
     _touch(project)
 
 
 def entry_of(project: Project, file: object) -> ProjectFile:
-    """Raises `NotFound` when the file of this id is not in the project."""
+    """Return the entry of a file (its id) in the list. Raises `NotFound`."""
     rows = ProjectFile.objects.filter(project=project, file=identifier(file, "file")).select_related("file")
     return or_404(rows.first(), "file")
 
@@ -211,8 +226,8 @@ def _number(entries: Iterable[ProjectFile]) -> None:
     ProjectFile.objects.bulk_update(changed, ["ordinal"])
 
 
-def _locked(project: Project) -> None:
-    """Changes of one list come one after the other."""
+def _lock_list(project: Project) -> None:
+    """Lock the list of files until the end of the transaction. Raises `NotFound` for a deleted project."""
     if not Project.objects.select_for_update().filter(pk=project.pk).exists():
         raise NotFound("project")
 

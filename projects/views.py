@@ -1,6 +1,6 @@
 """The pages of projects. A view reads the request, calls one service, and renders."""
 
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -15,7 +15,7 @@ from core.requests import choice, choices, with_row
 from files.api import whole_number
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import passages
+from files.index.search import excerpts
 from files.models import File
 from files.services import visible_file
 from files.views import upload
@@ -32,8 +32,8 @@ RESULTS = 10
 @require_http_methods(["GET", "POST"])
 def projects(request: Request) -> HttpResponse:
     if request.method == "POST":
-        made = services.create_project(user=request.user, fields={"name": request.POST.get("name", "")})
-        return redirect("projects:project", made.pk)
+        created = services.create_project(user=request.user, fields={"name": request.POST.get("name", "")})
+        return redirect("projects:project", created.pk)
     rows = Project.objects.visible_to(request.user).select_related("owner")
     context = {"section": "projects", "projects": rows, "invitations": _received(request)}
     return render(request, "projects/list.html", context)
@@ -41,13 +41,13 @@ def projects(request: Request) -> HttpResponse:
 
 @require_safe
 def received(request: Request) -> HttpResponse:
-    """The invitations alone, for the page that is there already."""
+    """Return a fragment with the invitations, for a page that is already open."""
     return render(request, "projects/_invitations.html", {"invitations": _received(request)})
 
 
 @require_safe
 def invited(request: Request) -> HttpResponse:
-    """How many there are, for the side."""
+    """Return a fragment with the number of invitations, for the sidebar."""
     return render(request, "projects/_invited.html")
 
 
@@ -67,162 +67,169 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
 
 
 @with_row(roles.visible_project, "GET", "POST")
-def project(request: Request, found: Project) -> HttpResponse:
-    """Everything about a project; a POST saves its name, instructions and persona."""
+def project(request: Request, row: Project) -> HttpResponse:
+    """Show a project. A POST saves its name, instructions and persona."""
     if request.method == "POST":
-        roles.require_editor(user=request.user, project=found)
+        roles.require_editor(user=request.user, project=row)
         based_on = whole_number(request.POST, "version")
-        services.update_project(user=request.user, project=found, fields=_fields(request, found), based_on=based_on)
-        return _go(request, reverse("projects:project", args=[found.pk]))
-    shown = _context(request, found)
+        services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
+        return _go(request, reverse("projects:project", args=[row.pk]))
+    role = roles.role_of(request.user, row)
     context = {
-        **shown,
+        **_context(row, role),
         "section": "projects",
-        **_members(request, found, shown["mine"]),
-        "personas": choices(Persona.objects.visible_to(request.user), found.persona),
-        "addable": File.objects.owned_by(request.user).exclude(project_entries__project=found)[:CHOICES],
-        **_results(request.user, found, request.GET.get("q", "")),
+        **_members(request, row, role == Role.OWNER),
+        "personas": choices(Persona.objects.visible_to(request.user), row.persona),
+        "addable": File.objects.owned_by(request.user).exclude(project_entries__project=row)[:CHOICES],
+        **_results(request.user, row, request.GET.get("q", "")),
     }
     return render(request, "projects/project.html", context)
 
 
-def _fields(request: Request, found: Project) -> dict[str, Any]:
-    given = [name for name in ("name", "instructions") if name in request.POST]
-    fields: dict[str, Any] = {name: request.POST[name] for name in given}
+def _fields(request: Request, row: Project) -> services.ProjectFields:
+    fields: services.ProjectFields = {}
+    if "name" in request.POST:
+        fields["name"] = request.POST["name"]
+    if "instructions" in request.POST:
+        fields["instructions"] = request.POST["instructions"]
     if "persona" in request.POST:
         visible = Persona.objects.visible_to(request.user)
-        fields["persona"] = choice(visible, found.persona, request.POST["persona"], "persona")
-    if "web" in request.POST:  # a box that is not ticked is not sent, so it comes with a hidden field
+        fields["persona"] = choice(visible, row.persona, request.POST["persona"], "persona")
+    if "web" in request.POST:  # browsers do not send an unticked box, so the form has a hidden field of this name
         fields["web"] = "on" in request.POST.getlist("web")
     return fields
 
 
 @with_row(roles.visible_project, "GET")
-def search(request: Request, found: Project) -> HttpResponse:
-    """The results alone, for the page that is there already."""
+def search(request: Request, row: Project) -> HttpResponse:
+    """Return a fragment with the results, for a page that is already open."""
     query = request.GET.get("q", "")
-    return render(request, "projects/_results.html", {"project": found, **_results(request.user, found, query)})
+    return render(request, "projects/_results.html", {"project": row, **_results(request.user, row, query)})
 
 
-def _results(user: User, project: Project, query: str) -> dict[str, Any]:
+def _results(user: User, row: Project, query: str) -> Mapping[str, object]:
     if not query.strip():
         return {"query": query, "results": None}
-    found = find_passages(queries=[query], files=services.files_of(project), limit=RESULTS, payer=Payer(user.pk))
-    return {"query": query, "results": passages(found.hits), "notes": found.notes}
+    result = find_passages(queries=[query], files=services.files_of(row), limit=RESULTS, payer=Payer(user.pk))
+    return {"query": query, "results": excerpts(result.hits), "notes": result.notes}
 
 
 @with_row(roles.visible_project, "GET", "POST")
-def files(request: Request, found: Project) -> HttpResponse:
-    """The rows of the project's files; a POST adds one of one's own."""
+def files(request: Request, row: Project) -> HttpResponse:
+    """Show the rows of the project's files. A POST adds one of the user's files."""
     if request.method == "POST":
-        roles.require_editor(user=request.user, project=found)
+        roles.require_editor(user=request.user, project=row)
         file = visible_file(request.user, request.POST.get("file", ""))
-        services.add_file(user=request.user, project=found, file=file)
-    return _entries(request, found)
+        services.add_file(user=request.user, project=row, file=file)
+    return _entries(request, row)
 
 
 @with_row(roles.visible_project)
-def upload_files(request: Request, found: Project) -> HttpResponse:
-    """Uploads files and puts them into the project."""
-    roles.require_editor(user=request.user, project=found)
+def upload_files(request: Request, row: Project) -> HttpResponse:
+    """Upload files, and add them to the project."""
+    roles.require_editor(user=request.user, project=row)
     for file in upload(request):
-        services.add_file(user=request.user, project=found, file=file)
-    return _entries(request, found)
+        services.add_file(user=request.user, project=row, file=file)
+    return _entries(request, row)
 
 
 @with_row(roles.visible_project)
-def change_file(request: Request, found: Project, file: UUID) -> HttpResponse:
-    """Pins (`pinned`: true or false) or moves (`position`)."""
+def change_file(request: Request, row: Project, file: UUID) -> HttpResponse:
+    """Pin (`pinned`: true or false) or move (`position`) a file."""
     pinned = {"true": True, "false": False}.get(request.POST.get("pinned", ""))
     position = whole_number(request.POST, "position")
-    services.change_file(user=request.user, project=found, file=file, pinned=pinned, position=position)
-    return _entries(request, found)
+    services.change_file(user=request.user, project=row, file=file, pinned=pinned, position=position)
+    return _entries(request, row)
 
 
 @with_row(roles.visible_project)
-def remove_file(request: Request, found: Project, file: UUID) -> HttpResponse:
-    services.remove_file(user=request.user, project=found, file=file)
-    return _entries(request, found)
+def remove_file(request: Request, row: Project, file: UUID) -> HttpResponse:
+    services.remove_file(user=request.user, project=row, file=file)
+    return _entries(request, row)
 
 
 @with_row(roles.visible_project, "GET", "POST")
-def members(request: Request, found: Project) -> HttpResponse:
-    """The members and who is invited, for the page that is there already; a POST invites somebody."""
+def members(request: Request, row: Project) -> HttpResponse:
+    """Return a fragment with the members and invitations, for a page that is already open. A POST invites a user."""
     if request.method == "POST":
         invitations.invite(
             user=request.user,
-            project=found,
+            project=row,
             username=request.POST.get("username", ""),
             role=request.POST.get("role", Role.READER),
         )
-        return _go(request, reverse("projects:project", args=[found.pk]))
-    mine = roles.role_of(request.user, found) == Role.OWNER
-    context = {"project": found, "mine": mine, **_members(request, found, mine)}
+        return _go(request, reverse("projects:project", args=[row.pk]))
+    mine = roles.role_of(request.user, row) == Role.OWNER
+    context = {"project": row, "mine": mine, **_members(request, row, mine)}
     return render(request, "projects/_members.html", context)
 
 
-def _members(request: Request, found: Project, mine: bool) -> dict[str, Any]:
-    rows = membership.members_of(found)
+def _members(request: Request, row: Project, mine: bool) -> Mapping[str, object]:
+    """Return the context for the members; for owners also the invitations and the groups to add."""
+    rows = membership.members_of(row)
     if not mine:
         return {"members": rows}
-    choosable = membership.groups_to_choose(request.user, found)
-    named = {"sent": Invitation.objects.sent(found), "roles": Role.choices, "groups": choosable}
-    return {"members": rows, "going": files_of_project(found).count(), **named}
+    return {
+        "members": rows,
+        "going": files_of_project(row).count(),
+        "sent": Invitation.objects.sent(row),
+        "roles": Role.choices,
+        "groups": membership.groups_to_choose(request.user, row),
+    }
 
 
 @with_row(roles.visible_project)
-def add_group(request: Request, found: Project) -> HttpResponse:
-    """Shares the project with a group."""
+def add_group(request: Request, row: Project) -> HttpResponse:
+    """Share the project with a group."""
     role = request.POST.get("role", Role.READER)
-    membership.add_group(user=request.user, project=found, group=request.POST.get("group", ""), role=role)
-    return redirect("projects:project", found.pk)
+    membership.add_group(user=request.user, project=row, group=request.POST.get("group", ""), role=role)
+    return redirect("projects:project", row.pk)
 
 
 @with_row(roles.visible_project)
-def hand_over(request: Request, found: Project, member: UUID) -> HttpResponse:
-    membership.hand_over(user=request.user, project=found, member=member)
-    return redirect("projects:project", found.pk)
+def hand_over(request: Request, row: Project, member: UUID) -> HttpResponse:
+    membership.hand_over(user=request.user, project=row, member=member)
+    return redirect("projects:project", row.pk)
 
 
 @with_row(roles.visible_project)
-def withdraw(request: Request, found: Project, invitation: UUID) -> HttpResponse:
-    invitations.withdraw(user=request.user, project=found, invitation=invitation)
-    return redirect("projects:project", found.pk)
+def withdraw(request: Request, row: Project, invitation: UUID) -> HttpResponse:
+    invitations.withdraw(user=request.user, project=row, invitation=invitation)
+    return redirect("projects:project", row.pk)
 
 
 @with_row(roles.visible_project)
-def change_member(request: Request, found: Project, member: UUID) -> HttpResponse:
+def change_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
-    membership.change_role(user=request.user, project=found, member=member, role=role)
-    return redirect("projects:project", found.pk)
+    membership.change_role(user=request.user, project=row, member=member, role=role)
+    return redirect("projects:project", row.pk)
 
 
 @with_row(roles.visible_project)
-def remove_member(request: Request, found: Project, member: UUID) -> HttpResponse:
-    membership.remove_member(user=request.user, project=found, member=member)
+def remove_member(request: Request, row: Project, member: UUID) -> HttpResponse:
+    membership.remove_member(user=request.user, project=row, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
-    return redirect("projects:project", found.pk)
+    return redirect("projects:project", row.pk)
 
 
 @with_row(roles.visible_project)
-def delete(request: Request, found: Project) -> HttpResponse:
-    services.delete_project(user=request.user, project=found)
+def delete(request: Request, row: Project) -> HttpResponse:
+    services.delete_project(user=request.user, project=row)
     return redirect("projects:list")
 
 
 def _go(request: Request, url: str) -> HttpResponse:
-    """htmx follows a redirect inside a fragment; HX-Redirect makes the page itself go there."""
+    """Redirect. For htmx, which follows a redirect inside a fragment, HX-Redirect loads the whole page."""
     if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return redirect(url)
 
 
-def _context(request: Request, found: Project) -> dict[str, Any]:
-    role = roles.role_of(request.user, found)
-    entries = list(ProjectFile.objects.filter(project=found).select_related("file"))
+def _context(row: Project, role: Role) -> Mapping[str, object]:
+    entries = list(ProjectFile.objects.filter(project=row).select_related("file"))
     return {
-        "project": found,
+        "project": row,
         "role": role,
         "editor": role in EDITING,
         "mine": role == Role.OWNER,
@@ -230,15 +237,15 @@ def _context(request: Request, found: Project) -> dict[str, Any]:
         "unread": any(entry.file.unread for entry in entries),
         "readable": next((entry.file for entry in entries if entry.file.token_count), None) if entries[1:] else None,
         "tokens": sum(entry.file.token_count or 0 for entry in entries),
-        "prompts": found.saved_prompts.all(),
+        "prompts": row.saved_prompts.all(),
     }
 
 
-def _entries(request: Request, found: Project) -> HttpResponse:
-    """After a change the page again; for a script only the rows, and the word that the meter may have changed."""
+def _entries(request: Request, row: Project) -> HttpResponse:
+    """Show the project after a change; for a script only the rows, with an event for the meter of the prompt's size."""
     if not request.htmx:
-        return redirect("projects:project", found.pk)
-    context = _context(request, found)
+        return redirect("projects:project", row.pk)
+    context = _context(row, roles.role_of(request.user, row))
     response = render(request, "projects/_entries.html", context)
     if request.method == "POST" or not context["unread"]:
         response["HX-Trigger"] = "meterchange"

@@ -1,6 +1,6 @@
-"""`python -m readers PATH NAME PARENT [ENCODING]`: confined, reads one file, writes `result.encoded`.
+"""Read one file in a confined process, and write `result.encoded`: `python -m readers PATH NAME PARENT [ENCODING]`.
 
-A password of the file comes as the first line of the standard input, where nobody else sees it.
+The file's password is the first line of the standard input: other processes could see it among the arguments.
 """
 
 import sys
@@ -17,6 +17,7 @@ CODE = Path(__file__).parent
 
 
 def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted | ReaderError:
+    """Read a file. Return the error where it cannot be read."""
     try:
         return read(path, name, encoding, password)
     except ReaderError as error:
@@ -24,7 +25,7 @@ def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
     except MemoryError:
         return ReaderError("too_much_memory")
     except Exception:
-        # The libraries raise almost anything about a file that is not what it should be.
+        # The libraries may raise any error for a damaged file.
         traceback.print_exc()
         return ReaderError("damaged")
 

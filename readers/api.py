@@ -1,14 +1,14 @@
-"""The front door: what the product imports of this package, beside `readers.confinement`.
+"""Export the package's interface. The product imports this module and `readers.confinement`.
 
-Everything else is the package's own; import-linter refuses its import from elsewhere. The modules behind this one load
-no library of a format: these are loaded by the confined process that reads a file.
+import-linter refuses imports of the other modules from outside. The modules that this one loads import no library of a
+format: only the confined process that reads a file loads these.
 """
 
 from readers.formats import media_types
 from readers.formats.result import SENTENCES, Extracted, ReaderError, ReaderSentence
 from readers.nested.closed import closed_names, closed_notice, with_opened
 from readers.outside.photos import available as photos_available
-from readers.outside.places import RECOGNISED, Place, of_passage, unpacked
+from readers.outside.places import RECOGNISED, WordPlace, places_of_passage, unpacked
 from readers.outside.recognition import languages as recognition_languages
 from readers.process import ENVIRONMENT, ROOT, extract, layers_that_hold, shown_page
 from readers.scans import Recogniser, read
@@ -20,18 +20,18 @@ __all__ = [
     "ROOT",
     "SENTENCES",
     "Extracted",
-    "Place",
     "ReaderError",
     "ReaderSentence",
     "Recogniser",
+    "WordPlace",
     "closed_names",
     "closed_notice",
     "extract",
     "layers_that_hold",
     "media_types",
-    "of_passage",
     "page_text",
     "photos_available",
+    "places_of_passage",
     "read",
     "recognition_languages",
     "shown_page",

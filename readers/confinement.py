@@ -1,7 +1,9 @@
-"""What a process that reads unknown bytes takes from itself, for good and without any privilege.
+"""Confine a process that reads unknown bytes, for good and without any privilege.
 
-Two layers of the Linux kernel, each with or without the other: Landlock leaves it the files it is given, seccomp
-refuses network, programs, writing and touching other processes. Limits of memory and time hold everywhere.
+1. `limit` limits its memory, time and output, on every system.
+2. `seal` adds two layers of the Linux kernel, each of which works without the other. Landlock leaves the process only
+   the files that it is given. seccomp refuses network, programs, writing, and calls to other processes.
+3. `seal_program` does the same for a process that becomes another program.
 """
 
 import contextlib
@@ -21,13 +23,25 @@ from pathlib import Path
 CPU_SECONDS = 40
 OUTPUT = 200_000_000  # bytes: 20 million characters and what JSON adds
 OPEN_FILES = 64
-NICENESS = 10  # answers being written go first
-OOM_SCORE = 500  # of 1,000: where memory runs out, the kernel ends a reader and not the process that started it
-FILES, CALLS = "landlock", "seccomp"  # the layers
+NICENESS = 10  # so that answers go first
+OOM_SCORE = 500  # of 1,000; out of memory, the kernel ends a reader before the process that started it
+# The layers.
+FILES = "landlock"
+CALLS = "seccomp"
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 38, 22, 2
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same on all architectures
-_EXECUTE, _WRITE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_SECCOMP = 22
+_SECCOMP_MODE_FILTER = 2
+# Numbers of calls, the same on all architectures.
+_LANDLOCK_CREATE = 444
+_LANDLOCK_ADD = 445
+_LANDLOCK_RESTRICT = 446
+_EXECUTE = 1 << 0
+_WRITE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_TRUNCATE = 1 << 14
 _CHANGE = sum(
     1 << bit for bit in (1, 4, 5, 7, 8, 9, 10, 12)
 )  # write, remove, make folders, files, sockets, pipes, links
@@ -40,11 +54,17 @@ _LIBRARIES = (
 )
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_NEW_CALLS = 424  # calls from here on, with one number everywhere, answer as on an older kernel: io_uring, clone3, …
-_CLONE, _OPEN, _OPENAT, _PRLIMIT, _SOCKET = (56, 220), (2, None), (257, 56), (302, 261), (41, 198)
-_LOCAL = 1  # the family of sockets that reach no further than this machine
-_CLONE_THREAD, _WRITING = 0x10000, os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-# Calls that are refused, with their numbers on x86_64 and aarch64: to readers alone, and to whoever is confined.
+# First of the calls with one number on all architectures (io_uring, clone3); answered as by an old kernel.
+_NEW_CALLS = 424
+_CLONE = (56, 220)
+_OPEN = (2, None)
+_OPENAT = (257, 56)
+_PRLIMIT = (302, 261)
+_SOCKET = (41, 198)
+_LOCAL = 1  # family of sockets that do not leave the machine
+_CLONE_THREAD = 0x10000
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+# Refused calls, with their numbers on x86_64 and aarch64. The first list is for readers only, the second for all.
 _REFUSED_TO_READERS = """
 socket 41 198, socketpair 53 199, connect 42 203, bind 49 200, listen 50 201, accept 43 202, accept4 288 242,
 sendto 44 206, sendmsg 46 211, sendmmsg 307 269,
@@ -68,13 +88,21 @@ kexec_load 246 104, swapon 167 224, kexec_file_load 320 294, swapoff 168 225, qu
 clock_settime 227 112, adjtimex 159 171, clock_adjtime 305 266, iopl 172 -, ioperm 173 -, sethostname 170 161,
 setdomainname 171 162, fanotify_init 300 262
 """
-_EPERM, _ENOSYS = 1, 38
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of a filter
+_EPERM = 1
+_ENOSYS = 38
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_KILL = 0x80000000
+# Instructions of a filter.
+_LOAD = 0x20
+_EQUAL = 0x15
+_AT_LEAST = 0x35
+_ANY_BIT = 0x45
+_RETURN = 0x06
 
 
 def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
-    """Bounds this process, `memory` in bytes of address space, and binds its life to `parent`, which started it."""
+    """Limit this process, `memory` in bytes of address space, and bind its life to `parent`, which started it."""
     for kind, most in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, cpu_seconds),
@@ -88,14 +116,14 @@ def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
         with contextlib.suppress(OSError):  # without /proc, or with a higher score, which only root may lower
             Path("/proc/self/oom_score_adj").write_text(f"{OOM_SCORE}")
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call above
+    if os.getppid() != parent:  # the parent died before the call above
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def seal(readable: Iterable[Path]) -> list[str]:
-    """Leaves this process these files and folders and Python's libraries, to read. Returns the layers that hold.
+    """Let this process read only these files and folders and Python's libraries. Return the layers that hold.
 
-    What is open already stays open: standard input, output and errors.
+    Open files stay open: standard input, output and errors.
     """
     if sys.platform != "linux":
         return []
@@ -107,8 +135,11 @@ def seal(readable: Iterable[Path]) -> list[str]:
 
 
 def seal_program(readable: Iterable[Path], own: Path) -> bool:
-    """Before this process becomes another program: leaves it these files and folders to read and to run, `own` to write
-    in, and no network. Whether both layers hold; without them no such program may be started."""
+    """Confine this process before it becomes another program. Return whether both layers hold.
+
+    The program may read and run these files and folders, write into `own`, and has no network. Do not start it where a
+    layer does not hold.
+    """
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -119,11 +150,11 @@ def seal_program(readable: Iterable[Path], own: Path) -> bool:
 
 
 def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = None) -> bool:
-    """With `own`, what may be read may be run as well, and `own` may be written in."""
+    """Apply Landlock. With `own`, readable files may be run, too, and `own` may be written in."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
-    # Rights of files, of TCP ports, and towards processes outside; each later version knows one field more.
+    # Rights for files, for TCP ports, and for outside processes. Each later version knows one field more.
     fields = ((1 << _FILE_RIGHTS.get(version, 16)) - 1, 0b11, 0b11)[: 1 if version < 4 else 2 if version < 6 else 3]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
@@ -141,7 +172,7 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = No
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
-    """Whether nothing stands against it; what is not there needs no right."""
+    """Add a rule for a path. Return whether that worked; a missing path needs no rule."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -154,17 +185,17 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
 
 
 def _seccomp(libc: ctypes.CDLL, *, of_program: bool = False) -> bool:
-    known = _ARCHITECTURES.get(platform.machine())
-    if known is None or sys.maxsize < 1 << 32:
+    architecture = _ARCHITECTURES.get(platform.machine())
+    if architecture is None or sys.maxsize < 1 << 32:
         return False
-    program = b"".join(struct.pack("=HBBI", *line) for line in _filter(*known, of_program=of_program))
+    program = b"".join(struct.pack("=HBBI", *line) for line in _filter(*architecture, of_program=of_program))
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
 
 
 def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iterator[tuple[int, int, int, int]]:
-    """A BPF program over `struct seccomp_data`: the call's number at byte 0, architecture at 4, arguments from 16."""
+    """Yield a BPF program over `struct seccomp_data`: call at byte 0, architecture at 4, arguments from 16."""
     refuse = (_RETURN, 0, 0, _ERRNO | _EPERM)
     allow = (_RETURN, 0, 0, _ALLOW)
     yield from ((_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0))
@@ -172,7 +203,7 @@ def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iter
     for call in (_REFUSED if of_program else f"{_REFUSED_TO_READERS},{_REFUSED}").split(","):
         if (digits := call.split()[1 + column]) != "-":
             yield from ((_EQUAL, 0, 1, int(digits)), refuse)
-    # Of these, by an argument: threads but no processes, reading but no writing, its own limits but no others'.
+    # Allowed by an argument: threads but no processes, reading but no writing, the process' own limits but no others'.
     of_readers = (
         (_CLONE, 0, _ANY_BIT, _CLONE_THREAD, (allow, refuse)),
         (_OPEN, 1, _ANY_BIT, _WRITING, (refuse, allow)),

@@ -1,7 +1,8 @@
-"""`python -m readers.launch PARENT FOLDER PROGRAM ...`: becomes that program, confined.
+"""Become another program, confined: `python -m readers.launch PARENT FOLDER PROGRAM ...`.
 
-It reads the system's programs, libraries, fonts and settings, writes into FOLDER alone, and has no network. Ends with
-`UNCONFINED` where the system does not grant that: no other program gets to see a file then.
+The program may read the system's programs, libraries, fonts and settings, and write into FOLDER alone. It has no
+network. The process ends with `UNCONFINED` where the system does not grant that, so that no unconfined program sees a
+file.
 """
 
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from readers.confinement import limit, seal_program
 from readers.outside.programs import UNCONFINED
 
-MEMORY = 4 << 30  # bytes of address space, of which an office program reserves much and uses little
+MEMORY = 4 << 30  # bytes of address space; an office program reserves much and uses little
 CPU_SECONDS = 120
 _SYSTEM = (
     "/usr",
@@ -30,9 +31,9 @@ _SYSTEM = (
 if __name__ == "__main__":
     parent, folder, program, *arguments = sys.argv[1:]
     limit(int(parent), MEMORY, CPU_SECONDS)
-    # Where a program is a link, what it leads to is run.
+    # A program may be a link: its target is run.
     places = [*map(Path, _SYSTEM), Path(program).resolve()]
     if not seal_program(places, Path(folder)):
         sys.exit(UNCONFINED)
     os.chdir(folder)
-    os.execv(program, [program, *arguments])  # noqa: S606  # what this module is for
+    os.execv(program, [program, *arguments])  # noqa: S606  # the purpose of this module

@@ -1,4 +1,4 @@
-"""Reads a file in a process of its own, so that a hostile one takes down nothing else."""
+"""Read a file in a process of its own, so that a hostile file harms nothing else."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from readers.formats import result
 from readers.formats.result import Extracted, ReaderError
 
 WALL_SECONDS = 45.0
-# Secrets of the product are in its environment; whoever reads unknown bytes has no need of them.
+# The product's environment has secrets, which a process that reads unknown bytes must not have.
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 ROOT = Path(__file__).resolve().parents[1]
 LOCKED = 4  # the status of `readers.render` where a PDF needs a password
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 
 def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
-    """Raises `ReaderError`; RuntimeError when the reading process itself is broken.
+    """Return the text of a file. Raises `ReaderError`, and RuntimeError when the reading process itself is broken.
 
-    The name only tells kinds of text apart. `encoding` is that of a text if somebody has said it; else it is found.
-    `password` is that of a protected file, a line at most.
+    `name`: decides only between kinds of text. `encoding`: of a text; empty: it is found. `password`: of a protected
+    file, one line at most.
     """
     status, output = _run(["readers", str(path.absolute()), name, str(os.getpid()), encoding], path, password)
     if status > 0:
@@ -42,18 +42,20 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
 
 
 def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
-    """How many pages a PDF has, and this one, counted from 0, as PNG; `turned`: upside down. Raises
-    `ReaderError`."""
+    """Return the number of pages of a PDF, and page `number`, from 0, as PNG. Raises `ReaderError`.
+
+    `turned`: the page is drawn upside down.
+    """
     return _drawn(path, number, "turned" if turned else "recognised", password, ("", 0, ()))
 
 
 def shown_page(
     path: Path, number: int, passage: str = "", before: int = 0, places: Sequence[Sequence[int]] = ()
 ) -> bytes:
-    """A page of a PDF, counted from 0, as JPEG, with `places` marked on it, as `outside.places.Place`, and the passage
-    where it is found in its text. Raises `ReaderError`.
+    """Return page `number` of a PDF, from 0, as JPEG, with `places` and the passage marked on it. Raises `ReaderError`.
 
-    `before` is how many letters and digits stand before the passage on the page, as far as is known.
+    `places`: as `outside.places.WordPlace`. `before`: letters and digits before the passage on the page, as far as is
+    known.
     """
     return _drawn(path, number, "shown", "", (passage, before, places))[1]
 
@@ -69,10 +71,10 @@ def _drawn(
     return int(count), picture
 
 
-def _run(command: list[str], path: Path, *told: str) -> tuple[int, bytes]:
-    """The status and the output of a module that reads the file at `path`; raises what a signal to it means.
+def _run(command: list[str], path: Path, *input_lines: str) -> tuple[int, bytes]:
+    """Return the status and the output of a module that reads the file at `path`. A signal raises a `ReaderError`.
 
-    It reads `told` from its standard input, a line each.
+    The module reads the input lines from its standard input.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -85,39 +87,39 @@ def _run(command: list[str], path: Path, *told: str) -> tuple[int, bytes]:
             start_new_session=True,
         )
         try:
-            _tell(process, told)
+            _send(process, input_lines)
             status = _status(process)
         finally:
             _end(process)
         output.seek(0)
         errors.seek(0)
-        if said := errors.read(4_000).decode(errors="replace"):
-            logger.warning("reading %s: %s", path.name, said)
+        if messages := errors.read(4_000).decode(errors="replace"):
+            logger.warning("reading %s: %s", path.name, messages)
         if status < 0:
             raise ReaderError(_SIGNALS.get(signal.Signals(-status), "damaged"))
         return status, output.read()
 
 
 def layers_that_hold() -> list[str]:
-    """Which of the layers of confinement this system grants."""
+    """Return the layers of confinement that this system grants."""
     probe = [sys.executable, "-m", "readers.confinement"]
-    told = subprocess.run(probe, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALL_SECONDS)
-    return list(json.loads(told.stdout)) if told.returncode == 0 else []
+    finished = subprocess.run(probe, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALL_SECONDS)
+    return list(json.loads(finished.stdout)) if finished.returncode == 0 else []
 
 
-def _tell(process: "subprocess.Popen[bytes]", told: Iterable[str]) -> None:
-    """By a pipe: arguments and environment of a process are seen by others of the machine."""
+def _send(process: "subprocess.Popen[bytes]", input_lines: Iterable[str]) -> None:
+    """Write lines to a process through its pipe. Other users of the machine can see arguments and environments."""
     if process.stdin:
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("".join(f"{line}\n" for line in told).encode())
+            process.stdin.write("".join(f"{line}\n" for line in input_lines).encode())
             process.stdin.flush()
 
 
 def _status(process: "subprocess.Popen[bytes]") -> int:
     if process.stdin:
         poller = select.poll()
-        poller.register(process.stdin, 0)  # nothing is written: this reports when the other end is closed, at once
-        poller.poll(WALL_SECONDS * 1000)  # where Popen.wait would look every 50 ms
+        poller.register(process.stdin, 0)  # reports only that the other end was closed, at once
+        poller.poll(WALL_SECONDS * 1000)  # `Popen.wait` would look every 50 ms
     try:
         return process.wait(1.0)
     except subprocess.TimeoutExpired as error:

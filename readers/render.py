@@ -1,9 +1,8 @@
-"""`python -m readers.render PATH PARENT PAGE PURPOSE`: confined, draws one page of a PDF.
+"""Draw one page of a PDF in a confined process: `python -m readers.render PATH PARENT PAGE PURPOSE`.
 
-Writes a line with the number of its pages, then the page, counted from 0: `recognised` as a sharp grey PNG, `turned` as
-the same upside down, `shown` as a JPEG in its colours. From its standard input it reads a password, in a line, and as
-JSON, in another, the passage that is marked on what is shown, how many letters and digits are expected before it, and
-places that are marked, too.
+The output is a line with the number of pages, then the picture. PAGE counts from 0. PURPOSE is `recognised` (a sharp
+grey PNG), `turned` (the same upside down) or `shown` (a JPEG in colour). The standard input has two lines: a password,
+and `Marked` as JSON.
 """
 
 import json
@@ -17,34 +16,39 @@ from PIL import Image, ImageChops, ImageStat
 from pypdfium2 import raw
 
 from readers.confinement import limit, seal
-from readers.outside.places import WHOLE, Place
+from readers.outside.places import WHOLE, WordPlace
 from readers.pdfium import passages
 from readers.process import LOCKED
 
 MEMORY = 1 << 30  # bytes of address space
-RECOGNISED, TURNED, SHOWN = "recognised", "turned", "shown"
+RECOGNISED = "recognised"
+TURNED = "turned"
+SHOWN = "shown"
 DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # an inch
 MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
 _POINTS = 72  # an inch
 _QUALITY = 82  # of a JPEG
-_YELLOW, _AROUND = (255, 225, 110), 2  # a marker pen's; pixels that it goes beyond the letters
-_DARK = 100  # of 255: on what is darker than this a marker pen is not seen
-_COVER = 0.4  # of it, by the pen
+_YELLOW = (255, 225, 110)  # of a marker pen
+_AROUND = 2  # pixels around the letters
+_DARK = 100  # of 255; a marker pen is not visible on a darker ground
+_COVER = 0.4  # share of a dark ground that the pen covers
 FAILED = 3
 
 Corner = tuple[int, int]
 
 
 class Marked(NamedTuple):
+    """Marks on a page: a passage, the letters and digits that are expected before it, and places."""
+
     passage: str
     before: int
-    places: Sequence[Place]
+    places: Sequence[WordPlace]
 
 
 def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Marked) -> Image.Image:
-    """Raises PdfiumError."""
+    """Return the picture of a page. Raises `PdfiumError`."""
     if document.get_formtype() != raw.FORMTYPE_NONE:
-        document.init_forms()  # so that what is filled in is drawn
+        document.init_forms()  # draws the values of forms, too
     page = document[number]
     width, height = page.get_size()
     scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
@@ -65,10 +69,12 @@ def _corner(picture: Image.Image, across: int, down: int) -> Corner:
 
 
 def mark(picture: Image.Image, one: Corner, other: Corner) -> None:
-    """As with a marker pen, between two opposite corners."""
+    """Colour a rectangle between two opposite corners, as with a marker pen."""
     (left, right), (top, bottom) = (sorted(pair) for pair in zip(one, other, strict=True))
-    left, top = max(left - _AROUND, 0), max(top - _AROUND, 0)
-    right, bottom = min(right + _AROUND, picture.width), min(bottom + _AROUND, picture.height)
+    left = max(left - _AROUND, 0)
+    top = max(top - _AROUND, 0)
+    right = min(right + _AROUND, picture.width)
+    bottom = min(bottom + _AROUND, picture.height)
     if left < right and top < bottom:
         below = picture.crop((left, top, right, bottom)).convert("RGB")
         ink = Image.new("RGB", below.size, _YELLOW)
@@ -77,16 +83,16 @@ def mark(picture: Image.Image, one: Corner, other: Corner) -> None:
 
 
 if __name__ == "__main__":
-    where, parent, wanted, purpose = sys.argv[1:]
+    where, parent, page_number, purpose = sys.argv[1:]
     key = sys.stdin.readline().rstrip("\n")
     marked = Marked(*json.loads(sys.stdin.readline()))
     limit(int(parent), MEMORY)
     seal((Path(where),))
-    Image.init()  # what a picture is written with is loaded before anything is read
+    Image.init()  # loads the writers of pictures before anything is read
 
     try:
         document = pypdfium2.PdfDocument(Path(where).read_bytes(), password=key or None)
-        picture = drawn(document, int(wanted), purpose, marked)
+        picture = drawn(document, int(page_number), purpose, marked)
     except (pypdfium2.PdfiumError, IndexError) as error:
         sys.exit(LOCKED if getattr(error, "err_code", None) == raw.FPDF_ERR_PASSWORD else FAILED)
     sys.stdout.buffer.write(b"%d\n" % len(document))

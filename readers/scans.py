@@ -1,4 +1,9 @@
-"""Files with pages that are pictures: what stands on these is recognised (OCR), where the machine can do that."""
+"""Recognise the text of pages that are pictures (OCR), where the machine or a model can do that.
+
+1. `read` reads a file in a confined process.
+2. Pages without text are drawn, and `Recogniser` reads the pictures.
+3. Scans that have a layer of text keep it, unless the recognised text is better (`_relayered`).
+"""
 
 import re
 import tempfile
@@ -14,17 +19,23 @@ from readers.formats.result import Extracted, ReaderError, paged
 from readers.outside import photos, places, recognition
 from readers.outside.places import RECOGNISED
 
-# Measured on nine scans of public sets that have a text: recognised with 79 to 95 % in a language that is installed,
-# they agree in .95 and more of their words; in one that is not (68 %), in .13, and that is no reason to believe it.
-_ENOUGH, _FITS = 20, 0.6  # words; share of them
+# Measured on nine scans of public sets that have a text. In a language that is installed, Tesseract was 79 to 95 %
+# sure,
+# and 95 % or more of the words agreed. In a language that is not installed it was 68 % sure, and 13 % agreed, which
+# says
+# nothing against the text.
+_ENOUGH = 20  # words
+_FITS = 0.6  # share of words that agree
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_FAILURES = 3  # pages that a model may fail at, one after the other, before it is asked no more
-Progress = Callable[[int, int], None]  # which of the pages to be recognised comes next, and of how many
+_FAILURES = 3  # pages in a row at which a model may fail before it is not asked any more
+Progress = Callable[[int, int], None]  # number of the page that is recognised next, and of all such pages
 
 
-class Seen(NamedTuple):
-    """What was recognised on a page, below a line that says who read it, empty if nothing was; and as
-    `outside.places.packed`, where its words stand, empty where that is not told."""
+class PageRecognition(NamedTuple):
+    """Recognised text of a page, below a line that names its reader; empty where nothing was recognised.
+
+    `places`: positions of its words, as `outside.places.packed`; empty where they are unknown.
+    """
 
     text: str = ""
     places: bytes = b""
@@ -32,8 +43,10 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Recogniser:
-    """Who reads the picture of a page: a model (`ask` gives its text, empty for none, and raises `ReaderError`), else
-    Tesseract. `failed`: pages at which the model did."""
+    """Reader of pictures of pages: a model where there is one, else Tesseract.
+
+    `ask` returns the model's text, empty for none, and raises `ReaderError`. `failed`: pages at which the model failed.
+    """
 
     model: str = ""
     ask: Callable[[bytes], str] | None = None
@@ -44,18 +57,18 @@ class Recogniser:
     def available(self) -> bool:
         return self.ask is not None or recognition.available()
 
-    def page(self, picture: bytes, turned: Callable[[], bytes] | None = None) -> Seen:
-        """`turned` gives the picture upside down. Raises `ReaderError`."""
+    def page(self, picture: bytes, turned: Callable[[], bytes] | None = None) -> PageRecognition:
+        """Return the text of a picture. `turned` draws it upside down. Raises `ReaderError`."""
         if self.ask is not None and self.in_a_row < _FAILURES:
             try:
-                found = self.ask(picture)
+                text = self.ask(picture)
             except ReaderError:
                 self.in_a_row += 1
             else:
                 self.in_a_row = 0
-                return Seen(f"{RECOGNISED}: {self.model}]\n\n{found}" if found else "")
+                return PageRecognition(f"{RECOGNISED}: {self.model}]\n\n{text}" if text else "")
         self.failed += self.ask is not None
-        return _said(recognition.recognised(picture, turned)) if recognition.available() else Seen()
+        return _with_heading(recognition.recognise(picture, turned)) if recognition.available() else PageRecognition()
 
 
 def read(
@@ -67,25 +80,27 @@ def read(
     recogniser: Recogniser | None = None,
     progress: Progress = lambda number, count: None,
 ) -> Extracted:
-    """As `process.extract`; pages that have no text get the one that is recognised on them, and photos of a phone are
-    opened where the machine can do that."""
+    """Return the text of a file as `process.extract` does, with recognised text for pages without text.
+
+    Photos of a phone are opened where the machine can do that.
+    """
     recogniser = recogniser or Recogniser()
     try:
-        found = process.extract(path, name, encoding, password)
+        extracted = process.extract(path, name, encoding, password)
     except ReaderError as error:
         if error.kind == "heic" and photos.available():
             return _photo(path)
         if error.code != "no_text" or not recogniser.available or not (count := _pages(path, password)):
             raise
         return _Pages(path, password, recogniser, progress).of(Extracted(PDF, spans=[(0, 0)] * count))
-    if found.shown and found.spans:  # a picture of several pages
-        with _written(found.shown) as document:
-            return _Pages(document, "", recogniser, progress).of(found)
-    if found.layered and recognition.available():
-        found = _relayered(path, found, password)
-    if found.media_type == PDF and "scans" in found.left_out:
-        return _Pages(path, password, recogniser, progress).of(found)
-    return found
+    if extracted.shown and extracted.spans:  # a picture of several pages
+        with _written(extracted.shown) as document:
+            return _Pages(document, "", recogniser, progress).of(extracted)
+    if extracted.layered and recognition.available():
+        extracted = _relayered(path, extracted, password)
+    if extracted.media_type == PDF and "scans" in extracted.left_out:
+        return _Pages(path, password, recogniser, progress).of(extracted)
+    return extracted
 
 
 @contextmanager
@@ -112,83 +127,92 @@ class _Pages:
     recogniser: Recogniser
     progress: Progress
 
-    def of(self, found: Extracted) -> Extracted:
-        """The same with a text for pages that have none. Raises `no_text` if it has none at all, `scan_unread` if a
-        model has failed at it."""
-        texts, seen = [found.text[start:end] for start, end in found.spans], dict[int, Seen]()
+    def of(self, extracted: Extracted) -> Extracted:
+        """Return the file with recognised text for pages without text.
+
+        Raises `no_text` if no page has text, `scan_unread` if a model failed at it.
+        """
+        texts = [extracted.text[start:end] for start, end in extracted.spans]
+        recognised: dict[int, PageRecognition] = {}
         scans = [number for number, text in enumerate(texts) if not text.strip()] if self.recogniser.available else []
         scans = scans[: recognition.MOST_PAGES]
         for done, number in enumerate(scans, 1):
             self.progress(done, len(scans))
-            seen[number] = self._seen(number)
-            texts[number] = seen[number].text
+            recognised[number] = self._recognise(number)
+            texts[number] = recognised[number].text
         if not any(texts):
             raise ReaderError("scan_unread" if self.recogniser.failed else "no_text")
-        told = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
-        left_out = told | {what: count for what, count in found.left_out.items() if what != "scans"}
-        document = paged(found.media_type, texts, without_text="scans", left_out=left_out)
-        return replace(document, shown=found.shown, places=found.places | _places(seen))
+        counts = {"recognised": sum(bool(texts[number]) for number in scans), "unread": self.recogniser.failed}
+        left_out = counts | {part: count for part, count in extracted.left_out.items() if part != "scans"}
+        document = paged(extracted.media_type, texts, without_text="scans", left_out=left_out)
+        return replace(document, shown=extracted.shown, places=extracted.places | _places(recognised))
 
-    def _seen(self, number: int) -> Seen:
-        """Empty for a page on which no word was found, or that failed."""
+    def _recognise(self, number: int) -> PageRecognition:
+        """Return the recognised text of a page; empty for a page without words, or one that failed."""
         try:
             return self.recogniser.page(*_pictures(self.path, number, self.password))
         except ReaderError:
-            return Seen()
+            return PageRecognition()
 
 
 def _pictures(path: Path, number: int, password: str) -> tuple[bytes, Callable[[], bytes]]:
-    """Of a page, and what draws it upside down."""
+    """Return the picture of a page, and a function that draws it upside down."""
     return process.page_of(path, number, password)[1], lambda: process.page_of(path, number, password, turned=True)[1]
 
 
-def _places(seen: Mapping[int, Seen]) -> dict[int, bytes]:
-    return {number: page.places for number, page in seen.items() if page.places}
+def _places(recognised: Mapping[int, PageRecognition]) -> dict[int, bytes]:
+    return {number: page.places for number, page in recognised.items() if page.places}
 
 
-def _relayered(path: Path, found: Extracted, password: str) -> Extracted:
-    """The same, where the text that scans brought along stays unless what is recognised on them is the better one.
+def _relayered(path: Path, extracted: Extracted, password: str) -> Extracted:
+    """Return the file with recognised text instead of the text layer of scans, where the recognised text is better.
 
-    A document whose first, middle and last such page fit is believed; else each page is compared.
+    A document whose first, middle and last scan are right keeps its layer; otherwise each page is compared.
     """
-    pages = found.layered[: recognition.MOST_PAGES]
+    pages = extracted.layered[: recognition.MOST_PAGES]
     samples = {pages[0], pages[len(pages) // 2], pages[-1]}
-    texts = [found.text[start:end] for start, end in found.spans]
-    better = {number: seen for number in samples if (seen := _better(path, number, texts[number], password)).text}
+    texts = [extracted.text[start:end] for start, end in extracted.spans]
+    better = {number: page for number in samples if (page := _better(path, number, texts[number], password)).text}
     if not better:
-        return found
+        return extracted
     for number in pages:
-        if number not in samples and (seen := _better(path, number, texts[number], password)).text:
-            better[number] = seen
+        if number not in samples and (page := _better(path, number, texts[number], password)).text:
+            better[number] = page
     texts = [better[number].text if number in better else text for number, text in enumerate(texts)]
-    without_text = "scans" if "scans" in found.left_out else ""
-    left_out = {"layer": len(better), **found.left_out}
-    return replace(paged(found.media_type, texts, without_text=without_text, left_out=left_out), places=_places(better))
+    without_text = "scans" if "scans" in extracted.left_out else ""
+    left_out = {"layer": len(better), **extracted.left_out}
+    return replace(
+        paged(extracted.media_type, texts, without_text=without_text, left_out=left_out), places=_places(better)
+    )
 
 
-def _better(path: Path, number: int, layer: str, password: str) -> Seen:
-    """What is recognised on a page, if it is sure and most of its words are not in the page's own text; else empty."""
+def _better(path: Path, number: int, layer: str, password: str) -> PageRecognition:
+    """Return the recognised text of a page if it is sure and most of its words are not in the layer; else nothing."""
     try:
-        seen = recognition.recognised(*_pictures(path, number, password))
+        recognised = recognition.recognise(*_pictures(path, number, password))
     except ReaderError:
-        return Seen()
-    words, known = _WORD.findall(seen.text.lower()), set(_WORD.findall(layer.lower()))
-    agreeing = sum(word in known for word in words)
-    sure = seen.confidence >= recognition.SURE and len(words) >= _ENOUGH
-    return _said(seen) if sure and agreeing < _FITS * len(words) else Seen()
+        return PageRecognition()
+    words = _WORD.findall(recognised.text.lower())
+    layer_words = set(_WORD.findall(layer.lower()))
+    agreeing = sum(word in layer_words for word in words)
+    sure = recognised.confidence >= recognition.SURE and len(words) >= _ENOUGH
+    return _with_heading(recognised) if sure and agreeing < _FITS * len(words) else PageRecognition()
 
 
 def _pages(path: Path, password: str) -> int:
-    """How many a PDF has; none of what is no PDF."""
+    """Return the number of pages of a PDF; 0 for another file."""
     try:
         return process.page_of(path, 0, password)[0]
     except ReaderError:
         return 0
 
 
-def _said(found: recognition.Recognised) -> Seen:
-    """With a line above that says how sure it is."""
-    if not found.text:
-        return Seen()
+def _with_heading(recognised: recognition.Recognised) -> PageRecognition:
+    """Return recognised text below a line that says how sure it is."""
+    if not recognised.text:
+        return PageRecognition()
     by = ", ".join(recognition.languages())
-    return Seen(f"{RECOGNISED}: {by}, {found.confidence:.0f} % sure]\n\n{found.text}", places.packed(found.places))
+    return PageRecognition(
+        f"{RECOGNISED}: {by}, {recognised.confidence:.0f} % sure]\n\n{recognised.text}",
+        places.packed(recognised.places),
+    )

@@ -1,9 +1,10 @@
-"""Whether the code of an older commit runs beside the schema of today, as it does while a new version is rolled out.
+"""Run the tests of an older commit on today's schema, where its code runs while a new version is rolled out.
 
-    python -m scripts.beside COMMIT [what pytest takes …]
+    python -m scripts.beside COMMIT [arguments of pytest …]
 
-The commit's tree goes into a temporary directory. Today's migrations make a database, and the commit's own tests of one
-process run on it without migrating; what starts the product, and what looks at migrations, is left out.
+1. The commit's tree goes into a temporary directory.
+2. Today's migrations make a database with the name that the commit's tests look for. They copy it and do not migrate.
+3. The commit's tests of one process run. Tests that start the product, and tests about migrations, are left out.
 """
 
 import os
@@ -17,13 +18,14 @@ from shutil import which
 from urllib.parse import urlsplit
 
 import psycopg
+from psycopg import sql
 
-from scripts.services import Services
+from scripts.services import Services, migrated_database
 
 ROOT = Path(__file__).resolve().parents[1]
-MIGRATED = "migrated"  # what `tests/conftest.py` copies where it is there, in the place of migrating
-OTHERS = "not browser and not product"
-ABOUT_MIGRATIONS = "not migrat and not backup and not restore"
+PRINT_NAME = "from scripts.services import migrated_database; print(migrated_database())"
+IN_ONE_PROCESS = "not browser and not product"
+NOT_ABOUT_MIGRATIONS = "not migrat and not backup and not restore"
 
 
 def _unpack(commit: str, place: Path) -> None:
@@ -32,31 +34,40 @@ def _unpack(commit: str, place: Path) -> None:
     ).stdout
     with tarfile.open(fileobj=BytesIO(tree)) as archive:
         archive.extractall(place, filter="data")
-    if f"datname = '{MIGRATED}'" not in (place / "tests" / "conftest.py").read_text():
-        sys.exit(f"The tests of {commit} would migrate a database of their own: it is too old to be tried so.")
 
 
-def _migrate(services: Services) -> None:
-    """Today's schema in a database that the tests copy."""
+def _migrated_name(commit: str, place: Path) -> str:
+    """Return the name of the database that the commit's tests copy. Exits for a commit whose tests migrate."""
+    if "def migrated_database" not in (place / "scripts" / "services.py").read_text():
+        sys.exit(f"The tests of {commit} would migrate a database of their own. Choose a newer commit.")
+    command = [sys.executable, "-c", PRINT_NAME]
+    return subprocess.run(command, cwd=place, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def _migrate(services: Services, name: str) -> None:
+    """Make a database of this name with today's schema."""
     with psycopg.connect(services.database, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {MIGRATED}")
-    url = urlsplit(services.database)._replace(path=f"/{MIGRATED}").geturl()
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = urlsplit(services.database)._replace(path=f"/{name}").geturl()
     environment = {**os.environ, "DATABASE_URL": url, "REDIS_URL": services.redis, "SECRET_KEY": "of-a-test"}
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment, check=True)
 
 
 def main(commit: str, more: list[str]) -> int:
+    """Run the tests with further arguments of pytest, and return its exit code."""
     services = Services()
     try:
         with tempfile.TemporaryDirectory(prefix="glasshouse-beside-") as directory:
             place = Path(directory)
             _unpack(commit, place)
+            name = _migrated_name(commit, place)
             if (place / "config" / "browser_packages.py").exists():
                 subprocess.run([sys.executable, "-m", "config.browser_packages"], cwd=place, check=True)
-            _migrate(services)
+            if name != migrated_database():  # the services bring the one of today's schema
+                _migrate(services, name)
             environment = {**os.environ, "DATABASE_URL": services.database, "REDIS_URL": services.redis}
-            what = ["-m", OTHERS, "-k", ABOUT_MIGRATIONS, "-q", *more]
-            return subprocess.run([sys.executable, "-m", "pytest", *what], cwd=place, env=environment).returncode
+            options = ["-m", IN_ONE_PROCESS, "-k", NOT_ABOUT_MIGRATIONS, "-q", *more]
+            return subprocess.run([sys.executable, "-m", "pytest", *options], cwd=place, env=environment).returncode
     finally:
         services.end()
 

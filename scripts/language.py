@@ -39,7 +39,7 @@ SUBJECT_LENGTH = 72
 FIRST_CHECKED_COMMIT = "aedf7ba3"
 
 
-class Problem(NamedTuple):
+class LanguageProblem(NamedTuple):
     """One break of a rule, and where it stands."""
 
     place: str
@@ -53,20 +53,20 @@ def python_files(root: Path) -> Iterator[Path]:
             yield path
 
 
-def problems_of_source(source: str, place: str) -> Iterator[Problem]:
+def problems_of_source(source: str, place: str) -> Iterator[LanguageProblem]:
     """Yield the vague names and the relative docstrings of one module. `place` names the file."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_NAMES:
-            yield Problem(f"{place}:{node.lineno}", f"`{node.id}` does not say what it holds. Name the thing.")
+            yield LanguageProblem(f"{place}:{node.lineno}", f"`{node.id}` does not say what it holds. Name the thing.")
         elif isinstance(node, ast.arg) and node.arg in VAGUE_NAMES:
-            yield Problem(f"{place}:{node.lineno}", f"The parameter `{node.arg}` does not say what it holds.")
+            yield LanguageProblem(f"{place}:{node.lineno}", f"The parameter `{node.arg}` does not say what it holds.")
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
             docstring = ast.get_docstring(node)
             if docstring and RELATIVE_BEGINNING.match(docstring):
                 begin = " ".join(docstring.split()[:4])
                 line = getattr(node, "lineno", 1)
                 sentence = f"The docstring begins with a clause (“{begin} …”). Begin with a verb and its object."
-                yield Problem(f"{place}:{line}", sentence)
+                yield LanguageProblem(f"{place}:{line}", sentence)
 
 
 def classes_of_source(source: str) -> Iterator[tuple[str, int]]:
@@ -76,7 +76,7 @@ def classes_of_source(source: str) -> Iterator[tuple[str, int]]:
             yield node.name, node.lineno
 
 
-def problems_of_class_names(root: Path) -> Iterator[Problem]:
+def problems_of_class_names(root: Path) -> Iterator[LanguageProblem]:
     """Yield each class whose name another module of the product uses too. Tests may repeat names."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in python_files(root):
@@ -86,7 +86,7 @@ def problems_of_class_names(root: Path) -> Iterator[Problem]:
                 places[name].append(f"{relative}:{line}")
     for name, all_places in sorted(places.items()):
         for place in all_places[1:]:
-            yield Problem(
+            yield LanguageProblem(
                 place, f"The class `{name}` has the name of a class in {all_places[0]}. Give it a name of its own."
             )
 
@@ -102,7 +102,7 @@ def problem_of_subject(subject: str) -> str | None:
     return None
 
 
-def problems_of_commits(root: Path) -> Iterator[Problem]:
+def problems_of_commits(root: Path) -> Iterator[LanguageProblem]:
     """Yield the commits after `FIRST_CHECKED_COMMIT` with a wrong subject.
 
     A tarball and a shallow clone have no history, so they have no such commits.
@@ -117,10 +117,10 @@ def problems_of_commits(root: Path) -> Iterator[Problem]:
     for line in log.stdout.splitlines() if log.returncode == 0 else ():
         commit, _, subject = line.partition(" ")
         if sentence := problem_of_subject(subject):
-            yield Problem(f"commit {commit}", f"{sentence} ({subject})")
+            yield LanguageProblem(f"commit {commit}", f"{sentence} ({subject})")
 
 
-def problems_of_tree(root: Path) -> Iterator[Problem]:
+def problems_of_tree(root: Path) -> Iterator[LanguageProblem]:
     """Yield every problem of the tree and of its new commits."""
     for path in python_files(root):
         yield from problems_of_source(path.read_text(), str(path.relative_to(root)))
@@ -138,7 +138,7 @@ def main() -> int:
             (line for line in options.message.read_text().splitlines() if line and not line.startswith("#")), ""
         )
         sentence = problem_of_subject(first_line)
-        problems = [Problem("subject", sentence)] if sentence else []
+        problems = [LanguageProblem("subject", sentence)] if sentence else []
     else:
         problems = list(problems_of_tree(ROOT))
     for problem in problems:

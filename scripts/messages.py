@@ -1,7 +1,7 @@
-"""`make messages`: every message of the product into `locale/*/LC_MESSAGES/django.po`, where it is translated.
+"""`make messages` writes every message of the product into `locale/*/LC_MESSAGES/django.po`, to be translated.
 
-xgettext reads Python code and, made into Python by Django, the templates. What the admin calls its fields, columns and
-groups has a context of its own: `config.admin_words` knows it.
+xgettext reads the Python code, and the templates after Django has turned them into Python. The names of the admin's
+fields, columns and groups come from `config.admin_words`, with a context of their own.
 """
 
 import re
@@ -26,8 +26,8 @@ APPS = (
     "workspace",
 )
 OURS = (*(f"{app}/**/*.py" for app in APPS), "templates/**/*.html")
-UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without what it has for packages that are not installed
-# Of these the named argument is a message where it is a literal; xgettext knows `gettext` and its like by itself.
+UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without its parts for packages that are not installed
+# Functions and classes whose argument of this number is a message. xgettext knows `gettext` and its like by itself.
 KEYWORDS = (
     *("gettext_noop", "gettext_lazy", "ngettext_lazy:1,2", "pgettext:1c,2", "pgettext_lazy:1c,2"),
     "Sentence",
@@ -36,22 +36,24 @@ KEYWORDS = (
 )
 
 
-class Message(NamedTuple):
+class CatalogueMessage(NamedTuple):
+    """A message: its singular, its plural if it has one, and its context."""
+
     one: str
     many: str = ""
     context: str = ""
 
 
-def in_code(root: Path, patterns: Iterable[str]) -> Iterator[tuple[Message, str]]:
-    """What xgettext finds in the modules and templates below `root` that match a pattern, each with its file."""
+def in_code(root: Path, patterns: Iterable[str]) -> Iterator[tuple[CatalogueMessage, str]]:
+    """Yield the messages in the modules and templates below `root` that match a pattern, each with its file."""
     with TemporaryDirectory() as directory:
         read = Path(directory)
         for path in sorted(path for pattern in patterns for path in root.glob(pattern)):
             if not {"migrations", "tests"}.intersection(path.relative_to(root).parts):
-                made = read / path.relative_to(root)
-                made.parent.mkdir(parents=True, exist_ok=True)
+                copy = read / path.relative_to(root)
+                copy.parent.mkdir(parents=True, exist_ok=True)
                 text = path.read_text()
-                made.write_text(templatize(text) if path.suffix == ".html" else text)
+                copy.write_text(templatize(text) if path.suffix == ".html" else text)
         names = sorted(path.relative_to(read).as_posix() for path in read.rglob("*") if path.is_file())
         keywords = [f"--keyword={keyword}" for keyword in KEYWORDS]
         command = ["xgettext", "--language=Python", "--from-code=UTF-8", "--output=-", "--files-from=-", *keywords]
@@ -61,8 +63,8 @@ def in_code(root: Path, patterns: Iterable[str]) -> Iterator[tuple[Message, str]
             yield key(entry), place
 
 
-def in_frame() -> Iterator[tuple[Message, str]]:
-    """The admin's frame: what Django has not translated into each of our languages, and Unfold, which has nothing."""
+def in_frame() -> Iterator[tuple[CatalogueMessage, str]]:
+    """Yield the messages of Unfold, and those of Django's admin that Django has not translated into our languages."""
     root, codes = Path(django.__file__).parent, [path.name for path in (ROOT / "locale").iterdir()]
     entries, done = list[polib.POEntry](), set[str]()
     for app in ("conf", "contrib/admin", "contrib/auth"):
@@ -77,24 +79,27 @@ def in_frame() -> Iterator[tuple[Message, str]]:
     yield from ((message, "unfold") for message in shown if message.one not in done)
 
 
-def in_admin() -> Iterator[tuple[Message, str]]:
+def in_admin() -> Iterator[tuple[CatalogueMessage, str]]:
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
-    yield from ((Message(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.known))
+    yield from ((CatalogueMessage(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.words))
     titles = (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
-    yield from ((Message(title, context=ADMIN), "config/admin.py") for title in titles)
+    yield from ((CatalogueMessage(title, context=ADMIN), "config/admin.py") for title in titles)
 
 
-def wanted() -> dict[Message, set[str]]:
-    """Every message of the product, with the files it is in."""
-    places: dict[Message, set[str]] = {}
+def all_messages() -> dict[CatalogueMessage, set[str]]:
+    """Return every message of the product with its files."""
+    places: dict[CatalogueMessage, set[str]] = {}
     for message, place in (*in_code(ROOT, OURS), *in_admin(), *in_frame()):
         places.setdefault(message, set()).add(place)
     return places
 
 
-def update(path: Path, messages: dict[Message, set[str]]) -> tuple[int, int]:
-    """Writes what is wanted, keeps translations that still are; returns (without translation, dropped)."""
+def update(path: Path, messages: dict[CatalogueMessage, set[str]]) -> tuple[int, int]:
+    """Write the messages into a catalogue and keep their translations.
+
+    Returns how many have no translation, and how many old messages were dropped.
+    """
     catalogue = polib.pofile(str(path), wrapwidth=120)
     before = {key(each): each for each in catalogue}
     forms = int(re.findall(r"nplurals=(\d+)", catalogue.metadata["Plural-Forms"])[0])
@@ -107,18 +112,18 @@ def update(path: Path, messages: dict[Message, set[str]]) -> tuple[int, int]:
     return len(catalogue.untranslated_entries()), len(before)
 
 
-def key(entry: polib.POEntry) -> Message:
-    return Message(entry.msgid, entry.msgid_plural, entry.msgctxt or "")
+def key(entry: polib.POEntry) -> CatalogueMessage:
+    return CatalogueMessage(entry.msgid, entry.msgid_plural, entry.msgctxt or "")
 
 
-def _entry(message: Message, forms: int) -> polib.POEntry:
+def _entry(message: CatalogueMessage, forms: int) -> polib.POEntry:
     plural = {"msgid_plural": message.many, "msgstr_plural": dict.fromkeys(range(forms), "")} if message.many else {}
     flags = ["python-format"] if re.search(r"%\(\w+\)[sd]", message.one) else []
     return polib.POEntry(msgid=message.one, msgctxt=message.context or None, flags=flags, **plural)
 
 
 def begin(language: str) -> None:
-    """The empty catalogue of a language that has none; of how many forms a plural has, Django's own says."""
+    """Write an empty catalogue for a language that has none. Its rule of plurals is taken from Django's catalogue."""
     path = ROOT / "locale" / language / "LC_MESSAGES" / "django.po"
     if path.exists():
         return
@@ -143,7 +148,7 @@ def main() -> None:
         if language != settings.LANGUAGE_CODE:
             begin(language)
     for path in sorted((ROOT / "locale").glob("*/LC_MESSAGES/django.po")):
-        missing, dropped = update(path, wanted())
+        missing, dropped = update(path, all_messages())
         print(f"{path.relative_to(ROOT)}: {missing} without translation, {dropped} dropped")
 
 

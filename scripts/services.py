@@ -29,12 +29,12 @@ import psycopg
 from psycopg import sql
 
 from config.embedded.children import Children
-from config.embedded.paths import DATABASE, StartError, database_url, held, redis_url
+from config.embedded.paths import DATABASE, StartError, database_url, lock_data_dir, redis_url
 from config.embedded.services import start_services
 
 UNLIMITED_PAGES = "sign-in=0,attempts=0,shared=0"  # PAGE_RATES
-UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES: tests ask as often as they like
-# Nothing here has to survive a power cut; each process of a test run has a product, with connections of its own.
+UNLIMITED = "chat=0,files=0,projects=0,tasks=0,admin=0,uploads=0"  # API_RATES
+# The data need not survive a power cut. Each process of a test run has a product with connections of its own.
 FOR_TESTS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=400")
 REDIS_DATABASES = 64
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +84,7 @@ class Services:
             raise RuntimeError("PostgreSQL and Redis did not start; the lines above say why.")
 
     def end(self) -> None:
+        """Stop both and wait until they have ended."""
         if self._process.stdin:
             self._process.stdin.close()
         self._process.wait()
@@ -175,7 +176,7 @@ def _migrate(services: Services) -> None:
 
 def _main(data: Path, names: Sequence[str]) -> None:
     """Run the services in `data` until standard input ends."""
-    with held(data) as descriptor, (data / "log").open("w+") as log:
+    with lock_data_dir(data) as descriptor, (data / "log").open("w+") as log:
         try:
             asyncio.run(_serve(data, descriptor, log, names))
         except StartError as error:

@@ -1,7 +1,7 @@
-"""The stages of one turn in milliseconds, and the SQL statements that the model has to wait for.
+"""Measure the stages of a turn in milliseconds, and the SQL statements before the model gets the request.
 
-Django must be set up. Statements are taken from Django's connections; the `BEGIN` that psycopg sends before a
-transaction's first one is part of that one here, and no statement of its own.
+Django must be set up. Statements are recorded at Django's connections. The `BEGIN` that psycopg sends before the first
+statement of a transaction counts as part of that statement.
 """
 
 import re
@@ -28,14 +28,14 @@ from tests.product import until
 from tests.scripted_model import ScriptedModel
 
 COMMIT = "COMMIT"
-# A page needs its files' names, and nobody has collected them here.
+# Static files are not collected here, so a page cannot use names with hashes.
 PLAIN = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 Send = Callable[[str, str], httpx.Response]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Times in seconds since the epoch. `of_worker`: else it belongs to the request."""
+    """An SQL statement. Times in seconds since the epoch. `of_worker`: the worker sent it, not the request."""
 
     began: float
     ended: float
@@ -44,30 +44,32 @@ class Statement:
 
     @property
     def shortened(self) -> str:
-        """Without the names of columns, which say little and fill the line."""
+        """The SQL without the names of columns, which would fill the line."""
         short = re.sub(r"\s+", " ", self.sql).replace('"', "").strip()
         return re.sub(r"^SELECT .*? FROM", "SELECT … FROM", re.sub(r"(INTO \w+) \(.*", r"\1", short))[:96]
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One turn. Times in seconds since the epoch; `cpu`: seconds of this process, model and client included."""
+    """The times of one turn, in seconds since the epoch. `cpu`: seconds of this process, model and client included."""
 
     posted: float
     answered: float
-    asked: float
+    model_asked_at: float
     ended: float
     cpu: float
     statements: list[Statement]
 
     @property
     def before(self) -> list[Statement]:
-        """What the model had to wait for: of the request up to its last commit, of the worker until the model had it.
+        """The statements before the model got the request: the request's up to its last commit, and the worker's.
 
-        A page that is rendered, or a report that is stored, meanwhile is not waited for, but may be in the way.
+        Statements that render a page or store a report meanwhile do not count, though they may delay the worker.
         """
-        early = [each for each in self.statements if each.ended < self.asked]
-        stored = max((each.ended for each in early if not each.of_worker and each.sql == COMMIT), default=self.asked)
+        early = [each for each in self.statements if each.ended < self.model_asked_at]
+        stored = max(
+            (each.ended for each in early if not each.of_worker and each.sql == COMMIT), default=self.model_asked_at
+        )
         return [each for each in early if each.of_worker or each.ended <= stored]
 
     @property
@@ -77,8 +79,8 @@ class Timed:
 
 @contextmanager
 def listening() -> Iterator[list[Statement]]:
-    """Gets every statement of every connection that is made meanwhile."""
-    heard: list[Statement] = []
+    """Record every statement of every connection that is opened meanwhile."""
+    statements: list[Statement] = []
     changed: list[Any] = []
 
     def timed(sql: str, work: Callable[[], Any]) -> Any:
@@ -87,7 +89,7 @@ def listening() -> Iterator[list[Statement]]:
             return work()
         finally:
             of_worker = threading.current_thread().name.startswith(("database", "first", "worker"))
-            heard.append(Statement(began, time.time(), of_worker, sql))
+            statements.append(Statement(began, time.time(), of_worker, sql))
 
     def execute(execute: Callable[..., Any], sql: Any, parameters: Any, many: bool, context: Any) -> Any:
         return timed(str(sql), partial(execute, sql, parameters, many, context))
@@ -100,7 +102,7 @@ def listening() -> Iterator[list[Statement]]:
 
     connection_created.connect(listen)
     try:
-        yield heard
+        yield statements
     finally:
         connection_created.disconnect(listen)
         for connection in changed:
@@ -110,7 +112,7 @@ def listening() -> Iterator[list[Statement]]:
 
 @contextmanager
 def _ways(application: Application, token: str) -> Iterator[tuple[Callable[[], str], dict[str, Send]]]:
-    """What makes a conversation, and how a message is sent to it: by REST, by the page, by `/v1/`."""
+    """Yield a function that makes a conversation, and functions that send to it: by REST, by the page, by `/v1/`."""
     browser = Client()
     browser.force_login(_owner())
     cookies = {settings.SESSION_COOKIE_NAME: browser.cookies[settings.SESSION_COOKIE_NAME].value, "csrftoken": "c" * 32}
@@ -127,8 +129,8 @@ def _ways(application: Application, token: str) -> Iterator[tuple[Callable[[], s
             return str(rest.post("conversations/", json={"title": "Timed"}).raise_for_status().json()["id"])
 
         def by_program(_: str, text: str) -> httpx.Response:
-            asked = {"model": "scripted", "messages": [{"role": "user", "content": text}]}
-            return program.post("chat/completions", json=asked)
+            request = {"model": "scripted", "messages": [{"role": "user", "content": text}]}
+            return program.post("chat/completions", json=request)
 
         yield (
             place,
@@ -141,58 +143,62 @@ def _ways(application: Application, token: str) -> Iterator[tuple[Callable[[], s
 
 
 def measured(model: ScriptedModel, token: str, turns: int) -> dict[str, list[Timed]]:
-    """So many turns by each way, in alternation; each is the second one of its conversation."""
-    found: dict[str, list[Timed]] = {}
+    """Measure so many turns by each way, in turn. Each is the second turn of its conversation."""
+    times: dict[str, list[Timed]] = {}
     uncollected = override_settings(STATIC_ROOT=None, STORAGES={**settings.STORAGES, **PLAIN})
-    with uncollected, working(), listening() as heard, _ways(Application(model, Path()), token) as (place, ways):
+    with uncollected, working(), listening() as statements, _ways(Application(model, Path()), token) as (place, ways):
         for number in range(turns + 2):  # two of them warm up
             for way, send in ways.items():
                 at = place()
                 send(at, "Say hello.").raise_for_status()
                 settled(_owner())
-                one = timed(model, heard, _owner(), partial(send, at, f"{way} {number}"), f"{way} {number}")
+                one = timed(model, statements, _owner(), partial(send, at, f"{way} {number}"), f"{way} {number}")
                 if number > 1:
-                    found.setdefault(way, []).append(one)
-    return found
+                    times.setdefault(way, []).append(one)
+    return times
 
 
 def _owner() -> User:
-    """The one person who has a token."""
+    """Return the one person who has a token."""
     return User.objects.get(api_tokens__isnull=False)
 
 
 def timed(
-    model: ScriptedModel, heard: list[Statement], owner: User, send: Callable[[], httpx.Response], mark: str
+    model: ScriptedModel, statements_so_far: list[Statement], owner: User, send: Callable[[], httpx.Response], mark: str
 ) -> Timed:
-    """One turn of `owner`, whose message has the `mark`; nothing else must be under way."""
-    heard.clear()
+    """Measure one turn of `owner`, whose message contains the `mark`. Nothing else may be under way."""
+    statements_so_far.clear()
     cpu, posted = time.process_time(), time.time()
     send().raise_for_status()
     answered = time.time()
     record = model.finished(mark)[0]
     settled(owner)
     spent = time.process_time() - cpu
-    statements = sorted(heard, key=lambda each: each.began)
+    statements = sorted(statements_so_far, key=lambda each: each.began)
     return Timed(posted, answered, record.arrived, record.ended_at or record.arrived, spent, statements)
 
 
 def settled(owner: User) -> None:
-    """Nothing is left of the turn before, and of what follows it. Turns of others may never end."""
+    """Wait until the turns of `owner` have ended, and the work after them."""
     until(lambda: not Turn.objects.live().filter(conversation__owner=owner).exists(), "every turn has ended")
     background.join()
 
 
-def told(way: str, turns: list[Timed]) -> Iterator[str]:
-    """Lines for people. The statements are those of the turn in the middle: no median of each line ever happened."""
-    turns = sorted(turns, key=lambda each: each.asked - each.posted)
+def report_lines(way: str, turns: list[Timed]) -> Iterator[str]:
+    """Yield a report in lines. Its statements are those of the median turn: medians of each line belong to no turn."""
+    turns = sorted(turns, key=lambda each: each.model_asked_at - each.posted)
     middle = turns[len(turns) // 2]
     cpu = statistics.median(each.cpu for each in turns)
     yield (
-        f"{way}: the model has the request after {_ms(middle.asked - middle.posted)} ms (least "
-        f"{_ms(turns[0].asked - turns[0].posted)}), {middle.count} statements; {_ms(cpu)} ms of CPU in all"
+        f"{way}: the model has the request after {_ms(middle.model_asked_at - middle.posted)} ms (least "
+        f"{_ms(turns[0].model_asked_at - turns[0].posted)}), {middle.count} statements; {_ms(cpu)} ms of CPU in all"
     )
     yield "     at   takes ms"
-    stages = [("POST answered", middle.answered), ("the model has the request", middle.asked), ("end", middle.ended)]
+    stages = [
+        ("POST answered", middle.answered),
+        ("the model has the request", middle.model_asked_at),
+        ("end", middle.ended),
+    ]
     lines = [(each.began, _row(middle, each)) for each in middle.before]
     lines += [(at, f"{_ms(at - middle.posted):>7}          {name}") for name, at in stages]
     yield from (line for _, line in sorted(lines))

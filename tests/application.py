@@ -1,8 +1,8 @@
 """The application in the test's own process, for tests of rows, rights, statuses and bodies.
 
-Requests and WebSockets go to the ASGI application of the product without a connection in between. What is enqueued is
-done by threads of this process and on its event loop, as a worker would do it. Rows are committed, since all of these
-see them from connections of their own.
+Requests and WebSockets go to the ASGI application of the product without a connection in between. Threads and the event
+loop of this process do the work of a worker. Rows are committed, since each thread has its own connection to the
+database.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Application:
         return httpx.Client(base_url=self.url + path, timeout=WAIT, transport=InProcess(_application()), **options)
 
     def socket(self, path: str, headers: Mapping[str, str]) -> "InProcessSocket":
-        """Open a WebSocket; close it in the end. Raises `InvalidStatus` where the application refuses it."""
+        """Open a WebSocket, and close it at the end. Raises `InvalidStatus` if the application refuses it."""
         return InProcessSocket(_application(), _socket_scope(httpx.URL(self.url + path), headers))
 
 
@@ -63,7 +63,7 @@ def _application() -> App:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """What is enqueued meanwhile is done here. Nothing of it is left afterwards; what then still runs is cut off."""
+    """Run everything that is enqueued meanwhile in this process. Work that still runs at the end is cancelled."""
     worker = Worker()
     worker.begin()
     try:
@@ -78,7 +78,7 @@ def working() -> Iterator[None]:
 class Worker(Celery):
     """A Celery application whose tasks are done by threads of this process, without a broker.
 
-    It has a queue of turns of its own, which no worker of a running product takes from.
+    Its turns have a queue of their own, so that no worker of a running product takes them.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Worker(Celery):
         self._taking = background.submit(take_turns())
 
     def settle(self) -> None:
-        """Returns when nothing is under way. What a task or an answer hands on at its end is waited for, too."""
+        """Return when nothing is under way. Work that a task or an answer enqueues at its end is awaited too."""
         self._taking.cancel()
         background.end(grace=0)
         while True:
@@ -186,7 +186,7 @@ class _Exchange(httpx.SyncByteStream):
         self._messages.put(message)
 
     def next(self) -> Any:
-        """The next message; raises what the application raised, and `httpx.ReadTimeout`."""
+        """Return the next message. Raises the application's errors and `httpx.ReadTimeout`."""
         try:
             message = self._messages.get(timeout=self._seconds)
         except queue.Empty:
@@ -207,7 +207,7 @@ class _Exchange(httpx.SyncByteStream):
 
 
 def _socket_scope(url: httpx.URL, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the scope of an opening handshake, with what daphne puts there."""
+    """Return the scope of an opening handshake, with daphne's members."""
     named = {"host": url.netloc.decode("ascii"), **headers}
     return {
         "type": "websocket",
@@ -246,7 +246,7 @@ class InProcessSocket:
         self._put({"type": "websocket.receive", "text" if isinstance(message, str) else "bytes": message})
 
     def recv(self, timeout: float) -> str:
-        """Return the next frame. Raises `TimeoutError`, `ConnectionClosed` and what the application raised."""
+        """Return the next frame. Raises `TimeoutError`, `ConnectionClosed` and the application's errors."""
         if self._closed is not None:
             raise self._closed
         message = self._next(timeout)
@@ -256,7 +256,7 @@ class InProcessSocket:
         return str(message["text"])
 
     def close(self) -> None:
-        """Return when the application has ended. Raises what it raised."""
+        """Return when the application has ended. Raises its errors."""
         self._put({"type": "websocket.disconnect", "code": 1000})
         self._run.result(WAIT)
 

@@ -23,7 +23,7 @@ FLAGS = [
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The build without windows where it is installed: the same engine for three quarters of the CPU."""
+    """Run the headless build of Chromium if it is installed: the same engine with three quarters of the CPU time."""
     path = which("chromium-headless-shell") or which("chromium") or which("chromium-browser")
     assert path, "make chromium installs it"
     with sync_playwright() as playwright:

@@ -31,7 +31,7 @@ PASSWORD = "correct horse battery"
 
 @dataclass
 class Person:
-    """Somebody with an account, whose rows are really there (committed), and a program that acts for them."""
+    """A person whose rows are committed, and a program with their token."""
 
     username: str
     password: str
@@ -120,9 +120,18 @@ def workspace(
         yield Workspace(model, tmp_path_factory.mktemp("workspace"))
 
 
+@pytest.fixture(autouse=True)
+def _prompts_keep_the_rules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which the scripted model received a prompt that breaks a rule of the order book."""
+    yield
+    if "workspace" in request.fixturenames:
+        workspace: Workspace = request.getfixturevalue("workspace")
+        assert workspace.model.take_broken_rules() == []
+
+
 @pytest.fixture(scope="session")
 def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterator[Product]:
-    """The whole product, once in a run. Tests keep apart by using a person of their own each."""
+    """Run the whole product once in a run. Each test uses a person of its own."""
     environment = {"DATABASE_URL": database_url(connection.settings_dict), "DATA_DIR": str(workspace.directory)}
     environment["EMAIL_URL"] = "smtp://127.0.0.1:9"  # where nothing takes a mail: pages say that there is one
     environment |= {"LOG_LEVEL": "INFO", "LOG_FORMAT": "json"}
@@ -137,7 +146,7 @@ def product(workspace: Workspace, django_db_blocker: DjangoDbBlocker) -> Iterato
 
 @pytest.fixture
 def application(workspace: Workspace, committed: None, settings: Settings) -> Iterator[Application]:
-    """The application in this process. Tests keep apart by using a person of their own each."""
+    """Run the application in this process. Each test uses a person of its own."""
     settings.MEDIA_ROOT = workspace.directory / "files"  # where the product's processes look, too
     with working():
         yield Application(workspace.model, workspace.directory)
@@ -147,10 +156,10 @@ def application(workspace: Workspace, committed: None, settings: Settings) -> It
 
 @pytest.fixture
 def committed(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Access to the database without a transaction around the test: what it writes, the product's processes see.
+    """Allow access to the database without a transaction, so that the product's processes see the test's rows.
 
-    pytest-django's `transactional_db` is refused by the guard of the audit: it empties every table after the test, and
-    what migrations and `workspace` wrote, the tests after it need.
+    pytest-django's `transactional_db` empties every table after the test. The guard of the audit refuses that, and the
+    next tests need the rows of migrations and of `workspace`.
     """
     with django_db_blocker.unblock():
         yield
@@ -165,7 +174,7 @@ def make_person(server: Server) -> Person:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, committed: None) -> Server:
-    """What a test's people use: the running product where the test has its mark or fixture, else the application."""
+    """Return the server for a test: the running product if the test has its mark or fixture, else the application."""
     name = "product" if group_of(request.node) == PRODUCT else "application"
     server: Server = request.getfixturevalue(name)
     return server

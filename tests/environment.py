@@ -1,7 +1,7 @@
-"""Loaded before Django's settings (`-p tests.environment`): real PostgreSQL and Redis for this test run.
+"""Start PostgreSQL and Redis for this test run, before Django's settings are loaded (`-p tests.environment`).
 
-Under xdist the controller starts them once; each worker has its own database (pytest-django names it) and, for what
-would be shared, its own four database numbers of the one Redis.
+Under xdist the controller starts them once. Each worker has its own database, which pytest-django names, and its own
+four database numbers of the one Redis.
 """
 
 import gc
@@ -40,7 +40,7 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is loaded stays: collections in the middle of tests need not look through it."""
+    """Freeze loaded modules, so that garbage collections during the tests skip them."""
     collected = yield
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # the tests keep much and leave little behind in circles

@@ -1,4 +1,4 @@
-"""A job of Celery that never returns, for workers that are asked to end with it (`-I tests.hanging`)."""
+"""A job of Celery that never returns, to test the end of a worker (`-I tests.hanging`)."""
 
 import sys
 import threading
@@ -9,6 +9,6 @@ QUEUE = "hanging"  # of workers that a test starts for it
 
 
 @shared_task(name="tests.hang")
-def hang(said: str) -> None:
-    sys.stderr.write(f"{said}\n")
+def hang(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
     threading.Event().wait()

@@ -117,7 +117,7 @@ class House:
         }
 
     def _around(self, project: str) -> dict[str, str]:
-        """What else a person has: conversations with tags, one of them pinned, and prompts."""
+        """Create further rows of a person: conversations with tags, one of them pinned, and prompts."""
         for title, tags in AROUND:
             body = {"title": title, "tags": tags, "pinned": title == AROUND[0][0]}
             self.caller.post("conversations/", body, expect=201)
@@ -208,12 +208,12 @@ class House:
 
     def _reading(self, file: str) -> dict[str, str]:
         self.say({"text": "- The fee is limited to 500 euros a year [1].\n- Late answers cost 40 euros a day [1]."})
-        asked = {"file": file, "question": "Which limits does it name?", "model": self.model}
-        calls = self.caller.post("readings/plan/", asked, expect=200)["calls"]
-        made = self.caller.post("readings/", {**asked, "calls": calls})["id"]
-        until(lambda: self.caller.get(f"readings/{made}/")["status"] == "done", "the file is read")
-        doubt = self.caller.get(f"readings/{made}/")["citation_check"]["doubts"][0]["citation"]
-        return {"reading": f"/readings/{made}/", "reading-doubt": f"/readings/{made}/citations/{doubt}/"}
+        question = {"file": file, "question": "Which limits does it name?", "model": self.model}
+        calls = self.caller.post("readings/plan/", question, expect=200)["calls"]
+        reading = self.caller.post("readings/", {**question, "calls": calls})["id"]
+        until(lambda: self.caller.get(f"readings/{reading}/")["status"] == "done", "the file is read")
+        doubt = self.caller.get(f"readings/{reading}/")["citation_check"]["doubts"][0]["citation"]
+        return {"reading": f"/readings/{reading}/", "reading-doubt": f"/readings/{reading}/citations/{doubt}/"}
 
     def _import(self) -> str:
         export = json.dumps(EXPORT).encode()

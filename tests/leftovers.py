@@ -1,4 +1,4 @@
-"""Where a text still is: every table of the database, and every key of Redis."""
+"""Search for a text in every table of the database, and in every key of Redis."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,18 +10,18 @@ from django.db import connection
 from psycopg import sql
 
 
-def kept(marker: str) -> list[str]:
-    """Where a text is: the tables of the database, and the keys of Redis."""
+def tables_with(marker: str) -> list[str]:
+    """Return the tables of the database and the keys of Redis that contain a text."""
     with connection.cursor() as cursor:
         tables = connection.introspection.table_names(cursor)
-        found = []
+        names = []
         for table in tables:
             query = sql.SQL("SELECT 1 FROM {table} row WHERE row::text LIKE %s LIMIT 1").format(
                 table=sql.Identifier(table)
             )
             cursor.execute(query, [f"%{marker}%"])
-            found += [table] if cursor.fetchone() else []
-    return found + [
+            names += [table] if cursor.fetchone() else []
+    return names + [
         each
         for url in (settings.STREAMS_URL, settings.CACHES["default"]["LOCATION"])
         for each in redis_keys_with(str(url), marker)
@@ -29,26 +29,26 @@ def kept(marker: str) -> list[str]:
 
 
 def dumped(marker: str) -> str:
-    """Every row of the database in which the text is."""
-    found = []
+    """Return every row of the database that contains the text."""
+    rows = []
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             query = sql.SQL("SELECT row::text FROM {table} row WHERE row::text LIKE %s").format(
                 table=sql.Identifier(table)
             )
             cursor.execute(query, [f"%{marker}%"])
-            found += [row for (row,) in cursor.fetchall()]
-    return "\n".join(found)
+            rows += [row for (row,) in cursor.fetchall()]
+    return "\n".join(rows)
 
 
 def stored(marker: str) -> list[str]:
-    """The files of the storage in which the text is, or whose name has it."""
+    """Return the stored files whose content or name contains the text."""
     files = [file for file in Path(settings.MEDIA_ROOT).rglob("*") if file.is_file()]
     return [str(file) for file in files if marker in file.name or marker.encode() in file.read_bytes()]
 
 
 def redis_keys_with(url: str, marker: str) -> Iterator[str]:
-    """The keys of a Redis in whose values the text is."""
+    """Yield the keys of a Redis whose values contain the text."""
     store: Any = redis.Redis.from_url(url, protocol=2)
     read: dict[bytes, Callable[[bytes], Any]] = {
         b"string": store.get,

@@ -35,7 +35,7 @@ def die_with_parent() -> None:
 
 
 def free_port() -> int:
-    """Below the ports of outgoing connections, one of which might get it before whoever asks for it is there."""
+    """Return a free port below those of outgoing connections, one of which could take it before its server starts."""
     while True:
         port = PORTS.start + secrets.randbelow(len(PORTS))
         with socket.socket() as probe, suppress(OSError):
@@ -44,19 +44,19 @@ def free_port() -> int:
 
 
 class Server(Protocol):
-    """What answers a test's requests; `directory` holds its files."""
+    """A server that answers a test's requests. `directory` holds its files."""
 
     url: str
     model: ScriptedModel
     directory: Path
 
     def http(self, path: str = "/", **options: Any) -> httpx.Client:
-        """A client of what is below the path."""
+        """Return a client for the paths below `path`."""
 
 
 @dataclass
 class Product:
-    """`environment` is what every process of the product was started with."""
+    """The processes of a product. Each was started with `environment`."""
 
     url: str
     model: ScriptedModel
@@ -121,12 +121,12 @@ class Product:
 
 
 def until(condition: Any, what: str, seconds: float = WAIT) -> Any:
-    """Waits until `condition()` is true and returns its value; fails with `what` after `seconds`.
+    """Wait until `condition()` is true and return its value. Fails with `what` after `seconds`.
 
-    It asks less often the longer it waits, since what it waits for needs the processor too.
+    It asks less often the longer it waits, to leave the processor to the work that it waits for.
     """
-    begun = time.monotonic()
-    while (waited := time.monotonic() - begun) < seconds:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < seconds:
         value = condition()
         if value:
             return value
@@ -145,8 +145,9 @@ def database_url(settings: dict[str, Any]) -> str:
 
 @contextmanager
 def running(scripted: ScriptedModel | None = None, /, **environment: str) -> Iterator[Product]:
-    """Everything, in our environment and what is given; the caller creates the rows, also that of the scripted model,
-    which is one of its own unless it is given."""
+    """Run the product in our environment and the given variables.
+
+    The caller creates the rows, also that of the scripted model. Without a given model the product gets its own."""
     own = tempfile.TemporaryDirectory(prefix="glasshouse-product-")
     with own as directory, nullcontext(scripted) if scripted else ScriptedModel() as model:
         limits = {"API_RATES": UNLIMITED, "PAGE_RATES": UNLIMITED_PAGES, "LIVE_TURNS": "0", "DRAIN_SECONDS": "5"}
@@ -208,7 +209,7 @@ class Caller:
         return str(self.post("conversations/", expect=201)["id"])
 
     def ask(self, text: str, script: dict[str, Any] | None = None, conversation: str | None = None, **more: Any) -> Any:
-        """Sends a message, whose script the model plays; returns the first turn."""
+        """Send a message with a script for the model, and return the first turn."""
         full = text if script is None else f"{text}\nscript: {json.dumps(script)}"
         place = conversation or self.conversation()
         return self.post(f"conversations/{place}/turns/", {"text": full, **more})["turns"][0]

@@ -1,4 +1,4 @@
-"""Which test process runs which tests.
+"""Distribution of the tests over the test processes.
 
 Kinds of tests, by their markers:
 - none: runs in the test's own process. The quickest kind, and the most common one.
@@ -31,7 +31,7 @@ NICENESS = 5  # of the workers without the running product
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """Return the group whose tests run in one test process, or None for a test that may run in any."""
+    """Return the group whose tests run in one test process, or None for a test that may run in any process."""
     if item.get_closest_marker("browser") or item.get_closest_marker("product"):
         return PRODUCT
     if "product" in getattr(item, "fixturenames", ()):

@@ -25,7 +25,7 @@ class Connection(Protocol):
 
 
 class Socket:
-    """`news`: with what is told of the person's other doings, which otherwise comes at any moment between the rest."""
+    """A WebSocket of a person. `news`: keep the news of other acts, which come at any moment between other frames."""
 
     def __init__(self, connection: Connection, *, news: bool = False) -> None:
         self.connection = connection
@@ -41,7 +41,7 @@ class Socket:
                 return frame
 
     def until(self, *types: str) -> list[Any]:
-        """Everything up to the first frame of one of the types, that frame included."""
+        """Return all frames up to the first of these types, that one included."""
         frames = [self.receive()]
         while frames[-1]["type"] not in types:
             frames.append(self.receive())
@@ -57,7 +57,7 @@ class Socket:
 
 
 def cookie_of(person: Person) -> str:
-    """Of a browser in which the person is signed in."""
+    """Return the session cookie of a browser in which the person is signed in."""
     client = Client()
     client.force_login(person.user)
     return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"

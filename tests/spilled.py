@@ -1,4 +1,4 @@
-"""What of a product's log may not stand in it: secrets, texts of people and models, what they searched for."""
+"""Find forbidden text in a product's log: secrets, texts of people and models, and their searches."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ SECRETS = re.compile(
 
 
 def lines(product: Product) -> Iterator[str]:
-    """All that its processes have logged, those too that have ended."""
+    """Yield all log lines of the product's processes, ended ones included."""
     for log in product.directory.glob("*.log"):
         with log.open(errors="replace") as written:
             yield from written
 
 
 def spilled(product: Product, *marks: str) -> list[str]:
-    """The lines that hold a secret of any kind, or one of the marks."""
+    """Return the lines that contain a secret of any kind, or one of the marks."""
     return [line for line in lines(product) if SECRETS.search(line) or any(mark in line for mark in marks)]

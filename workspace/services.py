@@ -1,4 +1,4 @@
-"""The one service that changes the workspace's settings; they are read as `workspace.models.settings` says."""
+"""Changes to the workspace's settings. `workspace.models.settings` reads them."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -25,18 +25,19 @@ FIELDS = (
 )
 LARGEST_LOGO = 2_000_000  # bytes of an upload
 LARGEST_SIDE = 4_096  # pixels of an upload
-LOGO_SIDE = 256  # pixels of what is kept
+LOGO_SIDE = 256  # pixels of the stored picture
 LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
 
 
 @transaction.atomic
 def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
-    """Changes these of `FIELDS`, no others. Raises `invalid_setting`."""
+    """Change the fields of `FIELDS`; others are ignored. Raises `invalid_setting`."""
     row = _locked(user)
     before = copy(row)
     named = [name for name in FIELDS if name in fields]
-    for name in named:
-        setattr(row, name, fields[name])
+    for field in Workspace._meta.concrete_fields:
+        if field.name in named:
+            field.save_form_data(row, fields[field.name])
     try:
         row.full_clean(validate_constraints=False)
     except ValidationError as error:
@@ -49,7 +50,7 @@ def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace
 
 @transaction.atomic
 def set_logo(*, user: AbstractUser | None, picture: IO[bytes] | None) -> Workspace:
-    """None removes it. Raises `bad_logo` (422)."""
+    """Store the logo; None removes it. Raises `bad_logo` (422)."""
     row = _locked(user)
     row.logo = logo_of(picture) if picture is not None else b""
     row.save(update_fields=["logo"])
@@ -65,14 +66,14 @@ def set_setup(*, user: AbstractUser | None, state: Workspace.Setup) -> None:
 
 
 def _locked(user: AbstractUser | None) -> Workspace:
-    """The row, made where there is none, until the transaction ends."""
+    """Return the row, locked until the transaction ends; creates it where there is none."""
     require_right(user, "change", Workspace)
     Workspace.objects.get_or_create(pk=Workspace.ONLY)
     return Workspace.objects.select_for_update().get(pk=Workspace.ONLY)
 
 
 def logo_of(picture: IO[bytes]) -> bytes:
-    """An uploaded picture as a PNG of at most `LOGO_SIDE` pixels a side, with nothing in it but its pixels.
+    """Return an uploaded picture as a PNG of at most `LOGO_SIDE` pixels a side, without any metadata.
 
     Raises `bad_logo` (422).
     """
@@ -88,16 +89,16 @@ def logo_of(picture: IO[bytes]) -> bytes:
                         largest_side=LARGEST_SIDE,
                     )
                 )
-            shown = image.convert("RGBA")
+            logo = image.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _bad_logo(
             Sentence("This is no picture that can be read. Choose a PNG, a JPEG or a WebP file.")
         ) from error
-    shown.thumbnail((LOGO_SIDE, LOGO_SIDE))
-    shown.info.clear()
-    written = BytesIO()
-    shown.save(written, "PNG", optimize=True)
-    return written.getvalue()
+    logo.thumbnail((LOGO_SIDE, LOGO_SIDE))
+    logo.info.clear()
+    file = BytesIO()
+    logo.save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def _bad_logo(sentence: Sentence | str) -> ProductError:

@@ -23,7 +23,7 @@ class ScopedView(ApiView):
 
 
 def user_of_request(request: HttpRequest, scope: str) -> User:
-    """For views that Django REST framework does not cover: who asks, by a token of that scope or by the session.
+    """Return the user of a token with this scope, or of the session, for views outside Django REST framework.
 
     Counts the call, too. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403), `throttled` (429).
     """

@@ -1,4 +1,4 @@
-"""How a request or a socket says who it is: by a bearer token or the browser's session."""
+"""Authentication of requests and sockets, by a bearer token or the browser's session."""
 
 import hashlib
 from collections.abc import Collection
@@ -26,12 +26,13 @@ from rest_framework.request import Request
 
 from accounts.access.second_factor import FACTORS, is_required
 from accounts.models import ApiToken, Session, User
+from core.asgi_types import AsgiScope
 from core.audit.origin import with_token
-from core.logs.context import learn
+from core.logs.context import add_log_fields
 from core.net.bearer import bearer_token
 from workspace.models.settings import workspace_at
 
-LAST_USED_GRAIN = timedelta(minutes=1)  # one write a minute at most, not one a request
+LAST_USED_GRAIN = timedelta(minutes=1)  # at most one write a minute, not one for each request
 SOCKET_SCOPE = "chat"
 
 
@@ -45,7 +46,7 @@ def token_digest(token: str) -> str:
 
 
 def user_of_token(token: str) -> tuple[User, ApiToken]:
-    """Raises `AuthenticationFailed` for a token that is unknown, expired or of an inactive user."""
+    """Return the user of a token, and its row. Raises `AuthenticationFailed` for one that is unknown or has ended."""
     row = ApiToken.objects.usable().select_related("user").filter(digest=token_digest(token)).first()
     if row is None:
         raise exceptions.AuthenticationFailed(
@@ -55,14 +56,17 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
     if row.last_used is None or now - row.last_used > LAST_USED_GRAIN:
         ApiToken.objects.filter(pk=row.pk).update(last_used=now)
     with_token(row.pk, row.name)
-    learn(user_id=row.user_id)
+    add_log_fields(user_id=row.user_id)
     return row.user, row
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a person's socket or stream of events was opened with, and ends with: a token (its `digest`), or a session,
-    by its key and the hash of the password it was made under. A token has to keep the `scopes` it was used for."""
+    """The credential of a person's socket or stream of events, which ends with it.
+
+    It is a token (its `digest`), or a `session` (its key) with the hash of the `password` at the sign-in. A token must
+    keep the `scopes` that the connection uses.
+    """
 
     person: UUID
     digest: str = ""
@@ -72,7 +76,7 @@ class Credential:
 
     @classmethod
     def of(cls, request: HttpRequest, user: User) -> "Credential":
-        """Of a request that this person has signed."""
+        """Return the credential of an authenticated request."""
         token = bearer(request)
         return cls(user.pk, token_digest(token)) if token else cls.of_session(request.session, user)
 
@@ -81,9 +85,11 @@ class Credential:
         return cls(user.pk, "", session.session_key or "", session.get(HASH_SESSION_KEY, ""))
 
 
-def holding(credentials: Collection[Credential]) -> set[Credential]:
-    """Those that still sign somebody in, by two queries whatever their number. A session does not while its person
-    lacks the second factor that the workspace asks for, or has a password that somebody else chose."""
+def valid_credentials(credentials: Collection[Credential]) -> set[Credential]:
+    """Return the credentials that are still valid, by two queries whatever their number.
+
+    A session is not valid while its person lacks a required second factor, or has a password that somebody else chose.
+    """
     digests = {each.digest for each in credentials if each.digest}
     usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
     keys = {each.session for each in credentials if each.session}
@@ -105,7 +111,7 @@ def holding(credentials: Collection[Credential]) -> set[Credential]:
 
 
 def user_id_of(token: str, session: str) -> UUID | None:
-    """Whom a bearer token or, without one, the key of a session signs in; None for one that has ended."""
+    """Return the id of the user of a bearer token or, without one, of the key of a session; None for an ended one."""
     if token:
         return ApiToken.objects.usable().filter(digest=token_digest(token)).values_list("user_id", flat=True).first()
     rows = Session.objects.filter(session_key=session, expire_date__gt=timezone.now(), user__is_active=True)
@@ -127,17 +133,17 @@ class SessionAuthentication(authentication.SessionAuthentication):
 
 
 class TokenOrSession:
-    """Who opens a WebSocket: a program with a bearer token, or a browser with its session and origin.
+    """ASGI app that sends a WebSocket with a bearer token to `programs`, and all others to `browsers`.
 
-    A page cannot set the header `Authorization`, so what carries it is no page of another site that rides on a
-    session: its origin says nothing. Everything else goes to `browsers`.
+    A page cannot set the header `Authorization`, so a request with it is no page of another site that abuses a session:
+    its origin need not be checked.
     """
 
     def __init__(self, programs: Any, browsers: Any) -> None:
         self.programs = programs
         self.browsers = browsers
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
+    async def __call__(self, scope: AsgiScope, receive: Any, send: Any) -> Any:
         token = bearer_token(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
         if token is None:
             return await self.browsers(scope, receive, send)
@@ -146,25 +152,25 @@ class TokenOrSession:
 
 
 class SameOrigin:
-    """Refuses a browser's WebSocket from anywhere but this scheme, host and port or one of `CSRF_TRUSTED_ORIGINS`.
+    """ASGI app that refuses a browser's WebSocket unless its origin is this site's or in `CSRF_TRUSTED_ORIGINS`.
 
-    It is Django's check of forms. A session's cookie is sent from every port of a host, so the host says too little.
+    It is Django's check of forms. Browsers send a session's cookie from every port of a host, so scheme and port count.
     """
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
+    async def __call__(self, scope: AsgiScope, receive: Any, send: Any) -> Any:
         scheme = "https" if scope.get("scheme") == "wss" else "http"
         request = ASGIRequest({**scope, "type": "http", "method": "GET", "scheme": scheme}, BytesIO())
         check = CsrfViewMiddleware(lambda _: None)  # type: ignore[arg-type]  # never called
         admitted = "Origin" in request.headers and check._origin_verified(request)  # type: ignore[attr-defined]  # Django has no public name for it
-        answering: Any = self.app if admitted else WebsocketDenier()
-        return await answering(scope, receive, send)
+        app: Any = self.app if admitted else WebsocketDenier()
+        return await app(scope, receive, send)
 
 
 def _signed_in(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:
-    """Nobody for a token that is unknown, has ended or may not chat."""
+    """Return the user and row of a token; an anonymous user for one that is unknown, has ended or may not chat."""
     try:
         user, row = user_of_token(token)
     except AuthenticationFailed:

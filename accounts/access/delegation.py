@@ -1,7 +1,7 @@
-"""Who may give rights, and whose account may be changed: nobody by this comes to more than they hold already.
+"""Rules for giving rights and changing accounts: nobody gains more rights by them than they have.
 
 Without these rules the right to change people would be the right to become a superuser (privilege escalation): by one's
-own form, by a group, or by a more powerful person's password.
+own form, by a group, or by the password of a person with more rights.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,14 @@ from core.sentences import Sentence
 
 
 def rights_of(person: AbstractUser) -> QuerySet[Permission]:
-    """What is given to a person and to their groups, also while the account is off; a superuser holds all."""
+    """Return the rights of a person and of their groups, also while the account is off; a superuser has all."""
     if person.is_superuser:
         return Permission.objects.all()
     return Permission.objects.filter(Q(user=person) | Q(group__user=person)).distinct()
 
 
 def outranks(person: User, user: AbstractUser) -> bool:
-    """Whether `person` holds something that `user` lacks."""
+    """Return whether `person` has a right that `user` lacks."""
     if user.is_superuser:
         return False
     if person.is_superuser or (person.is_staff and not user.is_staff):
@@ -31,18 +31,18 @@ def outranks(person: User, user: AbstractUser) -> bool:
 
 
 def is_last_admin(person: AbstractUser) -> bool:
-    """Whether nobody else could do everything."""
+    """Return whether the person is the only active superuser."""
     admins = User.objects.filter(is_active=True, is_superuser=True)
     return admins.filter(pk=person.pk).exists() and not admins.exclude(pk=person.pk).exists()
 
 
 def group_outranks(group: Group, user: AbstractUser) -> bool:
-    """Whether `group` gives something that `user` lacks."""
+    """Return whether `group` gives a right that `user` lacks."""
     return _lacking(user, group.permissions.all()) is not None
 
 
 def require_rank(user: AbstractUser | None, person: User) -> None:
-    """Raises `outranked` (403) for the account of somebody who may do more. None is the product itself."""
+    """Raise `outranked` (403) where `person` has a right that `user` lacks. None is the product itself."""
     if user is not None and outranks(person, user):
         sentence = Sentence(
             "“{person}” may do things that you may not. Only a superuser, or who may do as much, changes this.",
@@ -52,7 +52,7 @@ def require_rank(user: AbstractUser | None, person: User) -> None:
 
 
 def require_held(user: AbstractUser | None, permissions: Iterable[Permission], groups: Iterable[Group] = ()) -> None:
-    """Raises `right_not_held` (403) where one of these, given or taken away, is a right that `user` lacks."""
+    """Raise `right_not_held` (403) where `user`, who gives or takes these away, lacks one of the rights."""
     if user is None:
         return
     of_groups = Permission.objects.filter(group__in=[group.pk for group in groups])
@@ -68,5 +68,5 @@ def require_held(user: AbstractUser | None, permissions: Iterable[Permission], g
 def _lacking(user: AbstractUser, permissions: Iterable[Permission]) -> Permission | None:
     if user.is_superuser:
         return None
-    given = Permission.objects.filter(pk__in=[permission.pk for permission in permissions])
-    return given.exclude(pk__in=rights_of(user).values("pk")).select_related("content_type").first()
+    rows = Permission.objects.filter(pk__in=[permission.pk for permission in permissions])
+    return rows.exclude(pk__in=rights_of(user).values("pk")).select_related("content_type").first()

@@ -1,9 +1,11 @@
-"""Legal holds: rows that nobody and no sweep may remove, whoever they belong to.
+"""Legal holds: rows that no person and no sweep may remove.
 
-Each app registers in `AppConfig.ready()` which of its rows a hold keeps, and by which paths the hold reaches them:
-`register_hold(Project, "owner__legal_hold")`. A kind that no app has registered has none. People hide what is under a
-hold where the product hides before it erases; everything else is refused, also to hand it over to somebody who could
-remove it.
+To put rows under holds: 1. find the paths from the row to the `legal_hold` of a person or a conversation; 2. call
+`register_hold(Project, "owner__legal_hold")` in `AppConfig.ready()`; 3. call `require_free` before the row is deleted
+and `require_movable` before it is handed over. Rows of an unregistered kind have no holds.
+
+People can hide a row under a hold where the product hides rows before it erases them. Everything else is refused, also
+a hand-over to somebody who could remove the row.
 """
 
 from functools import reduce
@@ -32,13 +34,13 @@ def paths_to_holds(kind: type[Model]) -> tuple[str, ...]:
 
 
 def free(rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Those that no hold keeps."""
+    """Return the rows that are under no hold."""
     paths = paths_to_holds(rows.model)
     return rows.exclude(_reached(paths)) if paths else rows
 
 
 def is_held(*rows: Model) -> bool:
-    """Whether a hold keeps one of these, which are of one kind; as they are stored, in one query."""
+    """Return whether one of these rows, which are of one kind, is under a hold; by one query of the stored rows."""
     paths = paths_to_holds(type(rows[0])) if rows else ()
     if not paths:
         return False
@@ -46,20 +48,20 @@ def is_held(*rows: Model) -> bool:
 
 
 def require_free(*rows: Model) -> None:
-    """Raises `legal_hold` (409) where a hold keeps one of these, which are of one kind."""
+    """Raise `legal_hold` (409) where one of these rows, which are of one kind, is under a hold."""
     if is_held(*rows):
         raise ProductError("legal_hold", "This is under a legal hold, so it cannot be removed.", status=409)
 
 
 def require_movable(*rows: Model) -> None:
-    """Raises `legal_hold` (409) where a hold keeps one of these, which are of one kind, with whom it belongs to."""
+    """Raise `legal_hold` (409) where one of these rows of one kind is under a hold, so its owner must not change."""
     if is_held(*rows):
         sentence = Sentence("This is under a legal hold, so it cannot become somebody else's.")
         raise ProductError("legal_hold", sentence, status=409)
 
 
 def require_rewritable(row: Model, before: str, text: str) -> None:
-    """Raises `legal_hold` (409) where a hold keeps the row, and another text, or name, would take the place of this."""
+    """Raise `legal_hold` (409) where the row is under a hold and `text` would replace its text or name `before`."""
     if before and before != text and is_held(row):
         sentence = Sentence(
             "This is under a legal hold, so its texts and its name stay as they are. Make a new one beside it."
@@ -68,4 +70,4 @@ def require_rewritable(row: Model, before: str, text: str) -> None:
 
 
 def _reached(paths: tuple[str, ...]) -> Q:
-    return reduce(or_, (Q(**{path: True}) for path in paths))
+    return reduce(or_, (Q((path, True)) for path in paths))

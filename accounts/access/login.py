@@ -1,14 +1,18 @@
-"""The one way in: whoever signs in, on whatever page, comes through here, and is asked for a second factor first.
+"""Sign-ins, by all pages.
 
-A password alone signs nobody in who has a second factor: `PasswordBackend` then finds nobody. A page that goes on to
-ask for the factor says so (`first_of_two`); the session keeps who waits for that. A sensitive act asks for a sign-in
-that is no older than `FRESH_FOR`.
+1. The page checks the first factor. `PasswordBackend` signs nobody in by a password alone who has a second factor. A
+   page that goes on to ask for that factor passes `first_of_two`.
+2. The page calls `proceed`. It signs in a person without a second factor. For any other it stores the pending sign-in
+   in the session and returns the address of the page for the second factor.
+3. That page calls `pending_sign_in`, checks the factor, and calls `enter`.
+
+A sensitive act requires a sign-in that is no older than `FRESH_FOR`.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from allauth.account.decorators import reauthentication_required
 from django.conf import settings
@@ -29,63 +33,86 @@ from workspace.models import Workspace
 
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
-# In the session: when its person signed in last, that they have a second factor, and who still has to give one.
-SIGNED_IN, SECURED, WAITING = "signed_in_at", "second_factor", "waiting_for_second_factor"
-# And through which OpenID provider: {"issuer", "sid": its name for the session there}.
-THROUGH = "openid_session"
+# Keys of the session.
+SIGNED_IN = "signed_in_at"  # when its person signed in last, in Unix time
+SECURED = "second_factor"  # that the person has a second factor
+PENDING = "waiting_for_second_factor"  # the sign-in that still needs a second factor, a `_StoredSignIn`
+OPENID_SESSION = "openid_session"  # the session at the OpenID provider, an `OpenIDSession`
 BACKEND = "accounts.access.login.PasswordBackend"
 
 View = Callable[..., HttpResponseBase]
 
 
 class PasswordBackend(ModelBackend):
-    """Django's, for people without a second factor. Named by `AUTHENTICATION_BACKENDS`."""
+    """Django's backend, for people without a second factor. Named by `AUTHENTICATION_BACKENDS`."""
 
-    def authenticate(self, request: HttpRequest | None, **given: Any) -> Any:  # type: ignore[override]  # by name alone
-        """`first_of_two`: who asks goes on to ask for the second factor."""
-        first_of_two = given.pop("first_of_two", False)
-        user = super().authenticate(request, **given)
+    def authenticate(  # type: ignore[override]  # Django passes credentials by name
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        first_of_two: bool = False,
+    ) -> Any:
+        """Return the user of a password. `first_of_two`: the caller goes on to ask for the second factor."""
+        user = super().authenticate(request, username, password)
         return None if isinstance(user, User) and not first_of_two and has_second_factor(user) else user
 
 
+class OpenIDSession(TypedDict):
+    """A person's session at an OpenID provider. `sid`: the provider's name for it, or empty."""
+
+    issuer: str
+    sid: str
+
+
+class _StoredSignIn(TypedDict):
+    """A pending sign-in in the session. `password`: the hash of the password; `since`: in Unix time."""
+
+    user: str
+    password: str
+    since: int
+    then: str
+
+
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Somebody whose password was right, and where they want to go."""
+class PendingSignIn:
+    """A person whose password was right, and the address to go on at."""
 
     user: User
     then: str
 
 
-def proceed(request: HttpRequest, user: User, then: str, *, through: dict[str, str] | None = None) -> str:
-    """Signs in who has no second factor. Returns the address to go on at: `then`, or where the factor is asked for.
+def proceed(request: HttpRequest, user: User, then: str, *, through: OpenIDSession | None = None) -> str:
+    """Sign in a person without a second factor. Returns the next address: `then`, or the page for the second factor.
 
-    `through`: the OpenID provider that has said who it is, as `THROUGH` in the session. What it asks for there is no
-    second factor here. Without one raises `provider_only` (403), as `require_own_way`.
+    `through`: the session at the OpenID provider that has identified the person. A factor there is no second factor
+    here. Without it raises `provider_only` (403), as `require_own_way`.
     """
     if through is None:
         require_own_way(user)
-        request.session.pop(THROUGH, None)
+        request.session.pop(OPENID_SESSION, None)
     else:
-        request.session[THROUGH] = through
+        request.session[OPENID_SESSION] = through
     if not has_second_factor(user):
         enter(request, user)
         return then
-    request.session[WAITING] = {
+    stored: _StoredSignIn = {
         "user": str(user.pk),
-        "password": user.get_session_auth_hash(),  # another password ends the waiting
+        "password": user.get_session_auth_hash(),  # another password ends the pending sign-in
         "since": int(time.time()),
         "then": then,
     }
+    request.session[PENDING] = stored
     return reverse("login-second")
 
 
 def providers() -> list[OpenIDProvider]:
-    """Through whom people can sign in."""
+    """Return the providers through which people can sign in."""
     return list(OpenIDProvider.objects.filter(enabled=True))
 
 
 def require_own_way(user: User) -> None:
-    """Raises `provider_only` (403) where people sign in through a provider alone, and this is no administrator."""
+    """Raise `provider_only` (403) where people sign in only through a provider, unless this is an administrator."""
     only = [each.name for each in providers() if each.only]
     if only and not administers(user):
         sentence = Sentence(
@@ -94,28 +121,29 @@ def require_own_way(user: User) -> None:
         raise ProductError("provider_only", sentence, status=403)
 
 
-def local_address(request: HttpRequest, given: str) -> str:
-    """An address of this site to go on at: the given one, or the first page."""
-    ours = url_has_allowed_host_and_scheme(given, {request.get_host()}, require_https=request.is_secure())
-    return given if ours else reverse(settings.LOGIN_REDIRECT_URL)
+def local_address(request: HttpRequest, address: str) -> str:
+    """Return the address if it is of this site, else the first page."""
+    ours = url_has_allowed_host_and_scheme(address, {request.get_host()}, require_https=request.is_secure())
+    return address if ours else reverse(settings.LOGIN_REDIRECT_URL)
 
 
-def waiting(request: HttpRequest) -> Waiting | None:
-    kept = request.session.get(WAITING)
-    if kept is None or time.time() - kept["since"] > WAITS_FOR:
+def pending_sign_in(request: HttpRequest) -> PendingSignIn | None:
+    """Return the sign-in that still needs a second factor; None where there is none, or it has ended."""
+    stored: _StoredSignIn | None = request.session.get(PENDING)
+    if stored is None or time.time() - stored["since"] > WAITS_FOR:
         return None
-    user = User.objects.filter(pk=kept["user"], is_active=True).first()
-    if user is None or user.get_session_auth_hash() != kept["password"]:
+    user = User.objects.filter(pk=stored["user"], is_active=True).first()
+    if user is None or user.get_session_auth_hash() != stored["password"]:
         return None
-    return Waiting(user, kept["then"])
+    return PendingSignIn(user, stored["then"])
 
 
 def enter(request: HttpRequest, user: User) -> None:
-    """Signs in; of who is signed in already, only the sign-in is fresh again: their pages stay open.
+    """Sign in a person who has given all required factors; others go through `proceed`.
 
-    Only for who has given all that is asked of them; others go through `proceed`.
+    Where the person is signed in already, the session stays, so that their pages stay open; only its sign-in is fresh.
     """
-    request.session.pop(WAITING, None)
+    request.session.pop(PENDING, None)
     if request.user.pk != user.pk:
         auth.login(request, user, backend=BACKEND)
     request.session[SIGNED_IN] = int(time.time())
@@ -128,7 +156,7 @@ def is_fresh(request: HttpRequest) -> bool:
 
 
 def require_fresh(request: HttpRequest) -> None:
-    """Raises `fresh_sign_in_needed` (403)."""
+    """Raise `fresh_sign_in_needed` (403) for a sign-in that is older than `FRESH_FOR`."""
     if not is_fresh(request):
         sentence = Sentence("You signed in too long ago for this. Sign in again at /login/again/, or use a token.")
         raise ProductError("fresh_sign_in_needed", sentence, status=403)
@@ -138,19 +166,19 @@ def needs_fresh(user: User) -> bool:
     return not user.has_usable_password() or has_second_factor(user)
 
 
-# A page that opens only to who has signed in a short while ago; others are asked to, and led back. What they send
-# instead is refused, as `require_fresh` does. `accounts.second_factors.adapter` answers for both.
+# Opens a page only after a fresh sign-in. Others are sent to sign in, and led back; their forms are refused as by
+# `require_fresh`. `accounts.second_factors.adapter` answers both.
 fresh_sign_in: Callable[[View], View] = reauthentication_required()
-# The same for people who have a second factor or no password; all others the page asks for their password.
+# The same for people with a second factor or without a password; the page asks all others for their password.
 fresh_second_factor: Callable[[View], View] = reauthentication_required(
     enabled=lambda request: needs_fresh(request.user)
 )
 
 
 def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
-    """Lead to the page for a fresh sign-in, and from there back.
+    """Redirect to the page for a fresh sign-in, which leads back.
 
-    Raises `fresh_sign_in_needed` (403) where the request is no page to come back to: a form, or one of a script.
+    Raises `fresh_sign_in_needed` (403) where nothing could lead back: for a form, or a request of a script.
     """
     if request.method != "GET" or request.headers.get("HX-Request"):
         require_fresh(request)
@@ -158,8 +186,8 @@ def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """What somebody has to do before anything else opens: on which page, and how a program is told."""
+class RequiredAction:
+    """An action that a person has to do on `page` before any other page opens. Programs get `code` and `sentence`."""
 
     page: str
     code: str
@@ -167,32 +195,32 @@ class Hold:
     leads_back: bool = False
 
 
-CHOOSE_PASSWORD = Hold(
+CHOOSE_PASSWORD = RequiredAction(
     "settings:password",
     "password_change_needed",
     gettext_noop("Your password was chosen by somebody else. Choose one of your own at /settings/password/ first."),
     leads_back=True,
 )
-SET_UP_FACTOR = Hold(
+SET_UP_FACTOR = RequiredAction(
     "settings:second-factor",
     "second_factor_needed",
     gettext_noop("This workspace asks for a second factor. Set one up at /settings/second-factor/ first."),
 )
 
 
-def hold_of(request: HttpRequest, workspace: Workspace) -> Hold | None:
-    """What whoever is signed in by this session has to do first."""
+def required_action(request: HttpRequest, workspace: Workspace) -> RequiredAction | None:
+    """Return the action that the person of this session has to do first; None without one."""
     if isinstance(request.user, User) and request.user.password_once:
         return CHOOSE_PASSWORD
-    return SET_UP_FACTOR if is_held_up(request, workspace) else None
+    return SET_UP_FACTOR if must_set_up_factor(request, workspace) else None
 
 
-def is_held_up(request: HttpRequest, workspace: Workspace) -> bool:
-    """Whether whoever is signed in by this session may only set up a second factor."""
+def must_set_up_factor(request: HttpRequest, workspace: Workspace) -> bool:
+    """Return whether the person of this session has to set up a second factor before any other page opens."""
     user = request.user
     if not isinstance(user, User) or not is_required(user, workspace) or request.session.get(SECURED):
         return False
     if not has_second_factor(user):
         return True
-    request.session[SECURED] = True  # so that the next request need not ask
+    request.session[SECURED] = True  # saves the query of the next request
     return False

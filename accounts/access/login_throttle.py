@@ -1,23 +1,23 @@
-"""How often passwords and codes may be tried. The numbers are `settings.SIGN_IN_LIMITS`, within a quarter of an hour.
+"""Limits of tries of passwords and codes: `settings.SIGN_IN_LIMITS`, within a quarter of an hour.
 
 Failures are counted
 * `name`: for one name at one address;
 * `address`: for one address, whatever the names. Offices have one address for hundreds of people, and one of them may
-  guess. So an address that has used up its failures does not close: the first try of each name is still looked at, up
-  to `crowd` names. Such a try succeeds when it is right; a wrong one is answered like those that nobody looked at. So
-  somebody who guesses at such an address has one try a name, 96 a day, where `name` alone allows 960. Each person who
-  comes in gives one failure of the address back, most likely their own;
+  guess. So an address that has used up its failures does not close: the first try of each name is still checked, up to
+  `crowd` names. Such a try succeeds when it is right; a wrong one gets the same answer as an unchecked one. So somebody
+  who guesses at such an address has one try a name, 96 a day, where `name` alone allows 960. Each person who signs in
+  takes back one failure of the address, most likely their own;
 * `codes`: for the second factor of one person from all addresses, within a day of the clock.
 
-Codes. Whoever tries one knows the password. They are counted for the person at an address (`name`), so wrong codes
-from elsewhere do not keep the owner out. An app's code has 6 digits and 3 are right at a time, so a try is right with
-3 / 10^6. With 200 tries a day in all, that is 0.06 % a day. (The rule before, 10 each quarter of an hour from all
-addresses, allowed 960 a day: 0.29 %.) Recovery codes have 8 digits, 10 are right, and a try is right with 10^-7: that
-is 0.002 % a day. They are counted apart, so that they open the account of somebody whose app codes others have used up.
+Codes. A person who tries one has given the password. Codes are counted for the person at an address (`name`), so wrong
+codes from other addresses do not lock the owner out. An app's code has 6 digits and 3 are right at a time, so a try is
+right with 3 / 10^6. With 200 tries a day in all, that is 0.06 % a day. (The previous rule, 10 each quarter of an hour
+from all addresses, allowed 960 a day: 0.29 %.) Recovery codes have 8 digits, 10 are right, and a try is right with
+10^-7: that is 0.002 % a day. They are counted apart, so that they work where others have used up the app's codes.
 
-A name that nobody has counts like any other, so nothing here tells which names exist. A try is counted before the
-password is looked at and taken back when it was right: thousands at the same moment do not get past the count. With
-Redis away nothing is counted.
+A name without an account counts like any other, so nothing here reveals which names exist. A try is counted before the
+password is checked and taken back when it was right: thousands at the same moment do not get past the count. While
+Redis is away nothing is counted.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from django.utils.translation import ngettext
 
 from accounts.access.sign_ins import password_refused
 from accounts.models import User
-from core.api.rate_limit import Allowance, counted, forget, take_back
+from core.api.rate_limit import RateAllowance, count_in_window, forget, take_back
 from core.errors import ProductError
 from core.sentences import Sentence
 
@@ -49,33 +49,33 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try, counted. An allowance is None where that is not limited, could not be counted, or does not matter.
+    """One counted try. An allowance is None where there is no limit, it could not be counted, or it does not matter.
 
     `first` and `crowd` count the first tries of names at an address that has used up its failures. `codes` counts those
     of a person's second factor from all addresses. `came_in` is the key under which a success is counted once.
     """
 
-    pair: Allowance | None
-    address: Allowance | None
-    first: Allowance | None = None
-    crowd: Allowance | None = None
-    codes: Allowance | None = None
+    pair: RateAllowance | None
+    address: RateAllowance | None
+    first: RateAllowance | None = None
+    crowd: RateAllowance | None = None
+    codes: RateAllowance | None = None
     came_in: str = ""
 
     @property
     def retry_after(self) -> int | None:
-        """Seconds until the next try, when this one is one too many: then the password must not be looked at."""
+        """Return the seconds until the next try where this one is too many: the password must not be checked then."""
         of_address = (self.address,) if self.first is None else (self.first, self.crowd)
         bounds = (self.pair, *of_address, self.codes)
         return max((each.reset for each in bounds if each and each.exceeded), default=None)
 
     @property
     def retry_after_failure(self) -> int | None:
-        """Seconds until the next try, where a wrong one has to be answered as if nobody had looked at it."""
+        """Return the seconds until the next try where a wrong password must get the answer of an unchecked one."""
         return self.address.reset if self.address and self.address.exceeded else None
 
     def succeeded(self) -> None:
-        """The person is who they say; what failed from this address under other names still counts."""
+        """Take the try back: it was right. Failures of other names at this address still count."""
         for own in (self.pair, self.first):
             if own is not None:
                 forget(own)
@@ -84,12 +84,12 @@ class Attempt:
         if self.codes is not None:
             take_back(self.codes)
         if self.address is not None:
-            again = counted(self.came_in, 1, WINDOW)
+            again = count_in_window(self.came_in, 1, WINDOW)
             take_back(self.address, 1 if again is None or again.exceeded else 2)
 
 
 def confirm(request: HttpRequest, user: User, password: str) -> None:
-    """Asks somebody who is signed in for their password, before what a stolen session must not do.
+    """Check the password of a signed-in person, before an act that a stolen session must not do.
 
     Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
     """
@@ -106,14 +106,14 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
 
 
 def require_look(retry_after: int | None) -> None:
-    """Raises `throttled` (429) while no password is looked at for so many seconds; None is no limit."""
+    """Raise `throttled` (429) while no password is checked for so many seconds; None is no limit."""
     if retry_after is not None:
         sentence = Sentence("Too many passwords were wrong. Try again in {retry_after} s.", retry_after=retry_after)
         raise ProductError("throttled", sentence, status=429, retry_after=retry_after)
 
 
 def require_tries(retry_after: int | None) -> None:
-    """Raises `ValidationError` while nothing is looked at for so many seconds; None is no limit."""
+    """Raise `ValidationError` while nothing is checked for so many seconds; None is no limit."""
     if retry_after is None:
         return
     minutes = ceil(retry_after / 60)
@@ -126,13 +126,13 @@ def require_tries(retry_after: int | None) -> None:
 
 
 class LimitedTriesMixin:
-    """Limit the tries of a form of passwords or codes. `retry_after`: seconds until the next try; None is no limit."""
+    """Limits the tries of a form of passwords or codes. `retry_after`: seconds until the next try; None is no limit."""
 
     retry_after: int | None = None
 
     @contextmanager
     def trying(self, attempt: Attempt) -> Iterator[None]:
-        """Count a try, which a `ValidationError` ends as a failure. Raises one while nothing is looked at."""
+        """Count a try, which a `ValidationError` ends as a failure. Raises one while nothing is checked."""
         self._require_tries(attempt.retry_after)
         try:
             yield
@@ -147,43 +147,44 @@ class LimitedTriesMixin:
 
 
 def begin(request: HttpRequest, name: str) -> Attempt:
-    """Counts a try to sign in as `name`."""
+    """Count a try to sign in as `name`."""
     return _begin(name, address_of(request))
 
 
 def begin_code(request: HttpRequest, user: User, kind: str) -> Attempt:
-    """Counts a try of a code of this person's second factor, of the `kind` “app” or “recovery”."""
+    """Count a try of a code of this person's second factor, of the `kind` “app” or “recovery”."""
     attempt = _begin(f"code:{kind}:{user.pk}", address_of(request))
     if attempt.retry_after is not None:
         return attempt
-    return replace(attempt, codes=_counted("codes", f"{kind}:{user.pk}", "all addresses", DAY))
+    return replace(attempt, codes=_count("codes", f"{kind}:{user.pk}", "all addresses", DAY))
 
 
 def _begin(name: str, address: str) -> Attempt:
     """Count a try. One that a count refuses uses up nothing of the other counts."""
     # Hashed: a name may be of any length, and people type passwords where the name belongs.
     who = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
-    pair = _counted("name", who, address)
+    pair = _count("name", who, address)
     if pair is not None and pair.exceeded:
         return Attempt(pair, None)
-    of_address, came_in = _counted("address", address, address), f"sign-in:came-in:{who}"
+    of_address = _count("address", address, address)
+    came_in = f"sign-in:came-in:{who}"
     if of_address is None or not of_address.exceeded:
         return Attempt(pair, of_address, came_in=came_in)
-    first = counted(f"sign-in:first:{who}", 1, WINDOW)
-    crowd = None if first is None or first.exceeded else _counted("crowd", address, address)
+    first = count_in_window(f"sign-in:first:{who}", 1, WINDOW)
+    crowd = None if first is None or first.exceeded else _count("crowd", address, address)
     return Attempt(pair, of_address, first, crowd, came_in=came_in)
 
 
 def begin_mail(request: HttpRequest, email: str) -> Attempt:
-    """Counts a mail to this e-mail address that somebody has asked for, who may ask for it from many."""
+    """Count a requested mail to this e-mail address; a person may request it from many addresses."""
     address = address_of(request)
     name = hashlib.sha256(email.lower().encode()).hexdigest()
-    return Attempt(counted(f"mail:{name}", MAILS, WINDOW), _counted("address", f"mail:{address}", address))
+    return Attempt(count_in_window(f"mail:{name}", MAILS, WINDOW), _count("address", f"mail:{address}", address))
 
 
-def _counted(kind: str, what: str, address: str, seconds: int = WINDOW) -> Allowance | None:
+def _count(kind: str, subject: str, address: str, seconds: int = WINDOW) -> RateAllowance | None:
     limit = settings.SIGN_IN_LIMITS.get(kind, 0)
-    allowance = counted(f"sign-in:{kind}:{what}", limit, seconds)
+    allowance = count_in_window(f"sign-in:{kind}:{subject}", limit, seconds)
     if limit and allowance is None:
         logger.warning("Redis is away: tries of passwords are not counted")
     if allowance is not None and allowance.used == limit + 1:
@@ -192,23 +193,23 @@ def _counted(kind: str, what: str, address: str, seconds: int = WINDOW) -> Allow
 
 
 def address_of(request: HttpRequest) -> str:
-    """The client's address as `settings.TRUSTED_PROXIES` proxies of ours saw it; of IPv6 the network of the subscriber.
+    """Return the client's address as our `settings.TRUSTED_PROXIES` proxies saw it; the subscriber's network for IPv6.
 
-    Each proxy adds to the end of X-Forwarded-For whom it was called by; what stands before that anybody may have sent.
+    Each proxy appends the address of its caller to X-Forwarded-For; anybody may have sent the entries before.
     """
     return client_address(str(request.META.get("REMOTE_ADDR", "")), request.headers.get("X-Forwarded-For", ""))
 
 
 def client_address(direct: str, forwarded: str) -> str:
-    """The same of a connection from `direct` whose request has this `X-Forwarded-For`."""
-    seen = [each.strip() for each in forwarded.split(",") if each.strip()]
-    if settings.TRUSTED_PROXIES and seen:
-        return _network(seen[-min(settings.TRUSTED_PROXIES, len(seen))]) or _network(direct)
+    """Return the client's address of a connection from `direct` whose request has this `X-Forwarded-For`."""
+    entries = [each.strip() for each in forwarded.split(",") if each.strip()]
+    if settings.TRUSTED_PROXIES and entries:
+        return _network(entries[-min(settings.TRUSTED_PROXIES, len(entries))]) or _network(direct)
     return _network(direct)
 
 
 def _network(text: str) -> str:
-    """Empty for what is no address, as of a connection through a Unix socket."""
+    """Return an address, or a network for IPv6; empty for no address, as with a connection through a Unix socket."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a password must be like beyond what Django's own validators say."""
+"""The validator of passwords that the workspace's settings add to Django's."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from workspace.models.settings import workspace_at
 
 
 class LengthValidator:
-    """At least as long as the workspace's settings say. Named by `AUTH_PASSWORD_VALIDATORS`."""
+    """Requires the length that the workspace's settings say. Named by `AUTH_PASSWORD_VALIDATORS`."""
 
     def validate(self, password: str, user: Any = None) -> None:
         self._django().validate(password, user)

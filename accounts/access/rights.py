@@ -1,13 +1,11 @@
-"""What a person may do and use: what one of their groups lets them. Pages, API, sockets, Celery tasks, the OpenAI
-protocol and tools ask here, and nowhere else.
+"""The rights and resources of a person: the union of what their groups allow.
 
-Nobody is exempt, superusers neither: who may change groups can put themselves into one. What a person may change in the
-admin is another matter, see `core.permissions`.
+Pages, API, sockets, Celery tasks, the OpenAI protocol and tools check rights here, and nowhere else. Superusers are not
+exempt, since they can put themselves into a group. Rights in the admin are another matter, see `core.permissions`.
 
-What is asked of a model for a person goes to those that they may use, fallbacks too: answers, runs, titles, and
-summaries that the conversation's model writes. What an administrator names for all is the workspace's own choice, which
-nobody needs a right to: a budget profile's model for summaries, those that judge citations and read pages, and what
-stands in for them.
+Calls of models for a person go to models that the person may use, fallbacks too: answers, runs, titles, and summaries
+by the conversation's model. Models that an administrator names for all need no right: a budget profile's model for
+summaries, the models that judge citations and read pages, and their fallbacks.
 """
 
 import math
@@ -43,10 +41,10 @@ LACKING = {
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The union of what a person's `groups` (ids, “Everyone” among them) let them.
+    """The union of the rights of a person's `groups` (ids, “Everyone” among them).
 
-    `models` (ids) and `tool_servers` (names): None is all that are enabled. `conversation_days`: after how many days
-    conversations go, 0 is never; None where no group says it. Of several that do, the fewest count.
+    `models` (ids) and `tool_servers` (names): None is all that are enabled. `conversation_days`: days until
+    conversations are erased, 0 is never; None where no group sets it. Of several groups the fewest days count.
     """
 
     groups: frozenset[UUID]
@@ -66,13 +64,13 @@ NO_RIGHTS = Rights(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 def _read_groups() -> tuple[Mapping[UUID, Rights], Rights]:
-    """What each group gives by itself, by its id, and what “Everyone” gives, also where it has no row."""
-    models, servers = PeopleGroup.allowed_models.through, PeopleGroup.allowed_tool_servers.through
-    named_models = _by_group(models.objects.values_list("peoplegroup", "model"))
-    named_servers = _by_group(servers.objects.values_list("peoplegroup", "toolserver__name"))
+    """Return the rights of each group by its id, and those of “Everyone”, also where it has no row."""
+    named_models = _by_group(PeopleGroup.allowed_models.through.objects.values_list("peoplegroup", "model"))
+    servers = PeopleGroup.allowed_tool_servers.through.objects
+    named_servers = _by_group(servers.values_list("peoplegroup", "toolserver__name"))
     rows = list(PeopleGroup.objects.all())
     everyone = next((row for row in rows if row.everyone), None) or PeopleGroup.of_everyone()
-    given = {
+    rights = {
         row.pk: Rights(
             frozenset({row.pk}),
             None if row.all_models else named_models.get(row.pk, frozenset()),
@@ -82,24 +80,24 @@ def _read_groups() -> tuple[Mapping[UUID, Rights], Rights]:
         )
         for row in (everyone, *rows)
     }
-    return given, given[everyone.pk]
+    return rights, rights[everyone.pk]
 
 
 def _by_group(pairs: Iterable[tuple[UUID, Named]]) -> dict[UUID, frozenset[Named]]:
-    found: dict[UUID, set[Named]] = {}
+    by_group: dict[UUID, set[Named]] = {}
     for group, named in pairs:
-        found.setdefault(group, set()).add(named)
-    return {group: frozenset(names) for group, names in found.items()}
+        by_group.setdefault(group, set()).add(named)
+    return {group: frozenset(names) for group, names in by_group.items()}
 
 
 def _read_person(pk: UUID, version: UUID | None) -> Rights:
     mine = PeopleGroup.members.through.objects.filter(user_id=pk).values_list("peoplegroup", flat=True)
-    given, everyone = _groups.get(version)
-    return union([everyone, *(given[group] for group in mine if group in given)])
+    by_group, everyone = _groups.get(version)
+    return union([everyone, *(by_group[group] for group in mine if group in by_group)])
 
 
 def union(several: Sequence[Rights]) -> Rights:
-    """What all of them, at least one, give together."""
+    """Return the union of several rights, of which there is at least one."""
     models = [each.models for each in several]
     servers = [each.tool_servers for each in several]
     days = [each.conversation_days for each in several if each.conversation_days is not None]
@@ -117,31 +115,33 @@ _people = VersionedCacheByKey(_read_person)
 
 
 def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
-    """As they were at this version of the workspace or later; as they are now, by a query for the version, without one.
+    """Return a person's rights at this version of the workspace or a later one; without one a query reads the version.
 
-    A query once for each version, person and process.
+    Costs a query once for each version, person and process.
     """
     return _people.get(person if isinstance(person, UUID) else person.pk, version)
 
 
 def counted_to(person: UUID, version: UUID | None = None) -> UUID:
-    """The one group that a person's usage is counted to: of several the oldest, which is the one with the least id, so
-    that a group that is made later takes nobody's usage from another; “Everyone” for who is in no other."""
+    """Return the one group that a person's usage counts to: the oldest, which has the least id, or “Everyone”.
+
+    So a new group never takes usage from another.
+    """
     version = version or version_now()
-    _given, everyone = _groups.get(version)
+    _by_id, everyone = _groups.get(version)
     mine = rights_of(person, version).groups
     return min(mine - everyone.groups or mine)
 
 
 def models_of(person: User | UUID, version: UUID | None = None) -> QuerySet[Model]:
-    """The usable models that this person may use."""
+    """Return the usable models that this person may use."""
     allowed = rights_of(person, version).models
     usable = Model.objects.usable()
     return usable if allowed is None else usable.filter(pk__in=allowed)
 
 
-def kept_models_of(person: User | UUID, version: UUID | None = None) -> list[Model]:
-    """As `models_of`, as `llm.services.usable_models` has them."""
+def cached_models_of(person: User | UUID, version: UUID | None = None) -> list[Model]:
+    """Return the models of `models_of` from the cache of `llm.services.usable_models`."""
     version = version or version_now()
     rights = rights_of(person, version)
     return [model for model in usable_models(version) if rights.uses_model(model.pk)]
@@ -152,7 +152,7 @@ def may(person: User, right: May, version: UUID | None = None) -> bool:
 
 
 def require(person: User, right: May, version: UUID | None = None) -> None:
-    """Raises `right_missing` (403)."""
+    """Raise `right_missing` (403) where none of the person's groups has the right."""
     if not may(person, right, version):
         raise ProductError("right_missing", LACKING[right], status=403)
 

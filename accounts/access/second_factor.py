@@ -1,4 +1,4 @@
-"""Who has a second factor, and who has to have one."""
+"""Checks whether a person has a second factor, and whether the workspace requires one."""
 
 from allauth.mfa.models import Authenticator
 
@@ -13,12 +13,12 @@ def has_second_factor(user: User) -> bool:
 
 
 def is_required(user: User, workspace: Workspace) -> bool:
-    """Whether the workspace asks this person for a second factor."""
+    """Return whether the workspace requires a second factor of this person."""
     if workspace.second_factor == Workspace.SecondFactor.ADMINISTRATORS:
         return user.is_staff or user.is_superuser
     return workspace.second_factor == Workspace.SecondFactor.EVERYBODY
 
 
 def must_set_up(user: User, workspace: Workspace) -> bool:
-    """Whether this person lacks the second factor that the workspace asks for."""
+    """Return whether this person lacks a second factor that the workspace requires."""
     return is_required(user, workspace) and not has_second_factor(user)

@@ -1,16 +1,16 @@
-"""Sessions in the database, as Django keeps them, that know whose they are: so one can see and end one's own.
+"""Django's sessions in the database, with their users: so people can see and end their own.
 
-Named by `SESSION_ENGINE`. A page shows a session under the hash of its key: the key itself would sign anybody in.
+Named by `SESSION_ENGINE`. A page names a session by the hash of its key: the key itself would sign anybody in.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
@@ -28,11 +28,11 @@ from accounts.models import Session, User
 from workspace.models.settings import workspace_at
 
 DAY = 86_400  # seconds
-GRAIN = 300  # seconds; one write in so many, not one a request
-VISIT = "visit"  # in the session: {"began", "seen": seconds since 1970, "agent": the browser's User-Agent}
+GRAIN = 300  # seconds between two writes of a visit, so that not each request writes
+VISIT = "visit"  # the key of a `Visit` in the session
 LONGEST_AGENT = 300
-TOLD_WITHIN = 2.0  # seconds that Redis has to hand on what pages are told
-# The first that a User-Agent holds; many browsers also name those after them.
+TOLD_WITHIN = 2.0  # seconds that Redis has to pass a message on to pages
+# The first of these marks in a User-Agent names the browser; many browsers also name those after it.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 SYSTEMS = {
     "iPhone": "iPhone",
@@ -46,15 +46,26 @@ SYSTEMS = {
 
 
 class SignedInRequest(HttpRequest):
-    """For type checkers: the request of a view behind `login_required`."""
+    """The request of a view behind `login_required`, for type checkers."""
 
     user: User
     htmx: HtmxDetails
     csp_nonce: object  # of its content security policy
 
 
+class Visit(TypedDict, total=False):
+    """The use of a session: its first and last request in Unix time, and the browser's User-Agent."""
+
+    began: int
+    seen: int
+    agent: str
+
+
 class SessionStore(db.SessionStore[Session]):
-    """`workspace_version`: of when the session was read (`workspace.services`); None where there was none to read."""
+    """Sessions with their users. `workspace_version`: the version of the workspace when the session was read, or None.
+
+    (See `workspace.models.version`.)
+    """
 
     workspace_version: UUID | None = None
 
@@ -64,13 +75,11 @@ class SessionStore(db.SessionStore[Session]):
 
     def _get_session_from_db(self) -> Session | None:
         row: Session | None = super()._get_session_from_db()  # type: ignore[misc]  # the stubs leave it out
-        return self._noted(row)
+        self.workspace_version = getattr(row, "workspace_version", None)
+        return row
 
     async def _aget_session_from_db(self) -> Session | None:
         row: Session | None = await super()._aget_session_from_db()  # type: ignore[misc]  # as above
-        return self._noted(row)
-
-    def _noted(self, row: Session | None) -> Session | None:
         self.workspace_version = getattr(row, "workspace_version", None)
         return row
 
@@ -78,10 +87,10 @@ class SessionStore(db.SessionStore[Session]):
         return workspace_at(self.workspace_version).session_days * DAY
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        return self._ending(super().create_model_instance(data), data)
+        return self._with_end(super().create_model_instance(data), data)
 
-    def _ending(self, row: Session, data: dict[str, Any]) -> Session:
-        """Without use it ends as its cookie does; used or not, so many days after the sign-in."""
+    def _with_end(self, row: Session, data: Mapping[str, Any]) -> Session:
+        """Set user and end: without use the end of the cookie, and used or not, so many days after the sign-in."""
         row.user_id = data.get(SESSION_KEY)
         began = (data.get(VISIT) or {}).get("began")
         if began is not None:
@@ -90,22 +99,28 @@ class SessionStore(db.SessionStore[Session]):
         return row
 
     def delete(self, session_key: str | None = None) -> None:
-        """Signing out, and any other end: what the session has open ends with it."""
+        """Delete a session, at a sign-out or any other end, and close its sockets."""
         key = session_key or self.session_key
         super().delete(session_key)
         if key:
             transaction.on_commit(partial(cut_off, [key]))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
-        return self._ending(await super().acreate_model_instance(data), data)
+        return self._with_end(await super().acreate_model_instance(data), data)
 
 
 def note_visit(session: SessionBase, agent: str) -> None:
-    """Writes down when the session was last used and by which browser, when that has changed."""
-    now, before = int(timezone.now().timestamp()), session.get(VISIT) or {}
+    """Store the time of the visit and the browser in the session, at most every `GRAIN` seconds for one browser."""
+    now = int(timezone.now().timestamp())
+    before = _visit_of(session)
     agent = agent[:LONGEST_AGENT]
     if now - before.get("seen", 0) > GRAIN or before.get("agent") != agent:
-        session[VISIT] = {"began": before.get("began", now), "seen": now, "agent": agent}
+        visit: Visit = {"began": before.get("began", now), "seen": now, "agent": agent}
+        session[VISIT] = visit
+
+
+def _visit_of(session: SessionBase | Mapping[str, Any]) -> Visit:
+    return cast("Visit", session.get(VISIT) or {})  # a session holds JSON
 
 
 def public_name(session_key: str) -> str:
@@ -113,27 +128,28 @@ def public_name(session_key: str) -> str:
 
 
 def group_of(session_key: str) -> str:
-    """The channel group of a session's open sockets."""
+    """Return the channel group of a session's open sockets."""
     return f"session.{public_name(session_key)}"
 
 
 def group_of_token(token_id: UUID) -> str:
-    """The channel group of the sockets that programs have opened with a token."""
+    """Return the channel group of the sockets that programs have opened with a token."""
     return f"token.{token_id}"
 
 
 def cut_off(session_keys: Iterable[str]) -> None:
-    """Closes the sockets that ended sessions have open. With Redis away they get no events either."""
+    """Close the sockets of ended sessions. While Redis is away they stay open, but get no events either."""
     for key in session_keys:
         close_sockets(group_of(key))
 
 
 def end_sessions(*, user: User, but: str | None = None) -> None:
-    """`but` is the key of the session to keep. Within a transaction."""
+    """End a person's sessions. `but` is the key of the session to keep. Call it within a transaction."""
     end(Session.objects.filter(user=user).exclude(session_key=but))
 
 
 def end(sessions: Iterable[Session]) -> None:
+    """End these sessions, and close their sockets on commit. Call it within a transaction."""
     keys = [row.session_key for row in sessions]
     Session.objects.filter(session_key__in=keys).delete()
     transaction.on_commit(partial(cut_off, keys))
@@ -162,26 +178,29 @@ class SignedIn:
 
 
 def sessions_of(user: User, current: str | None) -> list[SignedIn]:
-    """Those that still sign the person in, `current` first, then the last used; a new password has ended the others."""
-    found = [_signed_in(row, visit, current) for row, visit in _usable(user)]
-    return sorted(found, key=lambda each: (each.here, each.seen.timestamp() if each.seen else 0), reverse=True)
+    """Return the person's valid sessions, `current` first, then the last used. A new password ends the others."""
+    sessions = [_signed_in(row, visit, current) for row, visit in _usable(user)]
+    return sorted(sessions, key=lambda each: (each.here, each.seen.timestamp() if each.seen else 0), reverse=True)
 
 
-def _usable(user: User) -> Iterator[tuple[Session, dict[str, Any]]]:
+def _usable(user: User) -> Iterator[tuple[Session, Visit]]:
     for row in Session.objects.visible_to(user):
         data = SessionStore().decode(row.session_data)
         if data.get(HASH_SESSION_KEY) == user.get_session_auth_hash():
-            yield row, data.get(VISIT) or {}
+            yield row, _visit_of(data)
 
 
-def _signed_in(row: Session, visit: dict[str, Any], current: str | None) -> SignedIn:
+def _signed_in(row: Session, visit: Visit, current: str | None) -> SignedIn:
     agent = visit.get("agent", "")
-    began, seen = (datetime.fromtimestamp(visit[name], UTC) if name in visit else None for name in ("began", "seen"))
     return SignedIn(
         name=public_name(row.session_key),
         browser=next((name for mark, name in BROWSERS.items() if mark in agent), ""),
         system=next((name for mark, name in SYSTEMS.items() if mark in agent), ""),
-        began=began,
-        seen=seen,
+        began=_moment(visit.get("began")),
+        seen=_moment(visit.get("seen")),
         here=row.session_key == current,
     )
+
+
+def _moment(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""The audit in the admin: read, searched and taken along, never changed."""
+"""The audit in the admin: read, searched and exported, never changed."""
 
 import json
 from datetime import datetime, time, timedelta
@@ -20,13 +20,13 @@ from accounts.auditing.services import KINDS, export
 from core.admin import RecordAdmin, act_in_words, acting, button, display, field_in_words, kind_in_words
 from core.audit.actions import ACTIONS
 from core.audit.models import Entry
-from core.audit.reading import Asked, by
+from core.audit.reading import AuditFilter, by
 
 SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
 
 
 def _actions() -> list[tuple[str, str]]:
-    """Each by what it is called, with the code that programs have for it."""
+    """Return the choices of acts, each by its name and the code for programs."""
     return [(action, f"{act_in_words(action)} · {action}") for action in ACTIONS]
 
 
@@ -42,7 +42,7 @@ class ActionFilter(admin.SimpleListFilter):
 
 
 class ExportForm(forms.Form):
-    """Which acts; what is left empty leaves nothing out. Days are those of the person's time zone."""
+    """The filter of an export; an empty field filters nothing. Days are in the person's time zone."""
 
     first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
     last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
@@ -57,18 +57,19 @@ class ExportForm(forms.Form):
         label=_("As"), choices=[("csv", "CSV"), ("jsonl", "JSON lines")], widget=UnfoldAdminSelectWidget
     )
 
-    def asked(self) -> Asked:
-        given = self.cleaned_data
-        first, last = given["first"], given["last"]
-        return Asked(
+    def audit_filter(self) -> AuditFilter:
+        first = self.cleaned_data["first"]
+        last = self.cleaned_data["last"]
+        return AuditFilter(
             since=first and timezone.make_aware(datetime.combine(first, time.min)),
             until=last and timezone.make_aware(datetime.combine(last + timedelta(days=1), time.min)),
-            actor=given["actor"].strip(),
-            action=given["action"],
+            actor=self.cleaned_data["actor"].strip(),
+            action=self.cleaned_data["action"],
         )
 
 
 def _change(change: Any) -> str:
+    """Return a change as HTML: [before, after], or another JSON value; empty for None."""
     if change is None:
         return ""
     pair = change if isinstance(change, list) and len(change) == 2 else [change]
@@ -88,7 +89,7 @@ class EntryAdmin(RecordAdmin):
     actions_list: Any = ("take_along",)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        """Whole values, each by its index."""
+        """Search by whole values, each by its index."""
         term = search_term.strip()
         if not term:
             return queryset, False
@@ -112,16 +113,16 @@ class EntryAdmin(RecordAdmin):
 
     @display(description="What changed")
     def what_changed(self, entry: Entry) -> str:
-        """A line for each field; of texts and secrets only that they changed."""
+        """Return a line for each field; for texts and secrets only that they changed."""
         lines = [(field_in_words(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 
     @button("Take along", icon="download", permission="view")
     def take_along(self, request: HttpRequest) -> HttpResponseBase:
-        """As CSV or JSON lines, the oldest first."""
+        """Export acts as CSV or JSON lines, oldest first."""
         form = ExportForm(request.GET if "kind" in request.GET else None)
         if form.is_valid() and form.cleaned_data["kind"] in KINDS:
-            return export(user=acting(request), asked=form.asked(), kind=form.cleaned_data["kind"])
+            return export(user=acting(request), chosen=form.audit_filter(), kind=form.cleaned_data["kind"])
         context = {
             **self.admin_site.each_context(request),
             "title": _("The audit, to take along"),

@@ -13,13 +13,13 @@ from accounts.access.api_views import ScopedView
 from core.api.fields import valid
 from core.api.pagination import pages
 from core.audit.models import Entry
-from core.audit.reading import FIELDS, Asked
+from core.audit.reading import FIELDS, AuditFilter
 from core.errors import ProductError
 from core.permissions import require_right
 from core.sentences import Sentence
 
 
-class AuditQuerySerializer(serializers.Serializer[dict[str, Any]]):
+class AuditQuerySerializer(serializers.Serializer[AuditFilter]):
     since = serializers.DateTimeField(required=False, help_text="Acts of this moment and later.")
     until = serializers.DateTimeField(required=False, help_text="Acts before this moment.")
     after = serializers.IntegerField(
@@ -47,8 +47,16 @@ class AuditView(ScopedView, ListAPIView[Entry]):
 
     def get_queryset(self) -> QuerySet[Entry]:
         require_right(self.person, "view", Entry)
+        query = valid(AuditQuerySerializer, self.request, self.request.query_params)
+        chosen = AuditFilter(
+            since=query.get("since"),
+            until=query.get("until"),
+            after=query.get("after"),
+            actor=query.get("actor", ""),
+            action=query.get("action", ""),
+        )
         try:
-            return Asked(**valid(AuditQuerySerializer, self.request, self.request.query_params)).rows()
+            return chosen.rows()
         except LookupError as error:
             sentence = Sentence(
                 "There is no act “{args}”. Name one such as token.made, or the part before its dot.", args=error.args[0]
@@ -57,5 +65,5 @@ class AuditView(ScopedView, ListAPIView[Entry]):
 
     @extend_schema(parameters=[AuditQuerySerializer])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Who did what, the newest first; for administrators who may see the audit."""
+        """The acts, the newest first; for administrators who may see the audit."""
         return super().get(request, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Taking the audit along, which is an act itself."""
+"""The export of the audit, which is an act itself."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 
 from core.audit.models import Entry
-from core.audit.reading import Asked, csv_pages, json_lines, sent
+from core.audit.reading import AuditFilter, csv_pages, json_lines, streamed
 from core.audit.services import plain, record
 from core.permissions import require_right
 
@@ -19,14 +19,14 @@ KINDS: Mapping[str, tuple[str, Callable[[QuerySet[Entry]], Iterator[str]]]] = {
 
 
 @transaction.atomic
-def export(*, user: AbstractUser, asked: Asked, kind: str) -> StreamingHttpResponse:
-    """`kind` is one of `KINDS`. Raises `LookupError` for an act that there is not, and `right_missing`."""
+def export(*, user: AbstractUser, chosen: AuditFilter, kind: str) -> StreamingHttpResponse:
+    """Export the chosen acts in one of `KINDS`. Raises `LookupError` for an unknown act, and `right_missing`."""
     require_right(user, "view", Entry)
-    media_type, written = KINDS[kind]
-    rows = asked.rows()
-    said = {"kind": kind, "since": plain(asked.since), "until": plain(asked.until), "action": asked.action}
-    record(user=user, action="audit.exported", changes=said)
-    response = StreamingHttpResponse(sent(written(rows)), content_type=media_type)
+    media_type, write = KINDS[kind]
+    rows = chosen.rows()
+    changes = {"kind": kind, "since": plain(chosen.since), "until": plain(chosen.until), "action": chosen.action}
+    record(user=user, action="audit.exported", changes=changes)
+    response = StreamingHttpResponse(streamed(write(rows)), content_type=media_type)
     response["Content-Disposition"] = f'attachment; filename="audit.{kind}"'
     response["Cache-Control"] = "private, no-store"
     return response

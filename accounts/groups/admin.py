@@ -1,6 +1,6 @@
-"""Groups of people in the admin: who is in them, and what they may use."""
+"""The admin of groups of people: their members, and what they may use."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
@@ -50,7 +50,7 @@ class PeopleGroupAdmin(RowAdmin):
         )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Of “Everyone” only what it gives; of a large group a number in the place of its members."""
+        """Return for “Everyone” only its rights, and for a large group a number in the place of its members."""
         if obj is not None and obj.everyone:
             return self.fieldsets[1:2]
         if getattr(obj, "number_of_members", 0) <= MOST_IN_FORM:
@@ -89,14 +89,16 @@ class PeopleGroupAdmin(RowAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         group = PeopleGroup.objects.get(pk=obj.pk) if change else None
-        stored = services.save_group(user=acting(request), group=group, fields=form.cleaned_data)
-        obj.pk, obj._state.adding = stored.pk, False
+        fields = cast("services.GroupFields", form.cleaned_data)
+        stored = services.save_group(user=acting(request), group=group, fields=fields)
+        obj.pk = stored.pk
+        obj._state.adding = False
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
-        """The service above has stored them."""
+        """Save nothing: `save_model` has stored the related rows."""
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Without the rows that say who is in it and what they may use."""
+        """Return the rows to delete, without those that link a group to its members, models and tool servers."""
         _listed, counts, needed, protected = super().get_deleted_objects(objs, request)
         for rows in (getattr(PeopleGroup, field.name).through for field in PeopleGroup._meta.many_to_many):
             counts.pop(str(rows._meta.verbose_name_plural), None)

@@ -1,6 +1,6 @@
 """`/api/v1/groups/`: groups of people, for administrators' programs."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
 from rest_framework import serializers, viewsets
@@ -15,12 +15,14 @@ from core.api.pagination import ByName
 from core.permissions import require_right
 from llm.models import Model, ToolServer
 
-MOST_MEMBERS, MOST_MANAGERS = 10_000, 1_000
-MOST_MODELS, MOST_TOOL_SERVERS = 1_000, 1_000
+MOST_MEMBERS = 10_000
+MOST_MANAGERS = 1_000
+MOST_MODELS = 1_000
+MOST_TOOL_SERVERS = 1_000
 
 
 class AllOrSome(RelatedList):
-    """A list, or null for all of them, also those that are added later."""
+    """A list of rows, or null for all, also those that are added later."""
 
     def __init__(self, flag: str, **options: Any) -> None:
         self.flag = flag
@@ -68,13 +70,15 @@ class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
         read_only_fields: ClassVar = ["id", "everyone", "created"]
 
     @property
-    def group_fields(self) -> dict[str, Any]:
-        """What was sent, as `services.save_group` takes it."""
-        fields = dict(self.validated_data)
-        for name, flag in (("allowed_models", "all_models"), ("allowed_tool_servers", "all_tool_servers")):
-            if name in fields:
-                fields[flag] = fields[name] is None
-                fields[name] = fields[name] or []
+    def group_fields(self) -> services.GroupFields:
+        """Return the fields of the body as `services.save_group` takes them."""
+        fields = cast("services.GroupFields", dict(self.validated_data))
+        if "allowed_models" in fields:
+            fields["all_models"] = fields["allowed_models"] is None
+            fields["allowed_models"] = fields["allowed_models"] or []
+        if "allowed_tool_servers" in fields:
+            fields["all_tool_servers"] = fields["allowed_tool_servers"] is None
+            fields["allowed_tool_servers"] = fields["allowed_tool_servers"] or []
         return fields
 
 
@@ -102,8 +106,8 @@ class GroupViewSet(ScopedView, viewsets.ModelViewSet[PeopleGroup]):
         self._store(serializer, serializer.instance)
 
     def _store(self, serializer: Any, group: PeopleGroup | None) -> None:
-        made = services.save_group(user=self.person, group=group, fields=serializer.group_fields)
-        serializer.instance = self.get_queryset().get(pk=made.pk)
+        row = services.save_group(user=self.person, group=group, fields=serializer.group_fields)
+        serializer.instance = self.get_queryset().get(pk=row.pk)
 
     def perform_destroy(self, instance: PeopleGroup) -> None:
         services.delete_group(user=self.person, group=instance)

@@ -1,7 +1,7 @@
-"""Every change to groups of people. What comes of them for a person is in `accounts.access.rights`."""
+"""Changes to groups of people. `accounts.access.rights` computes a person's rights from them."""
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -13,33 +13,59 @@ from core.audit.services import changed, record, stored
 from core.errors import NotFound, ProductError, invalid_setting
 from core.permissions import has_right, require_right, require_store
 from core.sentences import Sentence
+from llm.models import Model, ToolServer
 
 FIELDS = ("name", "claim", "all_models", "all_tool_servers", "may", "conversation_days")
 RELATED = ("members", "managers", "allowed_models", "allowed_tool_servers")
 OF_EVERYONE = ("all_models", "allowed_models", "all_tool_servers", "allowed_tool_servers", "may")
 
 
-@transaction.atomic
-def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: Mapping[str, Any]) -> PeopleGroup:
-    """Stores a group, a new one where it is None, with these of `FIELDS` and, as rows, of `RELATED`; what is not named
-    stays.
+class GroupFields(TypedDict, total=False):
+    """The fields of `FIELDS` that are to change, and the rows of `RELATED`."""
 
-    Raises `invalid_setting`, and `everyone_is_fixed` (409) for what “Everyone” cannot have: another name, a claim,
-    members and managers of its own, or days for conversations, which the workspace has.
+    name: str
+    claim: str
+    all_models: bool
+    all_tool_servers: bool
+    may: Sequence[str]
+    conversation_days: int | None
+    members: Collection[User]
+    managers: Collection[User]
+    allowed_models: Collection[Model]
+    allowed_tool_servers: Collection[ToolServer]
+
+
+class IdChanges(TypedDict):
+    """The ids of rows that were added to and removed from a related list."""
+
+    added: list[str]
+    removed: list[str]
+
+
+@transaction.atomic
+def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: GroupFields) -> PeopleGroup:
+    """Store a group, a new one for None, with these fields; others stay as they are.
+
+    Raises `invalid_setting`, and `everyone_is_fixed` (409) for fields that “Everyone” cannot have: another name, a
+    claim, its own members and managers, or days for conversations, which the workspace has.
     """
     row = PeopleGroup() if group is None else _locked(group.pk)
     require_store(user, row)
-    before, adding = stored(row), row._state.adding
+    before = stored(row)
+    adding = row._state.adding
     fixed = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
     if fixed:
         sentence = Sentence(
             "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.", fixed=fixed[0]
         )
         raise ProductError("everyone_is_fixed", sentence, status=409)
-    for name in FIELDS:
-        setattr(row, name, fields.get(name, getattr(row, name)))
-    row.name, row.claim = " ".join(row.name.split()), row.claim.strip()
-    row.may = [right for right in May.values if right in row.may] if set(row.may) <= set(May.values) else row.may
+    may = fields.get("may", row.may)
+    row.name = " ".join(fields.get("name", row.name).split())
+    row.claim = fields.get("claim", row.claim).strip()
+    row.all_models = fields.get("all_models", row.all_models)
+    row.all_tool_servers = fields.get("all_tool_servers", row.all_tool_servers)
+    row.may = [right for right in May.values if right in may] if set(may) <= set(May.values) else list(may)
+    row.conversation_days = fields.get("conversation_days", row.conversation_days)
     try:
         row.full_clean(validate_constraints=False)
     except ValidationError as error:
@@ -54,16 +80,23 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     return row
 
 
-def _set_related(row: PeopleGroup, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What was put in and taken out, by ids, which stay as they are when a person is erased."""
-    changes: dict[str, Any] = {}
-    for name in (each for each in RELATED if each in fields):
-        related = getattr(row, name)
-        held = set(related.values_list("pk", flat=True))
-        wanted = {each.pk for each in fields[name]}
-        if held != wanted:
-            related.set(fields[name])
-            changes[name] = {"added": _ids(wanted - held), "removed": _ids(held - wanted)}
+def _set_related(row: PeopleGroup, fields: GroupFields) -> dict[str, IdChanges]:
+    """Set the related rows. Returns the changes by ids, which stay as they are when a person is erased."""
+    related: dict[str, tuple[Any, Collection[Any] | None]] = {
+        "members": (row.members, fields.get("members")),
+        "managers": (row.managers, fields.get("managers")),
+        "allowed_models": (row.allowed_models, fields.get("allowed_models")),
+        "allowed_tool_servers": (row.allowed_tool_servers, fields.get("allowed_tool_servers")),
+    }
+    changes: dict[str, IdChanges] = {}
+    for name, (manager, rows) in related.items():
+        if rows is None:
+            continue
+        before = set(manager.values_list("pk", flat=True))
+        after = {each.pk for each in rows}
+        if before != after:
+            manager.set(rows)
+            changes[name] = {"added": _ids(after - before), "removed": _ids(before - after)}
     return changes
 
 
@@ -73,7 +106,7 @@ def _ids(keys: Iterable[UUID]) -> list[str]:
 
 @transaction.atomic
 def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
-    """What it gave is gone at once. Raises `everyone_is_fixed` (409)."""
+    """Delete a group; its members lose its rights at once. Raises `everyone_is_fixed` (409)."""
     require_right(user, "delete", group)
     if group.everyone:
         sentence = Sentence(
@@ -85,14 +118,14 @@ def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
 
 
 def may_manage(user: User, group: PeopleGroup) -> bool:
-    """Whether this person says who is in it: its managers, and administrators with the right to change groups."""
+    """Return whether the person may change the members: managers may, and administrators who may change groups."""
     if group.everyone:
         return False
     return has_right(user, "change", group) or group.managers.filter(pk=user.pk).exists()
 
 
 def require_manager(user: User, group: PeopleGroup) -> None:
-    """Raises `NotFound` for who does not see the group, `not_manager` (403) for who does."""
+    """Raise `not_manager` (403) for a person who may not change the members; `NotFound` where they see no group."""
     if may_manage(user, group):
         return
     if not PeopleGroup.objects.visible_to(user).filter(pk=group.pk).exists():
@@ -103,44 +136,44 @@ def require_manager(user: User, group: PeopleGroup) -> None:
 
 @transaction.atomic
 def add_members(*, user: User, group: PeopleGroup, people: Collection[User]) -> int:
-    """Puts people in; how many of them were not in it."""
+    """Add people to a group. Returns the number of new members."""
     require_manager(user, group)
     return len(_move(user, _locked(group.pk), people, ()))
 
 
 @transaction.atomic
 def remove_members(*, user: User, group: PeopleGroup, people: Collection[User]) -> int:
-    """Takes people out; how many of them were in it. What it gave them is gone at once."""
+    """Remove people from a group, who lose its rights at once. Returns the number of removed members."""
     require_manager(user, group)
     return len(_move(user, _locked(group.pk), (), people))
 
 
 @transaction.atomic
 def follow_claims(*, person: User, claims: Collection[str]) -> None:
-    """Puts somebody who has just signed in into the groups whose claim is one of `claims`, and takes them out of all
-    others that follow one."""
-    held = set(PeopleGroup.objects.filter(members=person).exclude(claim="").values_list("pk", flat=True))
-    wanted = set(PeopleGroup.objects.filter(claim__in=[each for each in claims if each]).values_list("pk", flat=True))
-    for pk in wanted ^ held:
+    """Put a person who has just signed in into the groups with one of these claims, and out of those with another."""
+    before = set(PeopleGroup.objects.filter(members=person).exclude(claim="").values_list("pk", flat=True))
+    after = set(PeopleGroup.objects.filter(claim__in=[each for each in claims if each]).values_list("pk", flat=True))
+    for pk in after ^ before:
         group = _locked(pk)
-        _move(None, group, [person] if pk in wanted else (), () if pk in wanted else [person])
+        _move(None, group, [person] if pk in after else (), () if pk in after else [person])
 
 
 def _move(user: User | None, group: PeopleGroup, into: Collection[User], out: Collection[User]) -> set[UUID]:
-    """Who was put in or taken out."""
+    """Add and remove people. Returns the ids of those who were added or removed."""
     keys = {person.pk for person in (*into, *out)}
-    held = set(group.members.filter(pk__in=keys).values_list("pk", flat=True))
-    added, removed = {person.pk for person in into} - held, {person.pk for person in out} & held
+    members = set(group.members.filter(pk__in=keys).values_list("pk", flat=True))
+    added = {person.pk for person in into} - members
+    removed = {person.pk for person in out} & members
     if added or removed:
         group.members.add(*(person for person in into if person.pk in added))
         group.members.remove(*(person for person in out if person.pk in removed))
-        said = {"members": {"added": _ids(added), "removed": _ids(removed)}}
-        record(user=user, action="people_group.members_changed", row=group, name=group.name, changes=said)
+        changes: dict[str, IdChanges] = {"members": {"added": _ids(added), "removed": _ids(removed)}}
+        record(user=user, action="people_group.members_changed", row=group, name=group.name, changes=changes)
     return added | removed
 
 
 def _locked(pk: UUID) -> PeopleGroup:
-    found = PeopleGroup.objects.select_for_update().filter(pk=pk).first()
-    if found is None:
+    row = PeopleGroup.objects.select_for_update().filter(pk=pk).first()
+    if row is None:
         raise NotFound("group")
-    return found
+    return row

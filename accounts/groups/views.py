@@ -1,6 +1,6 @@
-"""Settings, “Groups”: what a person's groups let them do, and, for managers, who is in a group."""
+"""The settings page “Groups”: a person's rights by their groups, and, for managers, the members of a group."""
 
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.core.paginator import Paginator
@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.access.rights import kept_models_of, rights_of
+from accounts.access.rights import cached_models_of, rights_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.groups import services
 from accounts.models import May, PeopleGroup, User
@@ -25,7 +25,7 @@ def groups(request: Request) -> HttpResponse:
     rights = rights_of(request.user)
     context = {
         "may": [(right.label, right in rights.may) for right in May],
-        "models": kept_models_of(request.user),
+        "models": cached_models_of(request.user),
         "servers": None if rights.tool_servers is None else sorted(rights.tool_servers),
         "days": rights.conversation_days,
         "mine": PeopleGroup.objects.of(request.user),
@@ -35,7 +35,7 @@ def groups(request: Request) -> HttpResponse:
 
 
 def managed(user: User, pk: UUID) -> PeopleGroup:
-    """Raises `NotFound` for a group that this person does not see, `not_manager` (403) for one they do not manage."""
+    """Return a group that the person manages. Raises `NotFound` where they do not see it, else `not_manager` (403)."""
     group = get_or_404(PeopleGroup.objects.all(), pk, "group")
     services.require_manager(user, group)
     return group
@@ -48,14 +48,14 @@ def members(request: Request, group: PeopleGroup) -> HttpResponse:
 
 @with_row(managed)
 def add(request: Request, group: PeopleGroup) -> HttpResponse:
-    """Puts the person of a user name in."""
+    """Add the person of a user name."""
     name = request.POST.get("username", "").strip()
     person = User.objects.filter(username=name.replace("\0", "")).first()
     if person is None:
-        said = Sentence(
+        sentence = Sentence(
             "There is nobody with the user name “{name}”. Look at how it is written, and try again.", name=name[:150]
         )
-        return _members(request, group, ProductError("no_such_person", said, status=422), name)
+        return _members(request, group, ProductError("no_such_person", sentence, status=422), name)
     services.add_members(user=request.user, group=group, people=[person])
     return redirect("settings:group", group.pk)
 
@@ -76,6 +76,6 @@ def _members(request: Request, group: PeopleGroup, problem: ProductError | None 
     return _page(request, "group", context, status=problem.status if problem else 200)
 
 
-def _page(request: Request, name: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    context |= {"section": "settings", "place": "groups"}
-    return render(request, f"accounts/{name}.html", context, status=status)
+def _page(request: Request, name: str, context: Mapping[str, object], status: int = 200) -> HttpResponse:
+    frame = {"section": "settings", "place": "groups"}
+    return render(request, f"accounts/{name}.html", {**context, **frame}, status=status)

@@ -1,1 +1,1 @@
-"""What people and programs may use at most: set by administrators, in the admin and over the API."""
+"""Limits of usage for people and programs, which administrators set in the admin and over the API."""

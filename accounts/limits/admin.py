@@ -1,4 +1,4 @@
-"""Limits for administrators."""
+"""The admin of limits."""
 
 from typing import Any
 
@@ -12,11 +12,12 @@ from accounts.models import Limit
 from core.admin import RowAdmin, acting, display
 
 
-class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # which is none when it runs
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        if not self.instance._state.adding:
-            self.initial["amount"] = self.instance.plain
+class LimitForm(forms.ModelForm):  # type: ignore[type-arg]  # not generic at run time
+    def get_initial_for_field(self, field: forms.Field, field_name: str) -> Any:
+        """Return the amount of a stored limit without trailing zeros."""
+        if field_name == "amount" and not self.instance._state.adding:
+            return self.instance.plain
+        return super().get_initial_for_field(field, field_name)
 
 
 @admin.register(Limit)

@@ -1,6 +1,7 @@
-"""`/api/v1/limits/`: what people and programs may use at most, for an administrator's programs."""
+"""`/api/v1/limits/`: limits of usage for people and programs, for an administrator's programs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django.db.models import Model, QuerySet
@@ -24,6 +25,15 @@ _ONE = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class LimitTarget:
+    """The person, group or token that a limit holds for; without any of them it holds for everyone."""
+
+    user: User | None = None
+    group: PeopleGroup | None = None
+    token: ApiToken | None = None
+
+
 @extend_schema_field({"oneOf": [{"type": "string", "enum": [EVERYONE]}, *_ONE]})
 class ForField(serializers.Field[Any, Any, Any, Any]):
     """Whom a limit holds for: `"everyone"`, each by themselves, or an object with the id of one."""
@@ -40,17 +50,20 @@ class ForField(serializers.Field[Any, Any, Any, Any]):
         ids = {name: getattr(limit, f"{name}_id") for name in FOR}
         return next(({name: str(pk)} for name, pk in ids.items() if pk is not None), EVERYONE)
 
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        nobody: dict[str, Any] = dict.fromkeys(FOR)
+    def to_internal_value(self, data: Any) -> LimitTarget:
         if data == EVERYONE:
-            return nobody
+            return LimitTarget()
         if not (isinstance(data, dict) and len(data) == 1 and next(iter(data)) in FOR):
             self.fail("invalid", names=" / ".join(FOR))
         [(name, pk)] = data.items()
-        found = FOR[name]._default_manager.filter(pk=serializers.UUIDField().run_validation(pk)).first()
-        if found is None:
-            self.fail("unknown", name=name)
-        return {**nobody, name: found}
+        row = FOR[name]._default_manager.filter(pk=serializers.UUIDField().run_validation(pk)).first()
+        if isinstance(row, User):
+            return LimitTarget(user=row)
+        if isinstance(row, PeopleGroup):
+            return LimitTarget(group=row)
+        if isinstance(row, ApiToken):
+            return LimitTarget(token=row)
+        self.fail("unknown", name=name)
 
 
 class LimitSerializer(Strict, serializers.ModelSerializer[Limit]):
@@ -67,18 +80,18 @@ class LimitSerializer(Strict, serializers.ModelSerializer[Limit]):
         read_only_fields: ClassVar = ["id", "created"]
         validators: ClassVar[list[Any]] = []  # the service says what is wrong of all that belongs together
 
-    def get_fields(self) -> dict[str, Any]:
-        """With `for`, which Python keeps for itself."""
+    def get_fields(self) -> Any:
+        """Return the fields with `for`, which is a keyword of Python and no name of an attribute."""
         self._declared_fields["for"] = ForField()
         return super().get_fields()
 
-    def to_representation(self, instance: Limit) -> dict[str, Any]:
-        shown = super().to_representation(instance)
-        return {**shown, "per": shown["per"] or None}
+    def to_representation(self, instance: Limit) -> Any:
+        members = super().to_representation(instance)
+        return {**members, "per": members["per"] or None}
 
 
 class LimitViewSet(ScopedView, viewsets.ModelViewSet[Limit]):
-    """Whoever may see or change limits in the admin may do so here."""
+    """The limits, for administrators who may see or change them in the admin."""
 
     scope = "admin"
     serializer_class = LimitSerializer
@@ -101,7 +114,14 @@ class LimitViewSet(ScopedView, viewsets.ModelViewSet[Limit]):
 
 
 def _changed(limit: Limit, serializer: BaseSerializer[Limit]) -> Limit:
-    fields = dict(serializer.validated_data)
-    for name, value in {**fields.pop("for", {}), **fields}.items():
-        setattr(limit, name, "" if name == "per" and value is None else value)
+    """Set the fields of the body on a limit that is not stored yet."""
+    fields = serializer.validated_data
+    target: LimitTarget | None = fields.get("for")
+    if target is not None:
+        limit.user = target.user
+        limit.group = target.group
+        limit.token = target.token
+    limit.unit = fields.get("unit", limit.unit)
+    limit.per = fields.get("per", limit.per) or ""
+    limit.amount = fields.get("amount", limit.amount)
     return limit

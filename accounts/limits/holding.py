@@ -1,4 +1,7 @@
-"""Which limits hold for whom. Who holds people to them: `chat.ledger.limits`, and `files.services` for storage."""
+"""The limits that hold for a person or a token. `chat.ledger.limits` enforces them, and `files.services` for storage.
+
+Readers get them from a cache for one version of the workspace (`workspace.models.version`).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from workspace.models.version import VersionedCache
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All of the workspace."""
+    """All limits of the workspace."""
 
     for_everyone: tuple[Limit, ...]
     for_people: dict[UUID, list[Limit]]
@@ -21,26 +24,31 @@ class Limits:
 
 
 def _read() -> Limits:
-    found = Limits((), {}, {}, {})
     everyone: list[Limit] = []
+    people: dict[UUID, list[Limit]] = {}
+    groups: dict[UUID, list[Limit]] = {}
+    tokens: dict[UUID, list[Limit]] = {}
     for limit in Limit.objects.all():
         if limit.user_id is not None:
-            found.for_people.setdefault(limit.user_id, []).append(limit)
+            people.setdefault(limit.user_id, []).append(limit)
         elif limit.group_id is not None:
-            found.for_groups.setdefault(limit.group_id, []).append(limit)
+            groups.setdefault(limit.group_id, []).append(limit)
         elif limit.token_id is not None:
-            found.for_tokens.setdefault(limit.token_id, []).append(limit)
+            tokens.setdefault(limit.token_id, []).append(limit)
         else:
             everyone.append(limit)
-    return Limits(tuple(everyone), found.for_people, found.for_groups, found.for_tokens)
+    return Limits(tuple(everyone), people, groups, tokens)
 
 
 _limits = VersionedCache(_read)
 
 
 def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
-    """Of each unit and time the strictest, in the order of `Limit.Unit`, as they were at this version of the workspace
-    or later; as they are now, by a query for the version, without one. Groups are asked for where one has a limit."""
+    """Return the strictest limit of each unit and period, in the order of `Limit.Unit`.
+
+    They are those of this version of the workspace or a later one; without one a query reads the version. The person's
+    groups are read only where a group has a limit.
+    """
     limits = _limits.get(version)
     groups = rights_of(person, version).groups if limits.for_groups else ()
     of_groups = [each for group in groups for each in limits.for_groups.get(group, ())]
@@ -48,19 +56,19 @@ def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
 
 
 def limits_of_token(token: UUID | None, version: UUID | None = None) -> list[Limit]:
-    """As those of a person; those of the token's person hold besides."""
+    """Return the limits of a token as `limits_of_person` does; those of its person hold, too."""
     return _strictest(_limits.get(version).for_tokens.get(token, ())) if token is not None else []
 
 
 def most_at_once(person: UUID, unit: str, version: UUID | None = None) -> Decimal | None:
-    """Of what is limited at any moment; None without a limit."""
+    """Return a person's limit of a unit that is limited at any moment, such as storage; None without a limit."""
     return next((limit.amount for limit in limits_of_person(person, version) if limit.unit == unit), None)
 
 
 def _strictest(limits: Iterable[Limit]) -> list[Limit]:
-    found: dict[tuple[int, str], Limit] = {}
+    strictest: dict[tuple[int, str], Limit] = {}
     for limit in limits:
         kind = (Limit.Unit.values.index(limit.unit), limit.per)
-        if kind not in found or limit.amount < found[kind].amount:
-            found[kind] = limit
-    return [found[kind] for kind in sorted(found)]
+        if kind not in strictest or limit.amount < strictest[kind].amount:
+            strictest[kind] = limit
+    return [strictest[kind] for kind in sorted(strictest)]

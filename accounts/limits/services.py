@@ -1,4 +1,4 @@
-"""Every change to limits."""
+"""Changes to limits."""
 
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import ValidationError
@@ -12,7 +12,7 @@ from core.permissions import require_right, require_store
 
 @transaction.atomic
 def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
-    """Adds or changes one; it holds from the next turn on. Raises `invalid_setting`, `staff_only`, `right_missing`."""
+    """Store a limit; it holds from the next turn on. Raises `invalid_setting`, `staff_only`, `right_missing`."""
     require_store(user, limit)
     try:
         limit.full_clean()
@@ -26,7 +26,7 @@ def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
 
 @transaction.atomic
 def delete_limit(*, user: AbstractUser | None, limit: Limit) -> None:
-    """Raises `staff_only` and `right_missing`."""
+    """Delete a limit. Raises `staff_only` and `right_missing`."""
     require_right(user, "delete", limit)
     record(user=user, action="limit.deleted", row=limit)
     limit.delete()

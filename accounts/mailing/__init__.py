@@ -1,1 +1,1 @@
-"""What the product mails, where `EMAIL_URL` says through which server."""
+"""The mails of the product, sent through the server of `EMAIL_URL`."""

@@ -1,10 +1,10 @@
-"""E-mail addresses that their owners confirm by a link: of one's own account, and of somebody who wants one.
+"""E-mail addresses that their owners confirm by a link: for their own account, or for a sign-up.
 
-A link is signed and holds all that is asked for: before it is followed nothing is stored.
+A link is signed and carries all the data of the request: nothing is stored before somebody follows it.
 """
 
 from functools import partial
-from typing import Any
+from typing import TypedDict, cast
 
 from django.core import signing
 from django.core.exceptions import ValidationError
@@ -21,22 +21,40 @@ from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 LINK_DAYS = 1
-CHANGE, SIGN_UP = "accounts.mailing.change", "accounts.mailing.sign-up"  # what a link is signed for
+# The purposes that links are signed for.
+CHANGE = "accounts.mailing.change"
+SIGN_UP = "accounts.mailing.sign-up"
 
 
-# One's own
+class ChangeLink(TypedDict):
+    """The data of a link that confirms another address. `before`: the address when the link was made."""
+
+    person: str
+    email: str
+    before: str
+
+
+class SignUpLink(TypedDict):
+    """The data of a link to sign up."""
+
+    email: str
+
+
+# The address of an account
 
 
 @transaction.atomic
 def change_email(*, user: User, email: str, origin: str) -> bool:
-    """Stores another address of one's own. Where mails are sent it is stored once a link in one of them was followed.
+    """Change a person's address. Where mails are sent, it is stored only once they follow the mailed link.
 
-    Whether it is stored now. `origin` is scheme and host of this site. Raises `invalid_setting`, `mail_failed` (502).
+    Returns whether it is stored now. `origin`: scheme and host of this site. Raises `invalid_setting` and `mail_failed`
+    (502).
     """
     if not sending.is_set() or not email:
         _store(user, email, confirmed=not email)
         return True
-    key = signing.dumps({"person": str(user.pk), "email": email, "before": user.email}, salt=CHANGE, compress=True)
+    link: ChangeLink = {"person": str(user.pk), "email": email, "before": user.email}
+    key = signing.dumps(link, salt=CHANGE, compress=True)
     address = origin + reverse("settings:email", query={"key": key})
     sending.send([texts.confirm(user, email, address)])
     return False
@@ -44,13 +62,13 @@ def change_email(*, user: User, email: str, origin: str) -> bool:
 
 @transaction.atomic
 def confirm_email(*, user: User, key: str) -> None:
-    """Raises `link_ended` (404) for a link of somebody else, too."""
-    asked = _read(key, CHANGE)
-    if asked is None or asked["person"] != str(user.pk) or asked["before"] != user.email:
+    """Store the address of a followed link. Raises `link_ended` (404), also for a link of somebody else."""
+    link = cast("ChangeLink | None", _read(key, CHANGE))
+    if link is None or link["person"] != str(user.pk) or link["before"] != user.email:
         raise link_ended()
     before = user.email
-    _store(user, asked["email"], confirmed=True)
-    if before:  # whoever reads it may not have asked for this
+    _store(user, link["email"], confirmed=True)
+    if before:  # its reader may not have requested the change
         transaction.on_commit(partial(enqueue, "accounts.tasks.mail_changed", str(user.pk), before))
 
 
@@ -59,7 +77,8 @@ def mail_changed(*, person: User, before: str) -> None:
 
 
 def _store(user: User, email: str, *, confirmed: bool) -> None:
-    user.email, user.email_confirmed = email, confirmed
+    user.email = email
+    user.email_confirmed = confirmed
     try:
         user.clean_fields(exclude={field.name for field in User._meta.fields} - {"email"})
     except ValidationError as error:
@@ -68,53 +87,55 @@ def _store(user: User, email: str, *, confirmed: bool) -> None:
     record(user=user, action="person.email_changed", row=user, name=user.get_username())
 
 
-# Somebody who wants an account
+# Signing up
 
 
 def sign_up_is_open() -> bool:
-    """Whether whoever has an address of the right domain may make an account."""
+    """Return whether people with an address of the right domain may sign up."""
     return workspace_at().sign_up and sending.is_set() and not any(each.only for each in providers())
 
 
 def is_welcome(email: str) -> bool:
-    """Whether the address is of one of the domains that the workspace names, or it names none."""
+    """Return whether the address is of a domain that may sign up; any is where the workspace names none."""
     domains = workspace_at().sign_up_domain_names
     return not domains or email.rpartition("@")[2].lower() in domains
 
 
 def ask_for_account(*, email: str, origin: str) -> None:
-    """Whether somebody has the address already is looked up by a worker, so that nothing tells it."""
+    """Mail a link to sign up. A worker looks up whether an account has the address, so that no response reveals it."""
     transaction.on_commit(partial(enqueue, "accounts.tasks.mail_sign_up", email, origin))
 
 
 def mail_sign_up(*, email: str, origin: str) -> bool:
-    """Mails the link with which whoever reads it makes an account; False where one has the address already."""
+    """Mail the link to sign up. Returns False, and mails nothing, where an account has the address."""
     if User.objects.filter(email__iexact=email).exists():
         return False
-    key = signing.dumps({"email": email}, salt=SIGN_UP, compress=True)
+    link: SignUpLink = {"email": email}
+    key = signing.dumps(link, salt=SIGN_UP, compress=True)
     sending.send([texts.sign_up(email, origin + reverse("sign-up-confirmed", query={"key": key}))])
     return True
 
 
 def address_of_sign_up(key: str) -> str:
-    """The address that has answered. Raises `link_ended` (404) for one that somebody has by now, too."""
-    asked = _read(key, SIGN_UP)
-    taken = asked is None or User.objects.filter(email__iexact=asked["email"]).exists()
-    if asked is None or taken or not sign_up_is_open() or not is_welcome(asked["email"]):
+    """Return the confirmed address of a link. Raises `link_ended` (404), also where an account has it by now."""
+    link = cast("SignUpLink | None", _read(key, SIGN_UP))
+    if link is None or not sign_up_is_open() or not is_welcome(link["email"]):
         raise link_ended()
-    return str(asked["email"])
+    if User.objects.filter(email__iexact=link["email"]).exists():
+        raise link_ended()
+    return link["email"]
 
 
 @transaction.atomic
 def make_account(*, key: str, username: str, password: str) -> User:
-    """An account with the address that has answered. Raises `link_ended` (404)."""
+    """Create an account with the confirmed address of a link. Raises `link_ended` (404)."""
     person = User.objects.create_user(username, email=address_of_sign_up(key), password=password)
-    said = {"sign_up": True}
-    record(user=person, action="person.added", row=person, name=username, changes=said)
+    record(user=person, action="person.added", row=person, name=username, changes={"sign_up": True})
     return person
 
 
-def _read(key: str, salt: str) -> Any:
+def _read(key: str, salt: str) -> object:
+    """Return the data of a link; None for one that has ended or was not signed for this purpose."""
     try:
         return signing.loads(key, salt=salt, max_age=LINK_DAYS * 86_400)
     except signing.BadSignature:

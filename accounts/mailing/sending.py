@@ -1,4 +1,4 @@
-"""Hands mails to the server of `settings.EMAIL_URL`. Without one nothing is mailed, and links are shown instead."""
+"""Sending of mails through the server of `settings.EMAIL_URL`. Without it pages show links in the place of mails."""
 
 import logging
 import smtplib
@@ -27,20 +27,20 @@ def is_set() -> bool:
 
 
 def send(mails: Sequence[Mail]) -> None:
-    """All of them over one connection. Raises `mail_failed` (502), for one that the server refuses as for all."""
+    """Send the mails over one connection. Raises `mail_failed` (502), also where the server refuses one of them."""
     connection = get_connection()
-    made = [EmailMessage(" ".join(each.subject.split()), each.text, to=[each.to]) for each in mails]
+    messages = [EmailMessage(" ".join(each.subject.split()), each.text, to=[each.to]) for each in mails]
     try:
         with wait_outside():
-            connection.send_messages(made)
+            connection.send_messages(messages)
     except (OSError, smtplib.SMTPException, ValueError) as error:
-        logger.warning("mail is not sent: %s", type(error).__name__)  # its text may name people
+        logger.warning("mail is not sent: %s", type(error).__name__)  # the text of the error may name people
         sentence = Sentence("The mail could not be sent. See with manage.py doctor whether EMAIL_URL is right.")
         raise ProductError("mail_failed", sentence, status=502) from error
 
 
 def try_server() -> None:
-    """Signs in at the server and sends nothing. Raises OSError and `smtplib.SMTPException`."""
+    """Sign in at the server and send nothing. Raises OSError and `smtplib.SMTPException`."""
     connection = get_connection()
     connection.open()
     connection.close()

@@ -1,4 +1,4 @@
-"""What the mails say, each in the language of whom it is for."""
+"""The texts of the mails, each in the language of its receiver."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ UNASKED = gettext_lazy("If you have not asked for it, you need do nothing.")
 
 
 def link(person: User, address: str) -> Mail:
-    """The way into an account: to its first password, or to another."""
+    """Return the mail with the link to the first password of an account, or to another one."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}
@@ -39,7 +39,7 @@ def link(person: User, address: str) -> Mail:
 
 
 def confirm(person: User, to: str, address: str) -> Mail:
-    """To an address that somebody wants to have."""
+    """Return the mail that has the receiver confirm the address for their account."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}
@@ -51,7 +51,7 @@ def confirm(person: User, to: str, address: str) -> Mail:
 
 
 def changed(person: User, to: str) -> Mail:
-    """To the address that an account had until now."""
+    """Return the mail that tells the previous address of an account about the change."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}
@@ -63,7 +63,7 @@ def changed(person: User, to: str) -> Mail:
 
 
 def sign_up(to: str, address: str) -> Mail:
-    """To somebody who wants an account."""
+    """Return the mail with the link to sign up."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace}

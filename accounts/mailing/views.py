@@ -1,4 +1,4 @@
-"""The page of one's own e-mail address, and those on which people sign up. A view calls one service."""
+"""The page of a person's e-mail address, and the pages to sign up. A view calls one service."""
 
 from typing import Any
 
@@ -25,18 +25,18 @@ from core.sentences import NO_SENTENCE
 
 
 class AddressForm(forms.Form):
-    """`often`: to this address so many were mailed that it gets no more for now, which nobody is told."""
+    """An address that gets a mail. `often`: it got so many that it gets no more for now, which the page hides."""
 
     retry_after: int | None = None
     often = False
 
     email = forms.EmailField(max_length=254)
 
-    def __init__(self, request: HttpRequest, data: Any = None, **options: Any) -> None:
-        super().__init__(data, **options)
+    def __init__(self, request: HttpRequest, data: Any = None) -> None:
+        super().__init__(data)
         self.request = request
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Any:
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("email"):
             attempt = login_throttle.begin_mail(self.request, cleaned["email"])
@@ -58,8 +58,8 @@ class SignUpForm(AddressForm):
         return email
 
 
-class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # which is none when it runs
-    """The last step of signing up."""
+class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # not generic at run time
+    """The last step of a sign-up: user name and password."""
 
     username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
 
@@ -71,7 +71,7 @@ class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # which is none w
         username: str = self.cleaned_data["username"]
         if User.objects.filter(username__iexact=username).exists():
             raise ValidationError(_("Somebody has this user name. Choose another."))
-        self.user.username = username  # so that the password is not much like it
+        self.user.username = username  # the validators compare the password with it
         return username
 
 
@@ -79,20 +79,23 @@ class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # which is none w
 @never_cache
 @require_http_methods(["GET", "POST"])
 def email(request: Request) -> HttpResponseBase:
-    """A link that was mailed leads here with its `key`."""
-    problem, status, sent = NO_SENTENCE, 200, ""
+    """Show and change the address. The mailed link leads here with its `key`."""
+    problem = NO_SENTENCE
+    status = 200
+    sent = ""
     form = OwnAddressForm(request, request.POST if request.method == "POST" else None)
     try:
         if request.method == "GET" and "key" in request.GET:
             addresses.confirm_email(user=request.user, key=request.GET["key"])
             return redirect(reverse("settings:email", query={"saved": ""}))
         if request.method == "POST" and form.is_valid() and not form.often:
-            given, origin = form.cleaned_data["email"], site_origin(request)
-            if addresses.change_email(user=request.user, email=given, origin=origin):
+            address = form.cleaned_data["email"]
+            if addresses.change_email(user=request.user, email=address, origin=site_origin(request)):
                 return redirect(reverse("settings:email", query={"saved": ""}))
-            sent = given
+            sent = address
     except ProductError as error:
-        problem, status = error.sentence, error.status
+        problem = error.sentence
+        status = error.status
     context = {
         "section": "settings",
         "place": "email",
@@ -108,15 +111,15 @@ def email(request: Request) -> HttpResponseBase:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponseBase:
-    """What it says is the same whether anybody has the address."""
+    """Mail a link to sign up. The page is the same whether or not an account has the address."""
     is_open = addresses.sign_up_is_open()
     form = SignUpForm(request, request.POST if request.method == "POST" else None)
-    asked = request.method == "POST" and is_open and form.is_valid()
-    if asked and not form.often:
+    accepted = request.method == "POST" and is_open and form.is_valid()
+    if accepted and not form.often:
         origin = site_origin(request)
         addresses.ask_for_account(email=form.cleaned_data["email"], origin=origin)
     status = 404 if not is_open else 422 if form.errors else 200
-    context = {"form": form, "asked": asked, "is_open": is_open}
+    context = {"form": form, "asked": accepted, "is_open": is_open}
     return _when(render(request, "registration/sign_up.html", context, status=status), form)
 
 
@@ -124,13 +127,15 @@ def sign_up(request: HttpRequest) -> HttpResponseBase:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def confirmed(request: HttpRequest) -> HttpResponseBase:
-    """For whoever has followed the mailed link: they choose user name and password, and are signed in."""
+    """Have a person who has followed the mailed link choose user name and password, and sign them in."""
     key = request.GET.get("key", "")
     try:
         form = AccountForm(addresses.address_of_sign_up(key), request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
-            chosen = {"username": form.cleaned_data["username"], "password": form.cleaned_data["new_password1"]}
-            return redirect(proceed(request, addresses.make_account(key=key, **chosen), reverse("chat:home")))
+            person = addresses.make_account(
+                key=key, username=form.cleaned_data["username"], password=form.cleaned_data["new_password1"]
+            )
+            return redirect(proceed(request, person, reverse("chat:home")))
     except ProductError as error:
         return render(request, "registration/refused.html", {"problem": error.sentence}, status=error.status)
     return render(request, "registration/account.html", {"form": form}, status=422 if form.is_bound else 200)

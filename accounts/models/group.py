@@ -1,4 +1,4 @@
-"""Groups of people, and what they may use. What comes of them for a person is in `accounts.access.rights`.
+"""Groups of people, and what they may use. `accounts.access.rights` computes a person's rights from them.
 
 These are not Django's groups, which give administrators their rights in the admin.
 """
@@ -16,7 +16,7 @@ from uuid_utils.compat import uuid7
 
 
 class May(models.TextChoices):
-    """What a group lets its people do, beside using models and tools."""
+    """Rights that a group gives its people, in addition to models and tools."""
 
     SHARE = "share", _("Share conversations by link")
     TOKENS = "tokens", _("Make API tokens")
@@ -33,7 +33,7 @@ def everything() -> list[str]:
 
 class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
-        """“Everyone”, and those that the user is in or manages."""
+        """Return “Everyone”, and the groups that the user is in or manages."""
         if user.pk is None:
             return self.none()
         of_user = [
@@ -43,7 +43,7 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
         return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
 
     def of(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
-        """Those that the user is in."""
+        """Return the groups that the user is in, “Everyone” among them."""
         if user.pk is None:
             return self.none()
         mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
@@ -51,13 +51,14 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
 
 
 class PeopleGroup(models.Model):
-    """`everyone`: the one group that each person is in without a row. `claim`: whoever signs in through a provider
-    whose groups claim has this value is put in, whoever signs in without it is taken out.
+    """A group of people. `everyone`: the one group that each person is in without a row. `may` is a list of `May`.
 
-    Managers put people in and take them out; they are no members by that. `may` is a list of `May`.
+    `claim`: a person who signs in through a provider is put into the group where their groups claim has this value, and
+    taken out where it has not. Managers add and remove people, and need not be members.
     """
 
-    MAX_NAME, MAX_CLAIM = 100, 200
+    MAX_NAME = 100
+    MAX_CLAIM = 200
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=MAX_NAME, unique=True)
@@ -119,5 +120,5 @@ class PeopleGroup(models.Model):
 
     @classmethod
     def of_everyone(cls) -> "PeopleGroup":
-        """As it is before anybody has changed it: it may use everything."""
+        """Return the group “Everyone” in its first state: it may use everything."""
         return cls(name="Everyone", everyone=True, all_models=True, all_tool_servers=True, may=everything())

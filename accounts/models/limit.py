@@ -1,4 +1,4 @@
-"""What people and their programs may use at most. Which limits hold for whom: `accounts.limits.holding`."""
+"""Limits of usage. `accounts.limits.holding` finds the limits that hold for a person or a token."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -19,10 +19,10 @@ from accounts.models.person import ApiToken
 
 
 class Limit(models.Model):
-    """How much one person may use, each person of a group, or one API token; without any of these each person.
+    """A limit for one person, for each person of a group, or for one API token; without any of these for each person.
 
     `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per`: the day or month in which it is
-    used up, of the workspace's time zone; empty where it holds at any moment. Of several limits all hold.
+    used up, in the workspace's time zone; empty for a limit that holds at any moment. Of several limits all hold.
     """
 
     class Unit(models.TextChoices):
@@ -94,18 +94,18 @@ class Limit(models.Model):
         ]
 
     def __str__(self) -> str:
-        """In the reader's language."""
+        """Return amount, unit and period in the reader's language."""
         words = [self.most, self.get_unit_display(), self.get_per_display() if self.per else ""]
         return " · ".join(filter(None, words))
 
     @property
     def most(self) -> str:
-        """Its amount, in the reader's language and without places that say nothing."""
+        """Return the amount in the reader's language, without trailing zeros."""
         return number_format(self.plain, force_grouping=True)
 
     @property
     def plain(self) -> str:
-        """As it is written into a field."""
+        """Return the amount as a form shows it, without trailing zeros."""
         return f"{self.amount.normalize():f}"
 
     def clean(self) -> None:
@@ -126,15 +126,15 @@ class Limit(models.Model):
             raise ValidationError(problems)
 
     def period(self, now: datetime | None = None) -> tuple[datetime, datetime]:
-        """When the day or month began and when the next one begins, in the workspace's time zone."""
+        """Return the beginnings of the current and of the next day or month, in the workspace's time zone."""
         return period(self.per, now)
 
 
 def period(per: str, now: datetime | None = None) -> tuple[datetime, datetime]:
-    """As `Limit.period`; of an empty `per` the day."""
+    """Return the period as `Limit.period` does; the day for an empty `per`."""
     zone = timezone.get_default_timezone()
     day = (now or timezone.now()).astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     if per == Limit.Per.MONTH:
         first = day.replace(day=1)
         return first, (first + timedelta(days=32)).replace(day=1)
-    return day, day + timedelta(days=1)  # of the clock: also where that day has 23 hours or 25
+    return day, day + timedelta(days=1)  # a day of the clock, also where it has 23 or 25 hours

@@ -1,4 +1,4 @@
-"""Through whom people sign in with OpenID Connect, and who they are there."""
+"""OpenID Connect providers, and people's identities there."""
 
 from typing import Any, ClassVar
 
@@ -18,8 +18,11 @@ def validate_issuer(url: str) -> None:
 
 
 class OpenIDProvider(models.Model):
-    """`issuer` is to the letter what the provider calls itself. `only`: while one such is enabled, people sign in
-    through providers alone, administrators with their password as well."""
+    """An OpenID provider. `issuer` is verbatim the provider's name for itself.
+
+    `only`: while such a provider is enabled, people sign in only through providers; administrators also with their
+    password.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(
@@ -81,9 +84,9 @@ class OpenIDIdentityQuerySet(models.QuerySet["OpenIDIdentity"]):
 
 
 class OpenIDIdentity(models.Model):
-    """Whose account it is that a provider calls `subject`. It outlives the provider's row, which may come back.
+    """The account of a person whom a provider calls `subject`. It outlives the provider's row, which may come back.
 
-    `made_admin`: they are a superuser because of a group there, and no longer when they have left it.
+    `made_admin`: the person is a superuser because of a group there, until they leave it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,4 +1,4 @@
-"""Who uses the workspace: people, where they are signed in, and the tokens with which their programs act for them."""
+"""People, their sessions, and the API tokens of their programs."""
 
 import zoneinfo
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from workspace.models import WorkspaceVersion
 
 
 class TimeZoneField(models.CharField[str, str]):
-    """The name of a time zone; a legacy name becomes its present one when it is cleaned."""
+    """The name of a time zone. Cleaning replaces a legacy name by its present one."""
 
     def to_python(self, value: Any) -> Any:
         name = super().to_python(value)
@@ -47,9 +47,10 @@ def zone_or_workspaces(name: str) -> zoneinfo.ZoneInfo:
 
 
 class User(AbstractUser):
-    """`timezone` is an IANA name: it decides what "today" is. An empty `language` or `theme` follows the browser.
+    """A person. `timezone` is an IANA name and decides what "today" is.
 
-    `zone` falls back to the workspace's where this machine does not know the stored name (`zone_unknown`).
+    An empty `language` or `theme` follows the browser. `zone` falls back to the workspace's where this machine does not
+    know the stored name (`zone_unknown`).
     """
 
     class Theme(models.TextChoices):
@@ -124,7 +125,7 @@ class User(AbstractUser):
 
 class SessionManager(BaseSessionManager["Session"]):
     def get_queryset(self) -> "models.QuerySet[Session]":
-        """Each with the version of the workspace, by which what is kept of its settings is known to be new."""
+        """Return sessions with the version of the workspace, which saves a page the query for it."""
         version = WorkspaceVersion.objects.values("version")[:1]
         return super().get_queryset().annotate(workspace_version=models.Subquery(version))
 
@@ -133,7 +134,7 @@ class SessionManager(BaseSessionManager["Session"]):
 
 
 class Session(AbstractBaseSession):
-    """A browser's session; `user` is who is signed in with it. The rest is inside, see `accounts.access.sessions`."""
+    """A browser's session and its user. `accounts.access.sessions` names its contents."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="sessions")
 
@@ -150,7 +151,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 
 
 class ApiToken(models.Model):
-    """Only the SHA-256 of the token is stored; the token itself is shown once. `scopes` is a list of scope names."""
+    """An API token. Only its SHA-256 is stored; the token is shown once. `scopes` is a list of scope names."""
 
     SCOPES = ("chat", "files", "projects", "tasks", "system", "admin")
     NOT_BY_DEFAULT = ("system", "admin")
@@ -179,7 +180,7 @@ class ApiToken(models.Model):
 
 
 def asked_with() -> Any:
-    """The API token of the program that asks. Its id stays when it is gone: what was used with it was used."""
+    """Return a field for the API token of a request. The id stays after the token's end, since its usage stays, too."""
     return models.ForeignKey(
         "accounts.ApiToken",
         null=True,

@@ -1,6 +1,6 @@
-"""What remains of an administrator who is deleted."""
+"""The acts of deleted administrators."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib.admin.models import ACTION_FLAG_CHOICES, LogEntry
 from django.db import models
@@ -9,9 +9,9 @@ from uuid_utils.compat import uuid7
 
 
 class AdminRecord(models.Model):
-    """One entry of the admin's log whose author is deleted: Django's own entries go with the person.
+    """An entry of the admin's log by a deleted administrator: Django deletes its own entries with the person.
 
-    `what` names the kind of row that was changed, `row` that row as it was called then, `message` what was changed.
+    `what`: the kind of the changed row; `row`: its name at that time; `message`: the change.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -34,10 +34,16 @@ class AdminRecord(models.Model):
 
     @classmethod
     def of(cls, entry: LogEntry, username: str) -> "AdminRecord":
-        """For an entry read with its content type."""
-        fields: dict[str, Any] = {"row": entry.object_repr, "row_id": entry.object_id or ""}
-        with override("en"):  # whoever deletes may read another language than who looks it up
+        """Return the record of an entry that was read with its content type."""
+        with override("en"):  # readers of the record may have another language than the person who deletes
             what = entry.content_type.name if entry.content_type is not None else ""
             message = entry.get_change_message()
-        at = entry.action_time
-        return cls(username=username, at=at, action=entry.action_flag, what=what, message=message, **fields)
+        return cls(
+            username=username,
+            at=entry.action_time,
+            action=entry.action_flag,
+            what=what,
+            row=entry.object_repr,
+            row_id=entry.object_id or "",
+            message=message,
+        )

@@ -1,4 +1,4 @@
-"""Sharing, as several apps do it: a row gives a person, or all of a group, a role in what is somebody else's."""
+"""Sharing in several apps: a row gives a person, or all people of a group, a role in somebody else's row."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, Self
@@ -15,8 +15,10 @@ from accounts.models.group import PeopleGroup
 
 
 class Role(models.TextChoices):
-    """Each may do what those before it may: readers see and use, editors (writers) change texts, files and settings,
-    owners share, delete and hand over."""
+    """Roles, each with the rights of those before it.
+
+    Readers see and use, editors (writers) change texts, files and settings, owners share, delete and hand over.
+    """
 
     READER = "reader", _("Reader")
     EDITOR = "editor", _("Editor")
@@ -27,9 +29,9 @@ EDITING = (Role.EDITOR, Role.OWNER)
 
 
 def strongest(roles: Iterable[str]) -> Role | None:
-    """Of several that one person has, by themselves and by their groups; None of none."""
-    given = set(roles)
-    return next((role for role in reversed(Role) if role in given), None)
+    """Return the strongest of the roles that one person has, also by their groups; None without a role."""
+    present = set(roles)
+    return next((role for role in reversed(Role) if role in present), None)
 
 
 def shared_with(
@@ -38,36 +40,40 @@ def shared_with(
     path: str,
     roles: Collection[str] | None = None,
 ) -> Q:
-    """Those of `rows` that are shared with this person or a group of theirs, with one of these roles where they are
-    named. `path`: from the rows to those that share them.
+    """Return the filter of `rows` that are shared with this person or one of their groups, in one of these roles.
 
-    A subquery for each way in the place of one with an OR, so that each begins at an index.
+    `path`: from the rows to their sharing rows. `roles` None stands for all. Each way of sharing is a subquery, in the
+    place of one with an OR, so that each begins at an index.
     """
     if user.pk is None:
         return Q(pk__in=[])
-    to_them, to_groups = (Q(pk__in=rows.filter(**way).values("pk")) for way in ways_of_sharing(user, path, roles))
-    return to_them | to_groups
+    to_person, to_groups = ways_of_sharing(user, path, roles)
+    return Q(pk__in=rows.filter(to_person).values("pk")) | Q(pk__in=rows.filter(to_groups).values("pk"))
 
 
 def ways_of_sharing(
     user: AbstractBaseUser | AnonymousUser, path: str, roles: Collection[str] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `filter` takes for rows that are shared with this person themselves, and with a group of theirs."""
-    named = {} if roles is None else {f"{path}__role__in": roles}  # of the same row as the person or the group
+) -> tuple[Q, Q]:
+    """Return the filters of rows that are shared with this person, and with one of their groups."""
     groups = PeopleGroup.objects.of(user).values("pk")
-    return {**named, f"{path}__user": user.pk}, {**named, f"{path}__group__in": groups}
+    to_person = Q((f"{path}__user", user.pk))
+    to_groups = Q((f"{path}__group__in", groups))
+    if roles is None:
+        return to_person, to_groups
+    in_role = Q((f"{path}__role__in", roles))  # within one `filter`, so the role is that of the same sharing row
+    return in_role & to_person, in_role & to_groups
 
 
 class SharingQuerySet(models.QuerySet[Any]):
     def of(self, user: AbstractBaseUser | AnonymousUser) -> Self:
-        """What this person has, by themselves or by a group of theirs."""
+        """Return the sharing rows of this person and of their groups."""
         if user.pk is None:
             return self.none()
         return self.filter(Q(user=user.pk) | Q(group__in=PeopleGroup.objects.of(user).values("pk")))
 
 
 class Sharing(models.Model):
-    """Of a person or of a group."""
+    """The base of sharing rows: the role of a person or of a group."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -87,6 +93,6 @@ class Sharing(models.Model):
         abstract = True
 
     def clean(self) -> None:
-        """Says in words what the constraints of those that are shared would refuse."""
+        """Raise `ValidationError` for rows that the constraints of the subclasses would refuse."""
         if (self.user_id is None) == (self.group_id is None):
             raise ValidationError(gettext("Choose a person or a group."))

@@ -1,4 +1,4 @@
-"""Where a person's programs are told what happened, and what became of each telling."""
+"""Webhooks of people's programs, and the deliveries of events to them."""
 
 from typing import Any, ClassVar
 
@@ -18,10 +18,10 @@ class WebhookQuerySet(models.QuerySet["Webhook"]):
 
 
 class Webhook(models.Model):
-    """`events` is a list of `Event` values. `origin` is where its owner uses this site: links in payloads begin so.
+    """A webhook. `events` is a list of `Event` values. `origin`: the address of this site in links of payloads.
 
-    `failing_since` is when the first of the tries failed that have all failed until now; `note` says why it was
-    switched off, empty when its owner did that.
+    `failing_since`: the time of the first failure since the last success. `note`: why it was switched off; empty where
+    its owner did that.
     """
 
     class Event(models.TextChoices):
@@ -60,10 +60,10 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
 
 class WebhookDelivery(models.Model):
-    """One event for one webhook. Several of one event share its `event`, by which a receiver knows repeats.
+    """The delivery of one event to one webhook. `event` is the id of the event, by which receivers drop repeats.
 
-    While it waits, `next_attempt` is when to try (again); whoever tries moves it on first, see
-    `accounts.webhooks.sending.claim`. `log` has an object for each of the last tries: at, status, detail, code, ms.
+    While it waits, `next_attempt` is the time of the next attempt; `accounts.webhooks.sending.claim` moves it on first.
+    `log` has an object for each of the last attempts: at, status, detail, code, ms.
     """
 
     class Status(models.TextChoices):

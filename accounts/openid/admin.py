@@ -1,4 +1,4 @@
-"""The providers through which people sign in. Only superusers set them up: who signs people in says who they are."""
+"""The admin of OpenID providers. Only superusers change them, since a provider decides who a person is."""
 
 from copy import copy
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ SECRET_HELP = {
 
 
 class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
-    """The stored secret never comes back: an empty field keeps it."""
+    """The form of a provider. It never shows the stored secret; an empty field keeps it."""
 
     new_secret = forms.CharField(
         label="Client secret",
@@ -56,8 +56,8 @@ class OpenIDProviderForm(forms.ModelForm[OpenIDProvider]):
     def secret(self) -> str | None:
         return self.cleaned_data.get("new_secret") or None
 
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+    def clean(self) -> Any:
+        cleaned = super().clean() or self.cleaned_data
         if not self.errors:
             try:
                 services.require_secret_for(self._before, cleaned["issuer"], self.secret)
@@ -103,7 +103,7 @@ class OpenIDProviderAdmin(RowAdmin):
         return state_of(provider.client_secret)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever has the right to look may look; only superusers change anything."""
+        """Return whether the user is a superuser. The right to view is enough to see providers."""
         return bool(request.user.is_active and request.user.is_superuser)
 
     has_change_permission = has_add_permission
@@ -121,12 +121,12 @@ class OpenIDProviderAdmin(RowAdmin):
 
     @button("Test", icon="network_check")
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Reads what the provider says of itself, and its keys."""
+        """Read the provider's discovery document and keys, and show a report."""
         provider = self.row(request, object_id)
         try:
-            found = read(provider)
+            report = read(provider)
         except ProductError as error:
             self.message_user(request, error.sentence, messages.ERROR)
         else:
-            self.message_user(request, found.sentence, messages.WARNING if found.lacks else messages.SUCCESS)
+            self.message_user(request, report.sentence, messages.WARNING if report.lacks else messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:accounts_openidprovider_change", args=[provider.pk]))

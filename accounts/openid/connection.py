@@ -1,15 +1,14 @@
-"""What is read from a provider: its discovery document, its keys, a token for a code, what it says of a person.
+"""Requests to a provider: its discovery document, its keys, a token for a code, and claims about a person.
 
 Document and keys are read once for all requests that wait for them (`accounts.openid.shared`). A provider that did not
-answer in time is not asked for some seconds. Nobody holds a connection to the database while the provider is asked.
+answer in time gets no request for some seconds. No connection to the database is held during a request.
 
-The issuer's own host is where an administrator has sent us, so it may be in a private network. What its document names
-elsewhere must be on the public internet. Over http goes only what stays in a private network. Redirects are not
-followed.
+An administrator has named the issuer's own host, so it may be in a private network. All other hosts of its document
+must be on the public internet. Only requests within a private network may use http. Redirects are not followed.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -28,20 +27,21 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from accounts.models import OpenIDProvider
 from accounts.openid.shared import Outages, SharedDocuments, WaitTooLong
-from core.api.rate_limit import counted
+from core.api.rate_limit import count_in_window
 from core.crypto import LOST, is_lost
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.net.fetch import system_tls
-from core.net.url_safety import Guard, Refused, is_public
+from core.net.url_safety import FetchRefused, Guard, is_public
 from core.outside import wait_outside
 from core.sentences import Sentence
 
 TIMEOUT = 10.0  # seconds without a byte
 BODY_SECONDS = 10.0  # for all of an answer's body
-ASKED_AGAIN = 15.0  # seconds after which a provider that did not answer in time is asked again
+ASKED_AGAIN = 15.0  # seconds until the next request to a provider that did not answer in time
 LARGEST = 1_000_000  # bytes of an answer
-KEPT_FOR = 600.0  # seconds that document and keys are used before they are read anew
-READINGS = 30  # of a provider's keys anew within a minute, for tokens that none of those known has signed
+KEPT_FOR = 600.0  # seconds that document and keys are used before they are read again
+READINGS = 30  # of a provider's keys within a minute, for tokens that none of the stored keys has signed
 SCOPE = "openid profile email"
 UNREADABLE = Sentence("It gave no answer that can be read.")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -65,7 +65,7 @@ class CheckedAdapter(HTTPAdapter):
         guard = Guard(ports=frozenset(range(1, 65_536)), allowed_networks=_EVERYWHERE) if own else Guard()
         address = async_to_sync(guard.addresses_of)(url)[0]
         if url.scheme == "http" and is_public(ip_address(address)):
-            raise Refused(
+            raise FetchRefused(
                 Sentence("{host} is on the public internet, so its address must begin with https://.", host=url.host)
             )
         secure = url.scheme == "https"
@@ -73,14 +73,14 @@ class CheckedAdapter(HTTPAdapter):
         port = url.port or (443 if secure else 80)
         return self.poolmanager.connection_from_host(address, port, url.scheme, pool_kwargs=tls)
 
-    def cert_verify(self, *given: Any) -> None:
-        """The context of the connection says whom it trusts: as everywhere in the product, whom the machine does."""
+    def cert_verify(self, *arguments: Any) -> None:
+        """Set nothing: the context of the connection trusts the authorities of the machine, as all of the product."""
 
-    def send(self, request: PreparedRequest, *given: Any, **options: Any) -> Response:
+    def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
         request.headers["Host"] = httpx2.URL(request.url or "").netloc.decode("ascii")
-        answer = super().send(request, *given, **{**options, "stream": True})
+        answer = super().send(request, *arguments, **{**options, "stream": True})
         try:
-            answer._content = self._body(answer.raw)  # where requests keeps what was read
+            answer._content = self._body(answer.raw)  # where requests stores the body
         except ReadTimeoutError as error:
             raise ReadTimeout(error) from error
         except HTTPError as error:
@@ -88,73 +88,85 @@ class CheckedAdapter(HTTPAdapter):
         return answer
 
     def _body(self, raw: Any) -> bytes:
-        """Read the body. Raises `Refused` for a large one, and `ReadTimeout` for one that comes by drops."""
-        body, end = bytearray(), time.monotonic() + BODY_SECONDS
+        """Return the body. Raises `FetchRefused` for a large one, and `ReadTimeout` for a slow one."""
+        body = bytearray()
+        end = time.monotonic() + BODY_SECONDS
         while piece := raw.read1(LARGEST, decode_content=True):
             body += piece
             if len(body) > LARGEST:
-                raise Refused(Sentence("{host} gave an answer that is too large.", host=self._issuer.host))
+                raise FetchRefused(Sentence("{host} gave an answer that is too large.", host=self._issuer.host))
             if time.monotonic() > end:
                 raise ReadTimeout("the body took too long")
         return bytes(body)
 
 
-def session(provider: OpenIDProvider, **more: Any) -> OAuth2Session:
-    """Raises `secret_lost` (409)."""
+def session(
+    provider: OpenIDProvider,
+    *,
+    redirect_uri: str | None = None,
+    token: JsonObject | None = None,
+    token_endpoint_auth_method: str | None = None,
+) -> OAuth2Session:
+    """Return a client of the provider. Raises `secret_lost` (409)."""
     if is_lost(provider.client_secret):
         raise ProductError("secret_lost", LOST, status=409)
-    made = OAuth2Session(
+    client = OAuth2Session(
         provider.client_id,
         provider.client_secret or None,
+        token_endpoint_auth_method=token_endpoint_auth_method,
         scope=SCOPE,
+        redirect_uri=redirect_uri,
+        token=token,
         code_challenge_method="S256",
         default_timeout=TIMEOUT,
-        **more,
     )
-    made.trust_env = False  # through a proxy, the address would be the proxy's choice
-    made.max_redirects = 0
+    client.trust_env = False  # through a proxy, the address would be the proxy's choice
+    client.max_redirects = 0
     for scheme in ("https://", "http://"):
-        made.mount(scheme, CheckedAdapter(provider.issuer))
-    return made
+        client.mount(scheme, CheckedAdapter(provider.issuer))
+    return client
 
 
-def metadata(provider: OpenIDProvider) -> dict[str, Any]:
-    """The discovery document. Raises `openid_unreachable` (502) and `openid_issuer` (502)."""
-    found = _read(provider, get_well_known_url(provider.issuer, external=True))
-    if found.get("issuer") != provider.issuer:
-        named = str(found.get("issuer", ""))[:300]
+def metadata(provider: OpenIDProvider) -> JsonObject:
+    """Return the discovery document. Raises `openid_unreachable` (502) and `openid_issuer` (502)."""
+    document = _read(provider, get_well_known_url(provider.issuer, external=True))
+    if document.get("issuer") != provider.issuer:
+        named = str(document.get("issuer", ""))[:300]
         sentence = Sentence(
             "The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one.", named=named
         )
         raise ProductError("openid_issuer", sentence, status=502)
-    missing = [name for name in ENDPOINTS if not isinstance(found.get(name), str)]
+    missing = [name for name in ENDPOINTS if not isinstance(document.get(name), str)]
     if missing:
         raise _unreachable(provider, Sentence("Its discovery document has no “{missing}”.", missing=missing[0]))
-    return found
+    return document
 
 
 def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
-    """Those that the provider signs with. `fresh`: as they are now. Raises `openid_unreachable` (502)."""
+    """Return the keys that the provider signs with. `fresh`: not stored ones. Raises `openid_unreachable` (502)."""
     if fresh:
-        allowance = counted(f"openid:keys:{provider.pk}", READINGS, 60)
+        allowance = count_in_window(f"openid:keys:{provider.pk}", READINGS, 60)
         fresh = allowance is None or not allowance.exceeded
-    found = _read(provider, metadata(provider)["jwks_uri"], fresh=fresh)
+    document = _read(provider, metadata(provider)["jwks_uri"], fresh=fresh)
     try:
-        return KeySet.import_key_set(found)  # type: ignore[arg-type]  # it checks the shape itself
+        return KeySet.import_key_set(document)  # type: ignore[arg-type]  # it checks the shape itself
     except (JoseError, ValueError, TypeError, KeyError) as error:
         raise _unreachable(provider, Sentence("Its keys cannot be read.")) from error
 
 
-def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> dict[str, Any]:
-    """What the provider gives for a code. Raises `openid_unreachable` (502) and `openid_refused` (403)."""
-    known = metadata(provider)
-    methods = known.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) -> JsonObject:
+    """Return the token response for a code. Raises `openid_unreachable` (502) and `openid_refused` (403)."""
+    document = metadata(provider)
+    methods = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     secret_in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
-    how = {"token_endpoint_auth_method": "client_secret_post"} if secret_in_body and provider.client_secret else {}
+    method = "client_secret_post" if secret_in_body and provider.client_secret else None
     try:
-        with _calling(provider), session(provider, redirect_uri=redirect, **how) as asking:
-            given: Mapping[str, Any] = asking.fetch_token(
-                known["token_endpoint"],
+        with (
+            _calling(provider),
+            session(provider, redirect_uri=redirect, token_endpoint_auth_method=method) as client,
+        ):
+            response: JsonObject = client.fetch_token(
+                document["token_endpoint"],
                 grant_type="authorization_code",
                 code=code,
                 code_verifier=verifier,
@@ -166,18 +178,18 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
                 "{provider} does not take the code: {error}.", provider=str(provider), error=str(error.error)[:100]
             )
         ) from error
-    if not isinstance(given.get("id_token"), str):
+    if not isinstance(response.get("id_token"), str):
         raise refused(Sentence("{provider} gave no ID token.", provider=str(provider)))
-    return dict(given)
+    return dict(response)
 
 
-def userinfo(provider: OpenIDProvider, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the provider says of the person of a token; empty where it has no such address."""
+def userinfo(provider: OpenIDProvider, token: JsonObject) -> JsonObject:
+    """Return the provider's claims about the person of a token; empty where it has no address for them."""
     address = metadata(provider).get("userinfo_endpoint")
-    if not isinstance(address, str) or not given.get("access_token"):
+    if not isinstance(address, str) or not token.get("access_token"):
         return {}
-    with session(provider, token=dict(given)) as asking:
-        return _json(provider, asking, address)
+    with session(provider, token=dict(token)) as client:
+        return _json(provider, client, address)
 
 
 def refused(sentence: Sentence | str) -> ProductError:
@@ -185,15 +197,17 @@ def refused(sentence: Sentence | str) -> ProductError:
 
 
 def forget(provider: OpenIDProvider) -> None:
-    """Have the provider asked anew: somebody has changed or tests it."""
+    """Drop the stored state of a provider, which an administrator has changed or tests."""
     _documents.forget(provider.issuer)
     _outages.end(provider.issuer)
 
 
-def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> dict[str, Any]:
-    def read() -> dict[str, Any]:
-        with session(provider) as asking:
-            return _json(provider, asking, address, withhold_token=True)
+def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> JsonObject:
+    """Return the document at an address. Raises `openid_unreachable` (502)."""
+
+    def read() -> JsonObject:
+        with session(provider) as client:
+            return _json(provider, client, address, withhold_token=True)
 
     try:
         return _documents.get(provider.issuer, address, read, fresh=fresh)
@@ -201,10 +215,10 @@ def _read(provider: OpenIDProvider, address: str, *, fresh: bool = False) -> dic
         raise _unreachable(provider, Sentence("It did not answer in time.")) from error
 
 
-def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **options: Any) -> dict[str, Any]:
+def _json(provider: OpenIDProvider, client: OAuth2Session, address: str, *, withhold_token: bool = False) -> JsonObject:
     try:
         with _calling(provider):
-            answer: Response = asking.get(address, allow_redirects=False, **options)
+            answer: Response = client.get(address, allow_redirects=False, withhold_token=withhold_token)
             document = answer.json() if answer.status_code == 200 else None
     except OAuthError as error:
         raise _unreachable(provider, UNREADABLE) from error
@@ -217,7 +231,7 @@ def _json(provider: OpenIDProvider, asking: OAuth2Session, address: str, **optio
 
 @contextmanager
 def _calling(provider: OpenIDProvider) -> Iterator[None]:
-    """Run the block, which asks the provider. Raises `openid_unreachable` (502), also for one that hung just now."""
+    """Run the block, which sends a request. Raises `openid_unreachable` (502), also just after the provider hung."""
     seconds = _outages.seconds_left(provider.issuer)
     if seconds:
         raise _unreachable(
@@ -228,7 +242,7 @@ def _calling(provider: OpenIDProvider) -> Iterator[None]:
     try:
         with wait_outside():
             yield
-    except Refused as error:
+    except FetchRefused as error:
         raise _unreachable(provider, error.sentence) from error
     except Timeout as error:
         _outages.begin(provider.issuer)
@@ -243,5 +257,4 @@ def _unreachable(provider: OpenIDProvider, why: Sentence, retry_after: int | Non
         why=why,
         provider=str(provider),
     )
-    later = {} if retry_after is None else {"retry_after": retry_after}
-    return ProductError("openid_unreachable", sentence, status=502, **later)
+    return ProductError("openid_unreachable", sentence, status=502, retry_after=retry_after)

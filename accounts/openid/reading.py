@@ -1,4 +1,4 @@
-"""What a provider says of itself, for whoever sets it up."""
+"""The check of a provider for the administrator who sets it up."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,23 @@ from core.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`lacks`: something without which signing in may fail."""
+class ProviderReport:
+    """The result of a check. `lacks`: something is missing without which sign-ins may fail."""
 
     sentence: Sentence
     lacks: bool = False
 
 
-def read(provider: OpenIDProvider) -> Found:
-    """Reads discovery document and keys anew. Raises as `connection.metadata`, and `openid_algorithm` (502)."""
+def read(provider: OpenIDProvider) -> ProviderReport:
+    """Read discovery document and keys again, and check them.
+
+    Raises as `connection.metadata`, and `openid_algorithm` and `openid_keys` (502).
+    """
     connection.forget(provider)
-    known = connection.metadata(provider)
+    document = connection.metadata(provider)
     keys = len(connection.keys(provider).keys)
-    signs = known.get("id_token_signing_alg_values_supported") or []
-    if isinstance(signs, list) and signs and not set(ALGORITHMS).intersection(map(str, signs)):
+    algorithms = document.get("id_token_signing_alg_values_supported") or []
+    if isinstance(algorithms, list) and algorithms and not set(ALGORITHMS).intersection(map(str, algorithms)):
         sentence = Sentence(
             "The provider signs in no way that is taken here. It must offer one of {algorithms}.",
             algorithms=", ".join(ALGORITHMS),
@@ -31,12 +34,12 @@ def read(provider: OpenIDProvider) -> Found:
         raise ProductError("openid_algorithm", sentence, status=502)
     if not keys:
         raise ProductError("openid_keys", "The provider answers, and has no keys to sign with yet.", status=502)
-    claims = known.get("claims_supported")
+    claims = document.get("claims_supported")
     if provider.groups_claim and isinstance(claims, list) and provider.groups_claim not in claims:
         sentence = Sentence(
             "The provider answers. It does not name the claim “{groups_claim}” among those that it gives: "
             "see that it is in the ID token or at the userinfo address.",
             groups_claim=provider.groups_claim,
         )
-        return Found(sentence, lacks=True)
-    return Found(Sentence("The provider answers, and its keys can be read."))
+        return ProviderReport(sentence, lacks=True)
+    return ProviderReport(Sentence("The provider answers, and its keys can be read."))

@@ -1,4 +1,13 @@
-"""Providers as administrators set them up, and who comes in through one: found, made, put into groups, signed out."""
+"""Changes to OpenID providers, and to the people who sign in through them.
+
+A sign-in finds the person of the verified claims (`person_of`):
+
+1. by their identity (issuer and subject), where they have signed in before;
+2. else by a verified e-mail address, where the provider may match accounts;
+3. else it creates an account, where the provider may do that.
+
+Then the provider's groups decide on the person's groups, and on being a superuser.
+"""
 
 import logging
 import re
@@ -12,7 +21,7 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from accounts.access.delegation import is_last_admin
-from accounts.access.login import THROUGH
+from accounts.access.login import OPENID_SESSION
 from accounts.access.sessions import SessionStore, end
 from accounts.groups.services import follow_claims
 from accounts.models import OpenIDIdentity, OpenIDProvider, Session, User
@@ -34,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 @transaction.atomic
 def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secret: str | None) -> None:
-    """Stores a row; `secret` None keeps that of before. Raises `superuser_only`, `invalid_setting`, `secret_moved`.
+    """Store a provider; `secret` None keeps the stored one. Raises `superuser_only`, `invalid_setting`, `secret_moved`.
 
-    Who sets up a provider says who everybody is: so only superusers do. None is the product itself, by a command.
+    Only superusers may, since a provider decides who a person is. None as `user` is the product itself, by a command.
     """
     require_superuser(user)
     before = stored(provider)
@@ -54,21 +63,21 @@ def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secre
 
 @transaction.atomic
 def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> None:
-    """Nobody signs in through it any more; accounts stay, and are known again if it comes back."""
+    """Delete a provider. Accounts and identities stay, and match again if it comes back."""
     require_superuser(user)
     record(user=user, action="openid_provider.deleted", row=provider, name=provider.name)
     provider.delete()
 
 
 def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
-    """Raises `secret_moved` (422) where a stored secret would go to another server than it was entered for."""
+    """Raise `secret_moved` (422) where a stored secret would be sent to another server than it was entered for."""
     if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
         sentence = Sentence("The stored secret is for the issuer of before. Enter the secret for this one.")
         raise ProductError("secret_moved", sentence, status=422)
 
 
 def require_superuser(user: AbstractUser | None) -> None:
-    """Raises `superuser_only` (403)."""
+    """Raise `superuser_only` (403) for any other user. None is the product itself."""
     if user is not None and not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change who signs people in.", status=403)
 
@@ -77,7 +86,7 @@ def require_superuser(user: AbstractUser | None) -> None:
 
 
 def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
-    """Whose account it is that the provider's verified claims are about, made where there is none.
+    """Return the person of a provider's verified claims; creates the account where there is none.
 
     Raises `openid_refused`, `account_off` and `no_account` (403).
     """
@@ -86,14 +95,15 @@ def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
         raise connection.refused(Sentence("{provider} does not say who you are.", provider=str(provider)))
     try:
         return _person_of(provider, claims)
-    except IntegrityError:  # somebody with the same user name was stored, or the same person signed in twice
+    except IntegrityError:  # a person with the same user name was stored meanwhile, or this one signed in twice
         return _person_of(provider, claims)
 
 
 @transaction.atomic
 def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
-    found = OpenIDIdentity.objects.select_for_update().filter(issuer=provider.issuer, subject=claims["sub"]).first()
-    identity = found or _identity(provider, claims)
+    rows = OpenIDIdentity.objects.select_for_update()
+    row = rows.filter(issuer=provider.issuer, subject=claims["sub"]).first()
+    identity = row or _new_identity(provider, claims)
     person = identity.user
     if not person.is_active:
         sentence = Sentence("Your account in this workspace is deactivated. Ask an administrator.")
@@ -105,17 +115,16 @@ def _person_of(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     return person
 
 
-def _identity(provider: OpenIDProvider, claims: Mapping[str, Any]) -> OpenIDIdentity:
-    person, action = _matched(provider, claims), "person.linked"
-    if person is None:
-        person, action = _made(provider, claims), "person.added"
-    said = {"provider": provider.name}
-    record(user=person, action=action, row=person, name=person.get_username(), changes=said)
+def _new_identity(provider: OpenIDProvider, claims: Mapping[str, Any]) -> OpenIDIdentity:
+    matched = _matched(provider, claims)
+    person = matched or _create_person(provider, claims)
+    action = "person.added" if matched is None else "person.linked"
+    record(user=person, action=action, row=person, name=person.get_username(), changes={"provider": provider.name})
     return OpenIDIdentity.objects.create(user=person, issuer=provider.issuer, subject=claims["sub"])
 
 
 def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None:
-    """The one account with the address that the provider has verified. None unless the administrator allows that."""
+    """Return the only account with the verified address; None unless the provider may match accounts."""
     email = _email(claims)
     if not provider.matches_email or not email or claims.get("email_verified") is not True:
         return None
@@ -123,7 +132,7 @@ def _matched(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User | None
     return people[0] if len(people) == 1 else None
 
 
-def _made(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
+def _create_person(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     if not provider.creates_accounts:
         sentence = Sentence(
             "You have no account here yet. Ask an administrator to let you in through {provider}.",
@@ -143,17 +152,17 @@ def _made(provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
 
 
 def _free_name(claims: Mapping[str, Any]) -> str:
-    given = _text(claims, "preferred_username") or _email(claims).partition("@")[0] or _text(claims, "name")
-    name = re.sub(r"[^\w.@+-]+", "-", given).strip("-")[: LONGEST_NAME - 10] or "person"
+    claimed = _text(claims, "preferred_username") or _email(claims).partition("@")[0] or _text(claims, "name")
+    name = re.sub(r"[^\w.@+-]+", "-", claimed).strip("-")[: LONGEST_NAME - 10] or "person"
     for number in count(1):
-        tried = name if number == 1 else f"{name}-{number}"
-        if not User.objects.filter(username__iexact=tried).exists():
-            return tried
+        candidate = name if number == 1 else f"{name}-{number}"
+        if not User.objects.filter(username__iexact=candidate).exists():
+            return candidate
     raise AssertionError("there is always another number")
 
 
 def _email(claims: Mapping[str, Any]) -> str:
-    """Empty for what is no address."""
+    """Return the claimed address; empty where it is no address."""
     email = _text(claims, "email", 254)
     try:
         validate_email(email)
@@ -171,21 +180,24 @@ def _text(claims: Mapping[str, Any], name: str, most: int = 150) -> str:
 
 
 def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | None:
-    """None where nothing is to follow them: no claim is named, or the provider keeps them elsewhere, being many."""
+    """Return the claimed groups; None where the person's groups stay as they are.
+
+    They stay where no claim is set, or where the provider sends a reference in place of many groups (`_claim_names`).
+    """
     if not provider.groups_claim:
         return None
-    elsewhere = claims.get("_claim_names")
-    if isinstance(elsewhere, dict) and provider.groups_claim in elsewhere:
+    references = claims.get("_claim_names")
+    if isinstance(references, dict) and provider.groups_claim in references:
         logger.warning("%s keeps the groups of somebody elsewhere: theirs stay as they are here", provider)
         return None
-    given = claims.get(provider.groups_claim, [])
-    listed = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    claimed = claims.get(provider.groups_claim, [])
+    listed = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
     return {each for each in listed[:MOST_GROUPS] if isinstance(each, str)}
 
 
 def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:
-    """Makes a superuser of who is in the group of administrators, and none of whom only that had made one."""
-    person, said = identity.user, {"provider": provider.name}
+    """Make a member of the group of administrators a superuser, and undo it for a person who has left the group."""
+    person = identity.user
     admin = bool(provider.admin_group) and provider.admin_group in groups
     if admin and not person.is_superuser:
         identity.made_admin = True
@@ -197,7 +209,8 @@ def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]
     person.save(update_fields=["is_staff", "is_superuser"])
     identity.save(update_fields=["made_admin"])
     rights = {name: [not admin, admin] for name in ("is_staff", "is_superuser")}
-    record(user=None, action="person.rights_changed", row=person, name=person.get_username(), changes=said | rights)
+    changes = {"provider": provider.name, **rights}
+    record(user=None, action="person.rights_changed", row=person, name=person.get_username(), changes=changes)
 
 
 # Signing out
@@ -205,9 +218,9 @@ def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]
 
 @transaction.atomic
 def sign_out(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> int:
-    """Ends what a verified logout token names: the sessions of `sid`, or without it all of the person `sub`.
+    """End the sessions of a verified logout token, with their sockets and streams. Returns their number.
 
-    With them their sockets and streams end. How many sessions those were.
+    They are the sessions of `sid`, or without it all of the person `sub`.
     """
     identities = OpenIDIdentity.objects.filter(issuer=provider.issuer)
     if "sub" in claims:
@@ -215,12 +228,12 @@ def sign_out(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> int:
     rows = Session.objects.filter(user__in=identities.values("user"))
     ended: dict[User, list[Session]] = {}
     for row in rows.select_related("user"):
-        through = SessionStore().decode(row.session_data).get(THROUGH) or {}
+        through = SessionStore().decode(row.session_data).get(OPENID_SESSION) or {}
         named = "sid" not in claims or through == {"issuer": provider.issuer, "sid": claims["sid"]}
         if named and row.user is not None:
             ended.setdefault(row.user, []).append(row)
     for person, sessions in ended.items():
         end(sessions)
-        said = {"provider": provider.name, "sessions": len(sessions)}
-        record(user=None, action="person.signed_out_by_provider", row=person, name=str(person), changes=said)
+        changes = {"provider": provider.name, "sessions": len(sessions)}
+        record(user=None, action="person.signed_out_by_provider", row=person, name=str(person), changes=changes)
     return sum(map(len, ended.values()))

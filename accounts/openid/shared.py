@@ -1,4 +1,4 @@
-"""State of a provider that the requests of one process share: its documents, and that it did not answer."""
+"""State of providers that the requests of one process share: their documents and their outages."""
 
 import math
 import threading
@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from core.json_types import JsonObject
 from core.outside import wait_outside
 
-MOST_DOCUMENTS = 100  # a provider has two; of more the oldest are forgotten
+MOST_DOCUMENTS = 100  # a provider has two; the oldest beyond these are dropped
 
 
 class WaitTooLong(Exception):
@@ -18,7 +19,7 @@ class WaitTooLong(Exception):
 
 
 class DocumentKey(NamedTuple):
-    """The issuer belongs to it: which addresses may be read depends on that."""
+    """The key of a document. The issuer belongs to it, since it decides which addresses may be read."""
 
     issuer: str
     address: str
@@ -26,25 +27,24 @@ class DocumentKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    content: dict[str, Any]
+    content: JsonObject
     read_at: float  # on the monotonic clock
 
 
 class SharedDocuments:
-    """Documents by issuer and address. Each is read once for all requests that want it at the same time."""
+    """Documents by issuer and address. Each is read once for all requests that need it at the same time."""
 
     def __init__(self, *, kept_seconds: float, waiting_seconds: float) -> None:
-        self._kept_seconds, self._waiting_seconds = kept_seconds, waiting_seconds
+        self._kept_seconds = kept_seconds
+        self._waiting_seconds = waiting_seconds
         self._lock = threading.Lock()
         self._stored: dict[DocumentKey, StoredDocument] = {}
-        self._readings: dict[DocumentKey, Future[dict[str, Any]]] = {}
+        self._readings: dict[DocumentKey, Future[JsonObject]] = {}
 
-    def get(
-        self, issuer: str, address: str, read: Callable[[], dict[str, Any]], *, fresh: bool = False
-    ) -> dict[str, Any]:
-        """Return the stored document, or what `read` returns; another request's reading serves as well.
+    def get(self, issuer: str, address: str, read: Callable[[], JsonObject], *, fresh: bool = False) -> JsonObject:
+        """Return the stored document, or the result of `read`, which may be running for another request.
 
-        `fresh`: not a stored one. Raises what `read` raises, and `WaitTooLong`.
+        `fresh`: not a stored one. Raises the errors of `read`, and `WaitTooLong`.
         """
         key = DocumentKey(issuer, address)
         with self._lock:
@@ -53,23 +53,21 @@ class SharedDocuments:
                 return dict(stored.content)
             running = self._readings.get(key)
             reading = self._readings[key] = running or Future()
-        return self._own(key, reading, read) if running is None else self._others(running)
+        return self._read(key, reading, read) if running is None else self._wait(running)
 
     def forget(self, issuer: str) -> None:
-        """Have the issuer's documents read anew."""
+        """Drop the issuer's documents, so that they are read again."""
         with self._lock:
             self._stored = {key: stored for key, stored in self._stored.items() if key.issuer != issuer}
 
-    def _others(self, reading: "Future[dict[str, Any]]") -> dict[str, Any]:
+    def _wait(self, reading: "Future[JsonObject]") -> JsonObject:
         try:
             with wait_outside():
                 return dict(reading.result(self._waiting_seconds))
         except TimeoutError as error:
             raise WaitTooLong from error
 
-    def _own(
-        self, key: DocumentKey, reading: "Future[dict[str, Any]]", read: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _read(self, key: DocumentKey, reading: "Future[JsonObject]", read: Callable[[], JsonObject]) -> JsonObject:
         try:
             content = read()
         except BaseException as error:
@@ -88,7 +86,7 @@ class SharedDocuments:
 
 
 class Outages:
-    """Issuers that did not answer in time, each for some seconds. There are as many as providers were set up."""
+    """Issuers that did not answer in time, each for some seconds. Only issuers of set-up providers are added."""
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds
@@ -101,7 +99,7 @@ class Outages:
         self._ends.pop(issuer, None)
 
     def seconds_left(self, issuer: str) -> int:
-        """Return in how many seconds the issuer is asked again; 0 where it may be asked now."""
+        """Return the seconds until a request to the issuer is allowed again; 0 where it is allowed now."""
         left = self._ends.get(issuer, 0.0) - time.monotonic()
         if left > 0:
             return math.ceil(left)

@@ -1,12 +1,13 @@
-"""One sign-in through a provider: what the browser is sent away with, and what it comes back with.
+"""A sign-in through a provider.
 
-State, nonce and PKCE's verifier are in the session of the browser, each for one return within ten minutes.
+1. `begin` stores state, nonce and PKCE's verifier in the session of the browser, and returns the provider's address.
+2. The provider sends the browser back with the state. `returned` takes the stored sign-in, once and within ten minutes.
+3. `claims_of` exchanges the code for the verified claims about the person.
 """
 
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -16,17 +17,21 @@ from django.http import HttpRequest
 from accounts.models import OpenIDProvider
 from accounts.openid import connection, tokens
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.sentences import Sentence
 
-BEGUN = "openid"  # in the session: by state, the sign-ins that were begun
+SIGN_INS = "openid"  # the key in the session of the begun sign-ins, by state
 WAITS_FOR = 10 * 60  # seconds
 MOST = 5  # sign-ins of one browser at a time, such as in several tabs
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """`then`: where to go afterwards. `again`: since when the person is to have signed in there, in Unix time; 0 where
-    they may be signed in there already."""
+class ProviderSignIn:
+    """A sign-in that was begun at the time `at`. `then`: the address to go on at afterwards.
+
+    `again`: the Unix time since which the person must have signed in at the provider; 0 where an earlier sign-in will
+    do.
+    """
 
     provider: str
     nonce: str
@@ -37,67 +42,89 @@ class Begun:
 
 
 def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then: str, again: bool) -> str:
-    """The address at the provider where the browser is to go. Raises as `connection.metadata`."""
+    """Begin a sign-in. Returns the address at the provider for the browser. Raises as `connection.metadata`.
+
+    `redirect`: the address that the provider sends the browser back to. `again`: require a new sign-in there.
+    """
     address = connection.metadata(provider)["authorization_endpoint"]
     now = time.time()
-    begun = Begun(str(provider.pk), secrets.token_urlsafe(24), generate_token(64), then, now, now if again else 0)
-    more = {"prompt": "login", "max_age": "0"} if again else {}
-    with connection.session(provider, redirect_uri=redirect) as asking:
-        url, state = asking.create_authorization_url(
-            address, code_verifier=begun.verifier, nonce=begun.nonce, state=secrets.token_urlsafe(24), **more
+    sign_in = ProviderSignIn(
+        provider=str(provider.pk),
+        nonce=secrets.token_urlsafe(24),
+        verifier=generate_token(64),
+        then=then,
+        at=now,
+        again=now if again else 0,
+    )
+    with connection.session(provider, redirect_uri=redirect) as client:
+        url, state = client.create_authorization_url(
+            address,
+            code_verifier=sign_in.verifier,
+            nonce=sign_in.nonce,
+            state=secrets.token_urlsafe(24),
+            prompt="login" if again else None,  # Authlib leaves out parameters that are None
+            max_age="0" if again else None,
         )
-    before = list(request.session.get(BEGUN, {}).items())[1 - MOST :]
-    fields = {name: getattr(begun, name) for name in Begun.__slots__}
-    request.session[BEGUN] = {**dict(before), state: fields}
+    before = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
+    request.session[SIGN_INS] = {**dict(before), state: asdict(sign_in)}
     return str(url)
 
 
-def returned(request: HttpRequest, pk: UUID) -> Begun:
-    """What was begun with the state that comes back, which is taken once. Raises `openid_refused` (403)."""
-    waiting = dict(request.session.get(BEGUN, {}))
-    kept = waiting.pop(request.GET.get("state", ""), None)
-    request.session[BEGUN] = waiting
-    begun = Begun(**kept) if kept else None
-    if begun is None or begun.provider != str(pk) or time.time() - begun.at > WAITS_FOR:
+def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
+    """Take the begun sign-in of the returned state out of the session. Raises `openid_refused` (403)."""
+    sign_ins = dict(request.session.get(SIGN_INS, {}))
+    stored = sign_ins.pop(request.GET.get("state", ""), None)
+    request.session[SIGN_INS] = sign_ins
+    if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > WAITS_FOR:
         raise connection.refused(
             Sentence("This sign-in was not begun in this browser, or it took too long. Begin again.")
         )
-    return begun
+    return ProviderSignIn(
+        provider=stored["provider"],
+        nonce=stored["nonce"],
+        verifier=stored["verifier"],
+        then=stored["then"],
+        at=stored["at"],
+        again=stored["again"],
+    )
 
 
-def claims_of(request: HttpRequest, provider: OpenIDProvider, begun: Begun, *, redirect: str) -> dict[str, Any]:
-    """Who has come back: the verified claims. Raises `openid_refused` (403) and `openid_unreachable` (502)."""
+def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderSignIn, *, redirect: str) -> JsonObject:
+    """Return the verified claims about the returned person.
+
+    Raises `openid_refused` (403) and `openid_unreachable` (502).
+    """
     answer = request.GET
     if answer.get("iss", provider.issuer) != provider.issuer:
         raise connection.refused(Sentence("This answer is not by {provider}. Begin again.", provider=str(provider)))
     if "code" not in answer:
-        said = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
+        reason = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
         raise connection.refused(
-            Sentence("{provider} has not signed you in, and says: {said}.", provider=str(provider), said=said)
+            Sentence("{provider} has not signed you in, and says: {said}.", provider=str(provider), said=reason)
         )
-    given = connection.token(provider, code=answer["code"], verifier=begun.verifier, redirect=redirect)
-    claims = tokens.id_token(provider, given["id_token"], nonce=begun.nonce, access_token=given.get("access_token"))
-    if begun.again and _number(claims.get("auth_time")) < begun.again - tokens.LEEWAY:
+    token = connection.token(provider, code=answer["code"], verifier=sign_in.verifier, redirect=redirect)
+    claims = tokens.id_token(provider, token["id_token"], nonce=sign_in.nonce, access_token=token.get("access_token"))
+    if sign_in.again and _number(claims.get("auth_time")) < sign_in.again - tokens.LEEWAY:
         raise connection.refused(
             Sentence(
                 "{provider} does not say that you have signed in just now. Sign in there again.", provider=str(provider)
             )
         )
-    return _completed(provider, given, claims)
+    return _completed(provider, token, claims)
 
 
-def _completed(provider: OpenIDProvider, given: Mapping[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
-    """Many providers leave what a person is like out of the ID token; it is then asked for."""
-    wanted = ["email", *([provider.groups_claim] if provider.groups_claim else [])]
-    if all(name in claims for name in wanted):
+def _completed(provider: OpenIDProvider, token: JsonObject, claims: JsonObject) -> JsonObject:
+    """Return the claims with those of the userinfo address: many providers leave some out of the ID token."""
+    needed = ["email", *([provider.groups_claim] if provider.groups_claim else [])]
+    if all(name in claims for name in needed):
         return claims
     try:
-        more = connection.userinfo(provider, given)
+        more = connection.userinfo(provider, token)
     except ProductError:
         if provider.groups_claim in claims or not provider.groups_claim:
             return claims
-        raise  # to go on without would take the person out of their groups
-    if more.get("sub") != claims["sub"]:  # as the specification asks: it may be about somebody else
+        raise  # without the claim the person would lose their groups
+    if more.get("sub") != claims["sub"]:  # the specification requires this: the answer may be about somebody else
         return claims
     return {**more, **claims}
 

@@ -1,11 +1,11 @@
-"""Tokens that a provider has signed: whether they are what they say, and for us.
+"""The checks of tokens that a provider has signed.
 
-The signature is checked by joserfc, the claims of an ID token by Authlib. Which algorithms may have signed is for us to
-say, not for the provider's document: none that needs a shared secret, and none that is no signature.
+joserfc checks the signature, Authlib the claims of an ID token. We choose the algorithms, not the provider's document:
+none with a shared secret, and not the algorithm “none”.
 """
 
 import time
-from typing import Any
+from typing import TypeAlias
 
 from authlib.oauth2.claims import JWTClaims
 from authlib.oidc.core import CodeIDToken
@@ -15,6 +15,7 @@ from joserfc.jws import JWSRegistry
 
 from accounts.models import OpenIDProvider
 from accounts.openid.connection import keys, refused
+from core.json_types import JsonObject
 from core.sentences import Sentence
 
 ALGORITHMS = (
@@ -22,35 +23,36 @@ ALGORITHMS = (
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
 LEEWAY = 60  # seconds that clocks may differ
-LOGOUT_AGE = 600  # seconds; what is older is told again by nobody but a thief
+LOGOUT_AGE = 600  # seconds; only a thief would send an older token again
 LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
 _REGISTRY = JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
+_ClaimOptions: TypeAlias = dict[str, dict[str, bool | str]]  # by claim, as Authlib takes them
 
 
-def id_token(provider: OpenIDProvider, text: str, *, nonce: str, access_token: str | None) -> dict[str, Any]:
-    """The claims of an ID token that was made for us and this sign-in. Raises `openid_refused` (403)."""
-    found = _signed(provider, text)
+def id_token(provider: OpenIDProvider, text: str, *, nonce: str, access_token: str | None) -> JsonObject:
+    """Return the claims of an ID token for us and this sign-in. Raises `openid_refused` (403)."""
+    token = _signed(provider, text)
     params = {"nonce": nonce, "client_id": provider.client_id, "access_token": access_token}
-    claims = CodeIDToken(found.claims, found.header, _options(provider), params)
+    claims = CodeIDToken(token.claims, token.header, _options(provider), params)
     _validate(provider, claims)
     return dict(claims)
 
 
-def logout_token(provider: OpenIDProvider, text: str) -> dict[str, Any]:
-    """The claims of a token by which the provider signs somebody out: with `sub`, `sid` or both.
+def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
+    """Return the claims of a token by which the provider signs a person out: with `sub`, `sid` or both.
 
     Raises `openid_refused` (403).
     """
-    found = _signed(provider, text)
-    options = _options(provider) | {"iat": {"essential": True}, "jti": {"essential": True}}
-    claims = JWTClaims(found.claims, found.header, options)
+    token = _signed(provider, text)
+    options: _ClaimOptions = {**_options(provider), "iat": {"essential": True}, "jti": {"essential": True}}
+    claims = JWTClaims(token.claims, token.header, options)
     _validate(provider, claims)
     named = [claims[name] for name in ("sub", "sid") if name in claims]
     events = claims.get("events")
     if (
         not isinstance(events, dict)
         or LOGOUT not in events
-        or "nonce" in claims  # then it is an ID token
+        or "nonce" in claims  # only ID tokens have one
         or not named
         or not all(isinstance(each, str) for each in named)
         or abs(time.time() - claims["iat"]) > LOGOUT_AGE
@@ -60,10 +62,11 @@ def logout_token(provider: OpenIDProvider, text: str) -> dict[str, Any]:
 
 
 def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
+    """Return the token after a check of its signature. Raises `openid_refused` (403)."""
     try:
         try:
             return jwt.decode(text, keys(provider), registry=_REGISTRY)
-        except (InvalidKeyIdError, BadSignatureError):  # the provider may have other keys by now
+        except (InvalidKeyIdError, BadSignatureError):  # the provider may have new keys
             return jwt.decode(text, keys(provider, fresh=True), registry=_REGISTRY)
     except (JoseError, ValueError, TypeError) as error:
         raise refused(
@@ -71,7 +74,8 @@ def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
         ) from error
 
 
-def _options(provider: OpenIDProvider) -> dict[str, Any]:
+def _options(provider: OpenIDProvider) -> "_ClaimOptions":
+    """Return the claims that every token must have, in Authlib's form."""
     return {
         "iss": {"essential": True, "value": provider.issuer},
         "aud": {"essential": True, "value": provider.client_id},

@@ -1,4 +1,4 @@
-"""The way to a provider and back, and where it signs people out."""
+"""The views that send a browser to a provider and take it back, and the provider's sign-out."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts.access.login import local_address, proceed
+from accounts.access.login import OpenIDSession, local_address, proceed
 from accounts.access.sign_ins import sign_in_refused
 from accounts.models import OpenIDProvider, User
 from accounts.openid import services, sign_in, tokens
@@ -21,7 +21,7 @@ from core.requests import with_headers
 @never_cache
 @require_GET
 def begin(request: HttpRequest, pk: UUID) -> HttpResponseBase:
-    """Leads to the provider. Who is signed in already, and has to sign in again, does so there as well."""
+    """Redirect to the provider. A person who has to sign in again must do so there, too."""
     provider = _provider(pk)
     try:
         return redirect(
@@ -40,26 +40,26 @@ def begin(request: HttpRequest, pk: UUID) -> HttpResponseBase:
 @never_cache
 @require_GET
 def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
-    """Where the provider sends the browser back to."""
+    """Sign in the person whom the provider has sent back."""
     provider = _provider(pk)
     try:
-        begun = sign_in.returned(request, pk)
-        claims = sign_in.claims_of(request, provider, begun, redirect=_here(request, pk))
+        provider_sign_in = sign_in.returned(request, pk)
+        claims = sign_in.claims_of(request, provider, provider_sign_in, redirect=_here(request, pk))
         person = services.person_of(provider=provider, claims=claims)
     except ProductError as error:
         sign_in_refused("")
         return _refused(request, error)
     if isinstance(request.user, User) and request.user.pk != person.pk:
         auth.logout(request)
-    through = {"issuer": provider.issuer, "sid": str(claims.get("sid", ""))}
-    return redirect(proceed(request, person, begun.then, through=through))
+    through: OpenIDSession = {"issuer": provider.issuer, "sid": str(claims.get("sid", ""))}
+    return redirect(proceed(request, person, provider_sign_in.then, through=through))
 
 
 @csrf_exempt
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """The provider says that somebody has signed out there (OpenID Connect Back-Channel Logout 1.0)."""
+    """Sign out a person who has signed out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
     try:
         provider = _provider(pk)
         claims = tokens.logout_token(provider, request.POST.get("logout_token", ""))
@@ -71,10 +71,10 @@ def sign_out(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 
 def _provider(pk: UUID) -> OpenIDProvider:
-    found = OpenIDProvider.objects.filter(pk=pk, enabled=True).first()
-    if found is None:
+    row = OpenIDProvider.objects.filter(pk=pk, enabled=True).first()
+    if row is None:
         raise NotFound("provider")
-    return found
+    return row
 
 
 def _here(request: HttpRequest, pk: UUID) -> str:

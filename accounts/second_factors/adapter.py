@@ -1,4 +1,4 @@
-"""Answers of the product to django-allauth: when a fresh sign-in is due, how secrets are stored, its own name."""
+"""The adapters of django-allauth: when a fresh sign-in is due, how secrets are stored, the product's name."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
     """Named by `ACCOUNT_ADAPTER`."""
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
-        """Ask for a fresh sign-in, with all that the person has.
+        """Require a fresh sign-in, with all factors that the person has.
 
-        allauth's own rule counts no sign-in as fresh, takes a password without the second factor, and asks nobody who
-        has neither.
+        allauth's own rule counts no sign-in as fresh, accepts a password without the second factor, and requires
+        nothing of a person who has neither.
         """
         if not is_fresh(self.request):
             raise ImmediateHttpResponse(sign_in_again(self.request))
         return False
 
     def add_message(self, *values: Any, **options: Any) -> None:
-        """Add nothing: the answer to each act says what was done."""
+        """Add no message: the response to each act tells its result."""
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types
@@ -38,7 +38,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
         return encrypt(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Raises `secret_lost` (409): an empty secret would have codes that anybody can work out."""
+        """Return the secret. Raises `secret_lost` (409): the codes of an empty secret could be computed by anybody."""
         secret = decrypt(encrypted_text)
         if is_lost(secret):
             sentence = Sentence(

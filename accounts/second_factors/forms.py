@@ -22,7 +22,7 @@ from core.sentences import Sentence
 
 LONGEST = 20_000  # characters of a browser's answer
 LONGEST_NAME = 100  # of a passkey
-MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # by answers that no browser sends
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised by malformed answers
 
 
 def passkey_refused() -> ProductError:
@@ -33,13 +33,14 @@ def passkey_refused() -> ProductError:
 
 
 class CodeForm(LimitedTriesMixin, forms.Form):
-    """A code of one's app, or a recovery code, of which only so many are tried."""
+    """A code of the person's app, or a recovery code, with a limit of tries."""
 
     code = forms.CharField(max_length=40)
 
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(data)
-        self.request, self.user = request, user
+        self.request = request
+        self.user = user
 
     def clean_code(self) -> str:
         code: str = self.cleaned_data["code"]
@@ -52,7 +53,7 @@ class CodeForm(LimitedTriesMixin, forms.Form):
 
 
 class CredentialField(forms.JSONField):
-    """Read the answer of a browser to a challenge."""
+    """Reads the answer of a browser to a challenge."""
 
     def to_python(self, value: Any) -> Any:
         try:
@@ -62,7 +63,7 @@ class CredentialField(forms.JSONField):
 
 
 class PasskeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]  # it has no types
-    """Check the passkey that has signed the challenge. Without a `user` it may be anybody's."""
+    """Checks the passkey that has signed the challenge. Without a `user` it may be anybody's."""
 
     credential = CredentialField()
 
@@ -90,23 +91,23 @@ def require_passkey(user: User, data: Any) -> Authenticator:
 
 
 class PasskeySignInForm(PasskeyForm):
-    """Check the passkey of somebody who signs in; of somebody who signs in again, only their own."""
+    """Checks the passkey of a person who signs in; for a repeated sign-in only their own is accepted."""
 
     def __init__(self, request: HttpRequest, **options: Any) -> None:
         super().__init__(user=request.user if request.user.is_authenticated else None, **options)
 
 
 class NewPasskeyForm(AddWebAuthnForm):  # type: ignore[misc]  # it has no types
-    """Check the passkey that a browser has made."""
+    """Checks the new passkey that a browser has made."""
 
     credential = CredentialField()
 
     def clean_name(self) -> str:
         return str(super().clean_name())[:LONGEST_NAME]
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Any:
         try:
-            return dict(super().clean())
+            return super().clean()
         except MALFORMED as error:
             raise _refusal() from error
 

@@ -1,8 +1,8 @@
-"""Every change to somebody's second factors, and the check of their codes.
+"""Changes to a person's second factors, and the check of their codes.
 
 The rows are django-allauth's `Authenticator`. Its views store them, within `adding` and `making_codes`. A code of an
-app is taken once: the row keeps the step of time of the last one, and none of that step or before is taken again
-(RFC 6238, section 5.2).
+app is accepted once: the row stores the time step of the last code, and no code of that step or an earlier one is
+accepted again (RFC 6238, section 5.2).
 """
 
 import time
@@ -34,12 +34,12 @@ MOST_PASSKEYS = 20  # of one person
 
 
 def factors_of(user: User) -> list[Authenticator]:
-    """The app first, then passkeys as they were added."""
+    """Return the person's factors: the app first, then passkeys in the order in which they were added."""
     return list(Authenticator.objects.filter(user=user, type__in=FACTORS).order_by("type", "pk"))
 
 
 def recovery_codes(user: User) -> list[str] | None:
-    """Return the recovery codes that have not been used; None without any. Raises `secret_lost` (409)."""
+    """Return the unused recovery codes; None where none were made. Raises `secret_lost` (409)."""
     row = Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).first()
     return None if row is None else list(row.wrap().get_unused_codes())
 
@@ -77,12 +77,12 @@ def no_second_factor() -> ProductError:
 
 
 def use_up_code(*, user: User, code: str) -> None:
-    """Mark the code as used with which the person has set up their app just now."""
+    """Mark the code as used with which the person has just set up their app."""
     _app_takes(Authenticator.objects.get(user=user, type=Type.TOTP), code)
 
 
 def _locked(user: User) -> bool:
-    """Nobody else changes this person's factors until the transaction ends. Returns whether there are none."""
+    """Lock the person's factors until the transaction ends. Returns whether there are none."""
     User.objects.select_for_update().get(pk=user.pk)
     return not factors_of(user)
 
@@ -97,7 +97,7 @@ def making_codes(*, user: User) -> Iterator[None]:
 
 @transaction.atomic
 def remove(*, user: User, pk: int, session: str | None) -> None:
-    """Removes an app or a passkey of one's own; with the last, the recovery codes and all sessions but `session`.
+    """Remove a person's app or passkey; with the last one, the recovery codes and all sessions but `session`.
 
     Raises `second_factor_required` (409) for the last one while the workspace asks for one.
     """
@@ -118,9 +118,9 @@ def remove(*, user: User, pk: int, session: str | None) -> None:
 
 @transaction.atomic
 def reset(*, user: AbstractUser | None, person: User) -> None:
-    """Removes all of somebody's second factors, who has lost them, and signs them out everywhere.
+    """Remove all second factors of a person who has lost them, and sign them out everywhere.
 
-    None is the product itself, by a command. Raises `outranked` (403) and `no_second_factor` (409).
+    None as `user` is the product itself, by a command. Raises `outranked` (403) and `no_second_factor` (409).
     """
     require_store(user, person)
     require_rank(user, person)
@@ -134,14 +134,14 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
 
 
 def kind_of_code(code: str) -> str:
-    """Return “app” for a code as an app shows it, else “recovery”; each is tried as what it is, and counted apart."""
+    """Return “app” for a code in the form of an app's, else “recovery”. Tries of the two are counted apart."""
     digits = _without_signs(code)
     return "app" if len(digits) == app_settings.TOTP_DIGITS and digits.isdecimal() else "recovery"
 
 
 @transaction.atomic
 def takes_code(*, user: User, code: str) -> bool:
-    """Whether it is a code of the person's app, or a recovery code; neither is taken again. Raises `secret_lost`."""
+    """Use up a code of the person's app, or a recovery code. Returns False for any other. Raises `secret_lost`."""
     kind = Type.TOTP if kind_of_code(code) == "app" else Type.RECOVERY_CODES
     for row in Authenticator.objects.select_for_update().filter(user=user, type=kind):
         if _app_takes(row, code) if row.type == Type.TOTP else row.wrap().validate_code(code):
@@ -167,8 +167,9 @@ def _without_signs(code: str) -> str:
 
 
 def _step_of(secret: str, code: str) -> int | None:
-    """Return the step of time, of those around now, to which the code belongs."""
-    period, tolerance = app_settings.TOTP_PERIOD, app_settings.TOTP_TOLERANCE
+    """Return the time step around now to which the code belongs; None for a wrong code."""
+    period = app_settings.TOTP_PERIOD
+    tolerance = app_settings.TOTP_TOLERANCE
     app = TOTP(b32decode(secret), app_settings.TOTP_DIGITS, SHA1(), period)  # noqa: S303 - the hash that apps know
     now = int(time.time()) // period
     for step in range(now - tolerance, now + tolerance + 1):

@@ -1,8 +1,9 @@
-"""The page on which one sets up second factors, and the pages that ask for one.
+"""The page on which people set up second factors, and the pages that ask for one.
 
-What makes a factor or checks a passkey is a view of django-allauth, with the product's answers.
+The views that create a factor or check a passkey are django-allauth's, with the product's responses.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from allauth.account.adapter import get_adapter
@@ -20,15 +21,15 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from accounts.access.login import (
+    OPENID_SESSION,
     SECURED,
-    THROUGH,
     enter,
     fresh_sign_in,
     is_fresh,
-    is_held_up,
     local_address,
+    must_set_up_factor,
+    pending_sign_in,
     require_own_way,
-    waiting,
 )
 from accounts.access.second_factor import is_required
 from accounts.access.sessions import SignedInRequest as Request
@@ -48,21 +49,21 @@ PAGE = reverse_lazy("settings:second-factor")
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def second_step(request: HttpRequest) -> HttpResponse:
-    """For whoever has given their password."""
-    asked = waiting(request)
-    if asked is None:
+    """Ask a person who has given their password for the second factor."""
+    pending = pending_sign_in(request)
+    if pending is None:
         return redirect("login")
-    form = CodeForm(request, asked.user, request.POST if "code" in request.POST else None)
+    form = CodeForm(request, pending.user, request.POST if "code" in request.POST else None)
     problem = NO_SENTENCE
     try:
         if "credential" in request.POST:
-            require_passkey(asked.user, request.POST).record_usage()
+            require_passkey(pending.user, request.POST).record_usage()
         if "credential" in request.POST or form.is_valid():
-            enter(request, asked.user)
-            return redirect(asked.then)
+            enter(request, pending.user)
+            return redirect(pending.then)
     except ProductError as error:
         problem = error.sentence
-    factors = services.factors_of(asked.user)
+    factors = services.factors_of(pending.user)
     context = {
         "form": form,
         "problem": problem,
@@ -78,7 +79,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no types
-    """Sign in whoever has signed the challenge, which a script gets: a passkey is both factors."""
+    """Sign in the person whose passkey has signed the challenge, which a script gets: a passkey is both factors."""
 
     form_class = PasskeySignInForm
     http_method_names = ("get", "post")
@@ -86,7 +87,7 @@ class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no t
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         return super().get(request, *args, **kwargs) if get_adapter().is_ajax(request) else redirect("login")
 
-    def get_form_kwargs(self) -> dict[str, Any]:
+    def get_form_kwargs(self) -> Mapping[str, object]:
         return {**super().get_form_kwargs(), "request": self.request}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -101,7 +102,7 @@ class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no t
     def form_valid(self, form: PasskeySignInForm) -> None:
         require_own_way(form.row.user)
         form.row.record_usage()
-        self.request.session.pop(THROUGH, None)
+        self.request.session.pop(OPENID_SESSION, None)
         enter(self.request, form.row.user)
 
     def form_invalid(self, form: PasskeySignInForm) -> None:
@@ -117,12 +118,14 @@ def page(request: Request) -> HttpResponse:
     return _page(request)
 
 
-def _page(request: Request, *, status: int = 200, **more: Any) -> HttpResponse:
-    factors, unused = services.factors_of(request.user), services.recovery_codes(request.user)
-    context: dict[str, Any] = {
+def _page(request: Request, *, status: int = 200, **more: object) -> HttpResponse:
+    """Return the page. `more`: further names for its template."""
+    factors = services.factors_of(request.user)
+    unused = services.recovery_codes(request.user)
+    context: dict[str, object] = {
         "section": "settings",
         "place": "second-factor",
-        "frame": "accounts/held_up.html" if is_held_up(request, workspace_of(request)) else "accounts/frame.html",
+        "frame": f"accounts/{'held_up' if must_set_up_factor(request, workspace_of(request)) else 'frame'}.html",
         "fresh": is_fresh(request),
         "app": next((row for row in factors if row.type == "totp"), None),
         "passkeys": [row for row in factors if row.type == "webauthn"],
@@ -134,7 +137,7 @@ def _page(request: Request, *, status: int = 200, **more: Any) -> HttpResponse:
 
 
 class FactorViewMixin:
-    """Answer with the page of settings, errors included. `AccountAdapter` has asked for a fresh sign-in before."""
+    """Responds with the page of settings, errors included. `AccountAdapter` has required a fresh sign-in before."""
 
     request: Request
     did_generate_recovery_codes = True
@@ -144,26 +147,26 @@ class FactorViewMixin:
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            answer: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # of the view beside it
+            response: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # of the other base
         except ProductError as error:
             return _page(request, status=error.status, problem=error.sentence)
-        return answer
+        return response
 
     def finish(self, kind: str = "") -> HttpResponse:
-        """Return the page with the recovery codes that were made, this once."""
+        """Return the page with the new recovery codes, which are shown only once."""
         codes = services.recovery_codes(self.request.user) if self.did_generate_recovery_codes else None
         return _page(self.request, made=kind, codes="\n".join(codes or []))
 
 
 @method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
 class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it has no types
-    """Set up an authenticator app. A GET begins anew, with another secret; a POST has the code that the app shows."""
+    """Set up an authenticator app. A GET shows a new secret; a POST has the code that the app shows."""
 
     def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if any(row.type == "totp" for row in services.factors_of(request.user)):
             return redirect(PAGE)
-        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)
-        return answer
+        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return response
 
     def form_valid(self, form: forms.Form) -> HttpResponse:
         person = self.request.user
@@ -172,22 +175,23 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
             services.use_up_code(user=person, code=form.cleaned_data["code"])
         return self.finish("app")
 
-    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
-        form, drawn = context["form"], context["totp_svg"]
-        begun = {
-            "drawn": SafeString(drawn[drawn.index("<svg") :]),
+    def render_to_response(self, context: Mapping[str, Any], **options: Any) -> HttpResponse:
+        form = context["form"]
+        svg = context["totp_svg"]
+        new_app = {
+            "drawn": SafeString(svg[svg.index("<svg") :]),
             "secret": " ".join(form.secret[start : start + 4] for start in range(0, len(form.secret), 4)),
             "address": context["totp_url"],
         }
         if not form.is_bound:
-            return _page(self.request, begun=begun)
+            return _page(self.request, begun=new_app)
         error = services.wrong_code()
-        return _page(self.request, begun=begun, problem=error.sentence, status=error.status)
+        return _page(self.request, begun=new_app, problem=error.sentence, status=error.status)
 
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # it has no types
-    """Add a passkey. A GET gives a script the challenge; a POST has the passkey that the browser has made for it."""
+    """Add a passkey. A GET returns the challenge to a script; a POST has the passkey that the browser made for it."""
 
     form_class = NewPasskeyForm
 
@@ -200,9 +204,9 @@ class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # i
     def form_invalid(self, form: NewPasskeyForm) -> HttpResponse:
         raise passkey_refused()
 
-    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+    def render_to_response(self, context: Mapping[str, Any], **options: Any) -> HttpResponse:
         challenge = context["js_data"]
-        # allauth leaves to its own script whether the device finds the passkey without a user name.
+        # allauth's own script decides whether the device finds the passkey without a user name.
         selection = challenge["creation_options"]["publicKey"]["authenticatorSelection"]
         selection |= {"residentKey": "required", "requireResidentKey": True}
         return JsonResponse(challenge)
@@ -210,7 +214,7 @@ class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # i
 
 @method_decorator(never_cache, name="dispatch")
 class CodesView(FactorViewMixin, GenerateRecoveryCodesView):  # type: ignore[misc]  # it has no types
-    """Make new recovery codes."""
+    """Create new recovery codes."""
 
     http_method_names = ("post",)
 
@@ -227,5 +231,5 @@ class CodesView(FactorViewMixin, GenerateRecoveryCodesView):  # type: ignore[mis
 @fresh_sign_in
 def remove(request: Request, pk: int) -> HttpResponse:
     services.remove(user=request.user, pk=pk, session=request.session.session_key)
-    request.session.pop(SECURED, None)  # looked at anew
+    request.session.pop(SECURED, None)  # so that the next request checks it again
     return redirect("settings:second-factor")

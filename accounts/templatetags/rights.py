@@ -1,4 +1,4 @@
-"""`{% lacking "share" as why %}`: why the person may not do it, for a page that then does not offer it."""
+"""The tag `{% lacking "share" as why %}`: why a person lacks a right, for a page that does not offer the act then."""
 
 from typing import Any
 
@@ -14,8 +14,9 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def lacking(context: Any, right: str) -> str:
-    """A sentence; empty where one of their groups lets them. `right`: a value of `accounts.models.May`."""
-    request, wanted = context["request"], May(right)
-    if may(request.user, wanted, version_of(request)):
+    """Return a sentence; empty where the person has the right. `right`: a value of `accounts.models.May`."""
+    request = context["request"]
+    checked = May(right)
+    if may(request.user, checked, version_of(request)):
         return ""
-    return gettext(LACKING[wanted])
+    return gettext(LACKING[checked])

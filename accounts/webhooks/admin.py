@@ -1,5 +1,7 @@
-"""Webhooks for operators: whose, how they fare, and what each try came to. Whole addresses may hold a secret, so only
-their hosts are shown; of what was sent, only ids."""
+"""Webhooks in the admin: their owners, their state, and the outcome of each try.
+
+An address may hold a secret, so only its host is shown. Of a payload only the ids are shown.
+"""
 
 from typing import Any, cast
 from urllib.parse import urlsplit

@@ -88,8 +88,15 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
         It is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in `left_out`.
         """
         origin = site_origin(request)
-        made = webhooks.create_webhook(user=self.person, origin=origin, **valid(WebhookSerializer, request))
-        shown = {**WebhookSerializer(made).data, "secret": made.secret}
+        fields = valid(WebhookSerializer, request)
+        webhook = webhooks.create_webhook(
+            user=self.person,
+            origin=origin,
+            url=fields["url"],
+            events=fields["events"],
+            enabled=fields.get("enabled", True),
+        )
+        shown = {**WebhookSerializer(webhook).data, "secret": webhook.secret}
         return ShownOnce(shown, "secret", what="webhook")
 
     def perform_update(self, serializer: BaseSerializer[Webhook]) -> None:
@@ -104,14 +111,14 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
         """Sends a `webhook.test`; read the delivery to see what came of it."""
-        made = webhooks.send_test(user=self.person, webhook=self.get_object())
-        return Response(WebhookDeliverySerializer(made).data, status=status.HTTP_202_ACCEPTED)
+        delivery = webhooks.send_test(user=self.person, webhook=self.get_object())
+        return Response(WebhookDeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
 
 
 class WebhookDeliveryViewSet(
     ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[WebhookDelivery]
 ):
-    """What was and is to be delivered, for 30 days."""
+    """Deliveries of the last 30 days, and those that wait."""
 
     scope = "admin"
     serializer_class = WebhookDeliverySerializer

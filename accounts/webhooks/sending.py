@@ -1,8 +1,8 @@
 """Sends what waits for a webhook, signed as the Standard Webhooks specification 1.0 says.
 
-A try is claimed by a conditional update that also says when somebody else may take it up; so two workers do not send
-the same try, and one that dies loses nothing. A receiver may still see an event twice, when its answer was lost: it
-knows repeats by `webhook-id`.
+Each try is a claim of the delivery (`core.jobs`), which moves `next_attempt` on to when another worker may try. So two
+workers do not send the same try, and a worker that dies loses nothing. A receiver may still get an event twice, where
+its answer was lost: it recognises the second by `webhook-id`.
 """
 
 import asyncio
@@ -15,28 +15,27 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_network
-from typing import Any
-from uuid import UUID
 
 import httpx2
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models.webhook import Webhook, WebhookDelivery
 from core.errors import ProductError
+from core.jobs import NO_ROWS, JobKind
 from core.net.fetch import CheckedTransport
-from core.net.url_safety import Guard, Refused
+from core.net.url_safety import FetchRefused, Guard
 from core.sentences import NO_SENTENCE, Sentence
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
 TIMEOUT = 10.0  # seconds for one try, all of it
-LEASE = timedelta(seconds=60)  # from when on a try that nobody has reported is taken for lost
+LEASE = timedelta(seconds=60)  # after which a try without a report counts as lost
 DELAYS = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 21_600.0)  # seconds after each try but the last
 MAX_TRIES = len(DELAYS) + 1
-JITTER = 0.2  # of a delay at most, added: receivers that were away are not met by everything at once
-GIVE_UP_AFTER = timedelta(days=5)  # of nothing but failures, then the webhook is switched off
+JITTER = 0.2  # share of a delay that is added at most, so that a receiver that was away does not get all at once
+GIVE_UP_AFTER = timedelta(days=5)  # in which every try failed; then the webhook is switched off
 LOG_ENTRIES = 20
 AT_ONCE = 200  # deliveries that one sweep hands out
 GONE = 410
@@ -48,12 +47,29 @@ UNSIGNED = (
 )
 SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
 
+# `next_attempt` is a lease: once it is over, the delivery is due, after a pause or since the worker of a try was lost.
+DELIVERIES = JobKind(
+    model=WebhookDelivery,
+    task="accounts.webhooks.tasks.deliver",
+    waiting=NO_ROWS,
+    running=Q(status=WebhookDelivery.Status.WAITING),
+    resumable=Q(status=WebhookDelivery.Status.WAITING, webhook__in=Webhook.objects.filter(enabled=True)),
+    heartbeat_column="next_attempt",
+    lease=LEASE,
+    stale_after=timedelta(0),
+    attempt_column="attempts",
+    batch=AT_ONCE,
+)
+
 _random = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """`status` is None when there was no answer; `detail` says why, or is empty. `code` is that of a try not made."""
+class DeliveryAttempt:
+    """The outcome of one try. `status` is None without an answer; then `detail` says why, as a dumped sentence.
+
+    `code` is the error of a try that was not made, and empty for one that was. `ms` is how long it took.
+    """
 
     status: int | None
     detail: str
@@ -61,14 +77,15 @@ class Tried:
     code: str = ""
 
     @property
-    def fine(self) -> bool:
+    def succeeded(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
 
 
 def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
-    """`v1,` and the base64 of the HMAC-SHA256 of id, timestamp (Unix, seconds) and body, joined by dots.
+    """Return the signature of the Standard Webhooks specification, version 1.
 
-    Raises `secret_lost` for an empty secret: anybody could make what is signed with it.
+    It is `v1,` and the base64 of the HMAC-SHA256 of id, timestamp (Unix, seconds) and body, joined by dots. Raises
+    `secret_lost` for an empty secret, with which anybody could sign.
     """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     if not key:
@@ -77,22 +94,14 @@ def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(signed).decode()
 
 
-def claim(delivery_id: UUID) -> WebhookDelivery | None:
-    """The delivery, ours to try once; None when it is not due, done with, or its webhook is off."""
-    now = timezone.now()
-    due = WebhookDelivery.objects.filter(status=WebhookDelivery.Status.WAITING, next_attempt__lte=now)
-    mine = due.filter(pk=delivery_id, webhook__enabled=True)
-    if not mine.update(attempts=F("attempts") + 1, next_attempt=now + LEASE):
-        return None
-    return WebhookDelivery.objects.select_related("webhook").get(pk=delivery_id)
-
-
-async def attempt(delivery: WebhookDelivery) -> Tried:
-    """One POST. Redirects are not followed, and the answer's body is not read."""
+async def attempt(delivery: WebhookDelivery) -> DeliveryAttempt:
+    """Send a delivery by one POST. Redirects are not followed, and the answer's body is not read."""
     body = json.dumps(delivery.payload, ensure_ascii=False, separators=(",", ":")).encode()
     began = time.monotonic()
-    now, message_id = int(time.time()), str(delivery.event)
-    status, detail, code = None, "", ""
+    now = int(time.time())
+    message_id = str(delivery.event)
+    status: int | None = None
+    detail = code = ""
     try:
         headers = {
             "Content-Type": "application/json",
@@ -101,10 +110,11 @@ async def attempt(delivery: WebhookDelivery) -> Tried:
             "webhook-timestamp": str(now),
             "webhook-signature": signature(delivery.webhook.secret, message_id, now, body),
         }
-        status = await _posted(delivery.webhook.url, headers, body)
+        status = await _post(delivery.webhook.url, headers, body)
     except ProductError as error:
-        detail, code = error.sentence.dump(), error.code
-    except Refused as refusal:
+        detail = error.sentence.dump()
+        code = error.code
+    except FetchRefused as refusal:
         detail = str(refusal)
     except (TimeoutError, httpx2.TimeoutException):
         detail = f"There was no answer within {TIMEOUT:g} seconds."
@@ -112,10 +122,10 @@ async def attempt(delivery: WebhookDelivery) -> Tried:
         detail = "The address cannot be reached, its certificate is not valid, or its answer is broken."
     if status is not None and 300 <= status < 400:
         detail = "It answered with a redirect, which is not followed. Enter the address it leads to."
-    return Tried(status, detail, round((time.monotonic() - began) * 1_000), code)
+    return DeliveryAttempt(status, detail, round((time.monotonic() - began) * 1_000), code)
 
 
-async def _posted(url: str, headers: dict[str, str], body: bytes) -> int:
+async def _post(url: str, headers: dict[str, str], body: bytes) -> int:
     client = httpx2.AsyncClient(transport=CheckedTransport(_guard()), timeout=TIMEOUT, trust_env=False)
     async with asyncio.timeout(TIMEOUT), client:
         response = await client.send(client.build_request("POST", url, headers=headers, content=body), stream=True)
@@ -131,22 +141,22 @@ def _guard() -> Guard:
 
 
 @transaction.atomic
-def report(delivery: WebhookDelivery, tried: Tried) -> None:
-    """What the try of `claim` came to. A report that comes so late that somebody else has tried is dropped."""
+def report(delivery: WebhookDelivery, outcome: DeliveryAttempt) -> None:
+    """Store the outcome of a claimed try. A report that comes after the next claim is dropped."""
     now = timezone.now()
-    entry = {"at": now.isoformat(timespec="seconds"), **asdict(tried)}
-    fields: dict[str, Any] = {"response_status": tried.status, "log": [*delivery.log, entry][-LOG_ENTRIES:]}
-    if tried.fine:
-        fields |= {"status": WebhookDelivery.Status.DONE, "next_attempt": None}
+    entry = {"at": now.isoformat(timespec="seconds"), **asdict(outcome)}
+    status = WebhookDelivery.Status.WAITING
+    next_attempt = None
+    if outcome.succeeded:
+        status = WebhookDelivery.Status.DONE
     elif delivery.attempts >= MAX_TRIES:
-        fields |= {"status": WebhookDelivery.Status.FAILED, "next_attempt": None}
+        status = WebhookDelivery.Status.FAILED
     else:
-        fields["next_attempt"] = now + _delay(delivery.attempts)
-    ours = WebhookDelivery.objects.filter(
-        pk=delivery.pk, attempts=delivery.attempts, status=WebhookDelivery.Status.WAITING
-    )
-    if ours.update(**fields):
-        _weigh(delivery.webhook, tried, now)
+        next_attempt = now + _delay(delivery.attempts)
+    log = [*delivery.log, entry][-LOG_ENTRIES:]
+    row = DELIVERIES.claimed(delivery)
+    if row.update(status=status, next_attempt=next_attempt, response_status=outcome.status, log=log):
+        _note_outcome(delivery.webhook, outcome, now)
 
 
 def _delay(attempts: int) -> timedelta:
@@ -154,30 +164,22 @@ def _delay(attempts: int) -> timedelta:
     return timedelta(seconds=seconds + _random.uniform(0, JITTER * seconds))
 
 
-def _weigh(webhook: Webhook, tried: Tried, now: datetime) -> None:
-    """What a try says about the webhook itself."""
+def _note_outcome(webhook: Webhook, outcome: DeliveryAttempt, now: datetime) -> None:
+    """Note since when every try of the webhook has failed, and switch it off after `GIVE_UP_AFTER`."""
     rows = Webhook.objects.filter(pk=webhook.pk)
-    if tried.fine:
+    if outcome.succeeded:
         rows.exclude(failing_since=None).update(failing_since=None)
         return
     rows.filter(failing_since=None).update(failing_since=now)
     since = rows.values_list("failing_since", flat=True).get()
-    if tried.status == GONE:
+    if outcome.status == GONE:
         switch_off(webhook, Sentence(SAID_GONE))
     elif since is not None and since < now - GIVE_UP_AFTER:
         switch_off(webhook, Sentence(SWITCHED_OFF, since=f"{since:%Y-%m-%d %H:%M} UTC"))
 
 
 def switch_off(webhook: Webhook, note: Sentence = NO_SENTENCE) -> None:
-    """What waits for it is given up: it would be old news when somebody switches it on again."""
+    """Switch a webhook off and give up its waiting deliveries, which would be old news once it is on again."""
     Webhook.objects.filter(pk=webhook.pk).update(enabled=False, note=note)
     waiting = WebhookDelivery.objects.filter(webhook=webhook, status=WebhookDelivery.Status.WAITING)
     waiting.update(status=WebhookDelivery.Status.FAILED, next_attempt=None)
-
-
-def due() -> list[UUID]:
-    """The deliveries to try now, those that have waited longest first."""
-    rows = WebhookDelivery.objects.filter(
-        status=WebhookDelivery.Status.WAITING, next_attempt__lte=timezone.now(), webhook__enabled=True
-    )
-    return list(rows.order_by("next_attempt").values_list("pk", flat=True)[:AT_ONCE])

@@ -1,10 +1,9 @@
-"""Every change to webhooks, and how the rest of the product says that something happened."""
+"""Every change to webhooks, and `emit`, by which the rest of the product reports events to them."""
 
 import base64
 import secrets
 from collections.abc import Collection, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -16,9 +15,8 @@ from uuid_utils.compat import uuid7
 
 from accounts.models import User
 from accounts.models.webhook import Webhook, WebhookDelivery
-from accounts.webhooks.sending import SECRET_PREFIX, UNSIGNED, switch_off
+from accounts.webhooks.sending import DELIVERIES, SECRET_PREFIX, UNSIGNED, switch_off
 from core.audit.services import changed_fields, record
-from core.background import enqueue
 from core.errors import ProductError
 from core.net.url_safety import is_http
 from core.permissions import require_right
@@ -28,13 +26,12 @@ MAX_WEBHOOKS = 20  # a person
 MAX_URL = 500  # characters
 KEPT_FOR = timedelta(days=30)
 TEST = "webhook.test"
-DELIVER = "accounts.webhooks.tasks.deliver"
 FIELDS = ("url", "events", "enabled")
 
 
 @transaction.atomic
 def create_webhook(*, user: User, url: str, events: Collection[str], origin: str, enabled: bool = True) -> Webhook:
-    """`origin` is scheme and host of this site as its owner knows it. The row's `secret` is shown this once.
+    """Store a webhook with a new secret. `origin` is the scheme and host under which its owner uses this site.
 
     Raises `bad_webhook_url`, `unknown_event`, `no_event` and `too_many_webhooks` (409).
     """
@@ -44,15 +41,15 @@ def create_webhook(*, user: User, url: str, events: Collection[str], origin: str
         )
         raise ProductError("too_many_webhooks", sentence, status=409)
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-    made = Webhook.objects.create(
+    webhook = Webhook.objects.create(
         owner=user, url=_url(url), events=_events(events), origin=origin, secret=secret, enabled=enabled
     )
-    record(user=user, action="webhook.made", row=made, changes={"host": urlsplit(made.url).hostname or ""})
-    return made
+    record(user=user, action="webhook.made", row=webhook, changes={"host": urlsplit(webhook.url).hostname or ""})
+    return webhook
 
 
 def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -> Webhook:
-    """Changes url, events or enabled. Raises as `create_webhook` does."""
+    """Change url, events or enabled. Raises `bad_webhook_url`, `unknown_event` and `no_event`."""
     changes = {name: fields[name] for name in FIELDS if name in fields}
     if "url" in changes:
         changes["url"] = _url(changes["url"])
@@ -61,9 +58,9 @@ def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -
     if changes.get("enabled"):
         changes |= {"note": "", "failing_since": None}
     with transaction.atomic():
-        said = changed_fields(webhook, changes)
-        if Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes) and said:
-            record(user=user, action="webhook.changed", row=webhook, changes=said)
+        audited = changed_fields(webhook, changes)
+        if Webhook.objects.visible_to(user).filter(pk=webhook.pk).update(**changes) and audited:
+            record(user=user, action="webhook.changed", row=webhook, changes=audited)
         if changes.get("enabled") is False:
             switch_off(webhook)
     return Webhook.objects.visible_to(user).get(pk=webhook.pk)
@@ -71,14 +68,14 @@ def update_webhook(*, user: User, webhook: Webhook, fields: Mapping[str, Any]) -
 
 @transaction.atomic
 def delete_webhook(*, user: User, webhook: Webhook) -> None:
-    """With what waits for it and what was delivered."""
+    """Delete a webhook with its deliveries."""
     if Webhook.objects.visible_to(user).filter(pk=webhook.pk).delete()[0]:
         record(user=user, action="webhook.deleted", row=webhook)
 
 
 @transaction.atomic
 def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: Sentence) -> None:
-    """An administrator's act. Raises `right_missing`."""
+    """Switch off a webhook as an administrator. Raises `right_missing`."""
     require_right(user, "change", webhook)
     switch_off(webhook, note)
     record(user=user, action="webhook.switched_off", row=webhook, changes={"owner": str(webhook.owner_id)})
@@ -86,46 +83,48 @@ def stop_webhook(*, user: AbstractUser, webhook: Webhook, note: Sentence) -> Non
 
 @transaction.atomic
 def send_test(*, user: User, webhook: Webhook) -> WebhookDelivery:
-    """Raises `webhook_off` and `secret_lost` (409)."""
+    """Send a `webhook.test`. Raises `webhook_off` and `secret_lost` (409)."""
     _require_usable(webhook)
     return _store([webhook], TEST, {"webhook": str(webhook.pk)}, {})[0]
 
 
 @transaction.atomic
 def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
-    """One more try at once. Raises `webhook_off`, `secret_lost` and `still_waiting` (409)."""
+    """Try an ended delivery once more, at once. Raises `webhook_off`, `secret_lost` and `still_waiting` (409)."""
     _require_usable(delivery.webhook)
     ended = WebhookDelivery.objects.visible_to(user).exclude(status=WebhookDelivery.Status.WAITING)
     changed = ended.filter(pk=delivery.pk).update(status=WebhookDelivery.Status.WAITING, next_attempt=timezone.now())
     if not changed:
         sentence = "This delivery waits for its next try already. See “next_attempt” for when that is."
         raise ProductError("still_waiting", sentence, status=409)
-    transaction.on_commit(partial(enqueue, DELIVER, delivery.pk))
+    DELIVERIES.hand_over(delivery.pk)
     delivery.refresh_from_db()
     return delivery
 
 
 def emit(*, owner_id: UUID, event: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> None:
-    """Says to a person's programs that something happened; call it in the transaction that makes it happen.
+    """Report an event to the webhooks of a person. Call it in the transaction that makes it happen.
 
-    `ids` are members of the payload's `data`: ids, states, codes and sentences of ours, never words that somebody
-    wrote. `paths` become URLs.
+    `ids` are members of the payload's `data`: ids, states, codes and sentences of the product, never words of people.
+    `paths` become URLs.
     """
     with connection.cursor() as cursor:  # most people have none, and every answer asks
         cursor.execute("SELECT FROM accounts_webhook WHERE owner_id = %s AND enabled LIMIT 1", [owner_id])
         if not cursor.rowcount:
             return
     hooks = Webhook.objects.filter(owner_id=owner_id, owner__is_active=True, enabled=True, events__contains=[event])
-    if found := list(hooks):
-        _store(found, event, ids, paths)
+    if listening := list(hooks):
+        _store(listening, event, ids, paths)
 
 
 def forget_old() -> None:
+    """Delete deliveries that are older than `KEPT_FOR`."""
     WebhookDelivery.objects.filter(created__lt=timezone.now() - KEPT_FOR).delete()
 
 
 def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> list[WebhookDelivery]:
-    now, event = timezone.now(), uuid7()
+    now = timezone.now()
+    event = uuid7()
     head = {"type": type_, "timestamp": now.isoformat()}
     rows = [
         WebhookDelivery(
@@ -139,7 +138,7 @@ def _store(hooks: list[Webhook], type_: str, ids: Mapping[str, Any], paths: Mapp
     ]
     WebhookDelivery.objects.bulk_create(rows)
     for row in rows:
-        transaction.on_commit(partial(enqueue, DELIVER, row.pk))
+        DELIVERIES.hand_over(row.pk)
     return rows
 
 
@@ -161,16 +160,17 @@ def _url(url: str) -> str:
     return url
 
 
-def _events(given: Collection[str]) -> list[str]:
-    known = [str(event) for event in Webhook.Event]
-    unknown = sorted(set(given) - set(known))
+def _events(names: Collection[str]) -> list[str]:
+    """Return these events in the order of `Webhook.Event`. Raises `unknown_event` and `no_event`."""
+    events = [str(event) for event in Webhook.Event]
+    unknown = sorted(set(names) - set(events))
     if unknown:
         raise ProductError(
             "unknown_event",
             Sentence(
-                "There is no event “{unknown}”. The events are {known}.", unknown=unknown[0], known=", ".join(known)
+                "There is no event “{unknown}”. The events are {known}.", unknown=unknown[0], known=", ".join(events)
             ),
         )
-    if not given:
+    if not names:
         raise ProductError("no_event", "Choose at least one event: without one there is nothing to tell.")
-    return [event for event in known if event in given]
+    return [event for event in events if event in names]

@@ -1,6 +1,6 @@
 """The settings page of webhooks. A view reads the request and calls one service."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django import forms
@@ -19,7 +19,7 @@ from core.requests import get_or_404, with_row
 SHOWN = 10  # deliveries of each webhook
 
 
-class Listed(NamedTuple):
+class ListedWebhook(NamedTuple):
     webhook: Webhook
     deliveries: list[WebhookDelivery]
 
@@ -32,19 +32,21 @@ class WebhookForm(forms.Form):
 @never_cache
 @require_http_methods(["GET", "POST"])
 def page(request: Request) -> HttpResponse:
-    """A POST makes a webhook and shows its secret, this once."""
-    form, made = WebhookForm(request.POST if request.method == "POST" else None), None
+    """Show the webhooks of the person. A POST makes one and shows its secret, this once."""
+    form = WebhookForm(request.POST if request.method == "POST" else None)
+    webhook = None
     if request.method == "POST" and form.is_valid():
         origin = site_origin(request)
         try:
-            made = webhooks.create_webhook(user=request.user, origin=origin, **form.cleaned_data)
+            webhook = webhooks.create_webhook(
+                user=request.user, origin=origin, url=form.cleaned_data["url"], events=form.cleaned_data["events"]
+            )
             form = WebhookForm()
         except ProductError as error:
             form.add_error("url", str(error.sentence))
     rows = Webhook.objects.visible_to(request.user)
-    listed = [Listed(webhook, list(webhook.deliveries.order_by("-id")[:SHOWN])) for webhook in rows]
-    context: dict[str, Any] = {"form": form, "made": made, "webhooks": listed}
-    context |= {"section": "settings", "place": "webhooks"}
+    listed = [ListedWebhook(row, list(row.deliveries.order_by("-id")[:SHOWN])) for row in rows]
+    context = {"form": form, "made": webhook, "webhooks": listed, "section": "settings", "place": "webhooks"}
     return render(request, "accounts/webhooks.html", context, status=422 if form.is_bound else 200)
 
 

@@ -1,8 +1,11 @@
-"""`/api/v1/`: conversations, messages, turns and the message that waits for an answer, for programs."""
+"""Serve conversations, messages, turns and the queued message to programs (`/api/v1/`).
+
+Docstrings of views and serializers are part of the API's documentation.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, TypedDict, cast, get_args
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -27,21 +30,22 @@ from accounts.models import User
 from accounts.realtime import require_connection, require_connection_of_request
 from chat.api.plan import (
     ChosenModelsSerializer,
-    DraftSerializer,
     EffortField,
     ErrorSerializer,
     PlanSerializer,
     ReportSerializer,
+    TurnDraftSerializer,
 )
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
+from chat.models.parts import MessagePart
 from chat.models.summary import Marks, marks_on
 from chat.models.tree import branch_rows, sibling_rows, with_rows
 from chat.prompts import report as reports
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.realtime import event_stream
 from chat.realtime.events import readable_parts
 from chat.sending.offers import offers
@@ -56,6 +60,7 @@ from core.api.pagination import ByUpdate, pages
 from core.api.parameters import refuse_unknown_query
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.requests import identifier
 from core.sentences import Sentence
 from llm.models import Model
@@ -68,7 +73,7 @@ OF_ONE = gettext_noop(
 )
 
 
-class PartSerializer(serializers.Serializer[dict[str, Any]]):
+class PartSerializer(serializers.Serializer[MessagePart]):
     type = serializers.ChoiceField(choices=["text", "reasoning", "tool_call", "tool_result", "file"])
     text = serializers.CharField(required=False)
     id = serializers.CharField(required=False)
@@ -81,8 +86,8 @@ class PartSerializer(serializers.Serializer[dict[str, Any]]):
     )
     error = serializers.BooleanField(required=False)
 
-    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
-        return readable_parts([instance])[0]
+    def to_representation(self, instance: MessagePart) -> JsonObject:
+        return {**readable_parts([instance])[0]}
 
 
 CONTEXT_NOTICE = (
@@ -98,7 +103,15 @@ class MarkSerializer(Strict):
     )
 
 
-class AttachedSerializer(serializers.Serializer[dict[str, Any]]):
+class AttachedEntry(TypedDict):
+    """A file of a question. `id` is None for a deleted file."""
+
+    id: UUID | None
+    name: str
+    mark: str | None
+
+
+class AttachedSerializer(serializers.Serializer[AttachedEntry]):
     id = serializers.UUIDField(allow_null=True, help_text="Null for a file that was deleted.")
     name = serializers.CharField()
     mark = serializers.ChoiceField(choices=MARKS, allow_null=True)
@@ -133,8 +146,8 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         return self._marks(message).by_message.get(message.pk)
 
     @extend_schema_field(AttachedSerializer(many=True))
-    def get_files(self, message: Message) -> list[dict[str, Any]]:
-        """What was uploaded with it."""
+    def get_files(self, message: Message) -> list[AttachedEntry]:
+        """Return the files that were uploaded with the message."""
         marks = self._marks(message)
         return [
             {"id": each.file_id, "name": each.name, "mark": marks.of_file(message.pk, each.file_id)}
@@ -142,7 +155,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         ]
 
     def _marks(self, message: Message) -> Marks:
-        """Those of the branch on show; all messages of an answer are of one conversation."""
+        """Return the marks of the branch on show. All messages of a response are of one conversation."""
         context = cast("dict[str, Marks]", self.context)
         if "marks" not in context:
             context["marks"] = marks_on(message.conversation_id, message.conversation.leaf_id)
@@ -154,6 +167,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
 
 def error_of(message: Message) -> dict[str, str] | None:
+    """Return the error of an answer, None without one."""
     return {"code": message.error_code, "detail": str(message.error_detail)} if message.error_code else None
 
 
@@ -200,37 +214,49 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
         return turn.usage or None
 
 
-class TurnsSerializer(serializers.Serializer[dict[str, Any]]):
+class StartedTurns(TypedDict):
+    """The turns that a request has started."""
+
+    turns: Sequence[Turn]
+
+
+class TurnsSerializer(serializers.Serializer[StartedTurns]):
     turns = TurnSerializer(many=True)
 
 
-BEGUN = {(202, "application/json"): TurnsSerializer, (200, EVENT_STREAM): OpenApiTypes.STR}
+STARTED = {(202, "application/json"): TurnsSerializer, (200, EVENT_STREAM): OpenApiTypes.STR}
 
 
-def begins(body: type[BaseSerializer[Any]] | None = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """An action like those of `posts`, which returns the turns that it has begun: what is answered, or their events."""
+def starts_turns(
+    body: type[BaseSerializer[Any]] | None = None, url_path: str | None = None
+) -> Callable[[Callable[..., Sequence[Turn]]], Any]:
+    """Make an action that starts turns. The response is the turns, or the events of the one turn.
+
+    The decorated method gets the row and, if there is a `body` serializer, the validated body.
+    """
 
     def decorate(act: Callable[..., Sequence[Turn]]) -> Any:
-        @extend_schema(request=body, responses=BEGUN)
-        @action(detail=True, methods=["post"], renderer_classes=JSON_OR_EVENTS, **options)
+        @extend_schema(request=body, responses=STARTED)
+        @action(detail=True, methods=["post"], url_path=url_path, renderer_classes=JSON_OR_EVENTS)
         @wraps(act)
-        def begun(view: Any, request: Request, pk: str) -> HttpResponseBase:
+        def start(view: Any, request: Request, pk: str) -> HttpResponseBase:
             row = view.get_object()
-            given = valid(body, request) if body else {}
+            arguments = [valid(body, request)] if body else []
             if request.accepted_renderer.media_type != EVENT_STREAM:
-                answer = {"turns": act(view, row, **given)}
-                return Response(TurnsSerializer(answer, context=view.get_serializer_context()).data, status=202)
-            if len(given.get("models", ())) > 1:
+                started: StartedTurns = {"turns": act(view, row, *arguments)}
+                return Response(TurnsSerializer(started, context=view.get_serializer_context()).data, status=202)
+            if any(len(each.get("models", ())) > 1 for each in arguments):
                 raise ProductError("several_answers", OF_ONE)
             require_connection_of_request(view.person.pk)
-            return _followed(request, view.person, act(view, row, **given)[0])
+            return _events_of(request, view.person, act(view, row, *arguments)[0])
 
-        return begun
+        return start
 
     return decorate
 
 
-def _followed(request: Request, person: User, turn: Turn) -> HttpResponseBase:
+def _events_of(request: Request, person: User, turn: Turn) -> HttpResponseBase:
+    """Return the events of a turn that the request has started."""
     lines = event_stream.lines(turn, 0, get_language() or "")
     response = event_stream.response(Credential.of(request._request, person), lines)
     response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
@@ -334,23 +360,32 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     def perform_destroy(self, instance: Conversation) -> None:
         services.delete_conversation(user=self.person, conversation=instance)
 
-    @begins(AskSerializer)
-    def turns(self, conversation: Conversation, **asked: Any) -> Sequence[Turn]:
+    @starts_turns(AskSerializer)
+    def turns(self, conversation: Conversation, body: JsonObject) -> Sequence[Turn]:
         """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
-        ask = Ask(key=key_of(self.request), **asked)
+        ask = Ask(
+            text=body["text"],
+            files=body["files"],
+            models=body["models"],
+            effort=body["effort"],
+            parent=body["parent"],
+            key=key_of(self.request),
+        )
         return send(user=self.person, conversation=conversation, ask=ask)
 
-    @extend_schema(request=DraftSerializer, responses=PlanSerializer)
+    @extend_schema(request=TurnDraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
-        """What the next turn would send for a draft: room used, what would be left out and why."""
-        body = valid(DraftSerializer, request)
-        draft, scope = Draft(body["text"], body["files"], body["effort"]), scope_of(self.get_object())
+        """Plans the next turn for a draft: room used, what would be left out and why."""
+        body = valid(TurnDraftSerializer, request)
+        draft = TurnDraft(body["text"], body["files"], body["effort"])
+        scope = scope_of(self.get_object())
         [chosen] = body["models"] or [None]
         model = services.visible_model(self.person, chosen) or model_for(scope.persona, self.person)
-        asked: Any = {"user": self.person, "scope": scope, "draft": draft, "model": model}
-        plan = reports.readable(plan_ahead(**asked, count=body["count"]))
-        return Response({**plan, "offers": offers(**asked, plan=plan)})
+        plan = plan_ahead(user=self.person, scope=scope, draft=draft, model=model, count=body["count"])
+        readable = reports.readable(plan)
+        found_offers = offers(user=self.person, scope=scope, draft=draft, model=model, plan=readable)
+        return Response({**readable, "offers": found_offers})
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
@@ -385,26 +420,40 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     @action(detail=True, methods=["patch"], url_path="files/(?P<file>[^/.]+)")
     def files(self, request: Request, pk: str, file: str) -> Response:
         """Leaves a file or picture of a question out; `pinned` pins its whole turn, null takes back what is marked."""
-        message, body = self.get_object(), valid(MarkSerializer, request)
+        message = self.get_object()
+        body = valid(MarkSerializer, request)
         marked = mark_file(user=self.person, message=message, file=identifier(file, "file"), mark=body["mark"])
         return Response(self.get_serializer(marked).data)
 
-    @begins(RegenerateSerializer)
-    def regenerate(self, message: Message, **asked: Any) -> Sequence[Turn]:
+    @starts_turns(RegenerateSerializer)
+    def regenerate(self, message: Message, body: JsonObject) -> Sequence[Turn]:
         """Answers the question anew, as a branch beside the old answer."""
-        return regenerate(user=self.person, message=message, key=key_of(self.request), **asked)
+        return regenerate(
+            user=self.person,
+            message=message,
+            models=body["models"],
+            effort=body["effort"],
+            send_less=body["send_less"],
+            key=key_of(self.request),
+        )
 
-    @begins(EditSerializer)
-    def edit(self, message: Message, **asked: Any) -> Sequence[Turn]:
+    @starts_turns(EditSerializer)
+    def edit(self, message: Message, body: JsonObject) -> Sequence[Turn]:
         """Asks a question in other words, as a branch beside it; without `files` its files go along."""
-        return branches.edit_question(user=self.person, message=message, key=key_of(self.request), **asked)
+        return branches.edit_question(
+            user=self.person,
+            message=message,
+            text=body["text"],
+            files=body.get("files"),
+            key=key_of(self.request),
+        )
 
-    @begins(url_path="continue")
+    @starts_turns(url_path="continue")
     def go_on(self, message: Message) -> Sequence[Turn]:
         """Goes on with an answer that was cut off, in a follow-up turn."""
         return branches.continue_answer(user=self.person, message=message, key=key_of(self.request))
 
-    @begins()
+    @starts_turns()
     def shorten(self, message: Message) -> Sequence[Turn]:
         """Asks for a shorter version of an answer, in a follow-up turn."""
         return branches.shorten_answer(user=self.person, message=message, key=key_of(self.request))
@@ -453,7 +502,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
     @extend_schema(responses=ReportSerializer, parameters=[OpenApiParameter("call", OpenApiTypes.INT)])
     @action(detail=True)
     def report(self, request: Request, pk: str) -> Response:
-        """What the model saw in the last call of the turn, or in the `call`th from 1, and the other calls in short."""
+        """The prompt of the last call of the turn, or of the `call`th from 1, and the other calls in short."""
         turn = self.get_object()
         report = reports.of_turn(turn, reports.call_number(request.query_params.get("call")))
         if report is None:
@@ -470,18 +519,19 @@ class NextMessageView(ScopedView):
     @extend_schema(responses=NextMessageSerializer)
     def get(self, request: Request, pk: str) -> Response:
         conversation = visible_conversation(self.person, pk)
-        kept = NextMessage.objects.visible_to(self.person).filter(conversation=conversation).first()
-        if kept is None:
+        queued = NextMessage.objects.visible_to(self.person).filter(conversation=conversation).first()
+        if queued is None:
             raise no_next()
-        return Response(NextMessageSerializer(kept).data)
+        return Response(NextMessageSerializer(queued).data)
 
     @extend_schema(request=KeepSerializer, responses=NextMessageSerializer)
     def put(self, request: Request, pk: str) -> Response:
         """Keeps a message in place of any other; 409 `not_answering` when there is no answer to wait for."""
-        conversation, body = visible_conversation(self.person, pk), valid(KeepSerializer, request)
-        ask = Ask(**body)
-        kept = queue(user=self.person, conversation=conversation, ask=ask, replace=True)
-        return Response(NextMessageSerializer(kept).data)
+        conversation = visible_conversation(self.person, pk)
+        body = valid(KeepSerializer, request)
+        ask = Ask(text=body["text"], files=body["files"], models=body["models"], effort=body["effort"])
+        queued = queue(user=self.person, conversation=conversation, ask=ask, replace=True)
+        return Response(NextMessageSerializer(queued).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: str) -> Response:
@@ -503,8 +553,9 @@ async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
 
 
 def _turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
+    """Return the turn with the credential of the request. Raises `not_found` and the errors of authentication."""
     try:
         user = user_of_request(request, "chat")
         return visible_turn(user, pk), Credential.of(request, user)
     finally:
-        close_old_connections()  # the stream would otherwise hold this connection to its end
+        close_old_connections()  # else the stream would hold this connection until its end

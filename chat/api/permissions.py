@@ -1,5 +1,8 @@
-"""What a person decides about calls of tools: `/api/v1/turns/<id>/approvals/`, and what is remembered of it,
-`/api/v1/conversations/<id>/permissions/`."""
+"""Let programs decide tool calls (`/api/v1/turns/<id>/approvals/`) and forget remembered decisions
+(`/api/v1/conversations/<id>/permissions/`).
+
+Docstrings of views and serializers are part of the API's documentation.
+"""
 
 from typing import ClassVar
 
@@ -37,7 +40,7 @@ class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):
 
 
 class PermissionsView(ScopedView, generics.ListAPIView[ToolPermission]):
-    """What is remembered of the decisions about tool calls, oldest first."""
+    """The remembered decisions about tool calls, oldest first."""
 
     serializer_class = PermissionSerializer
     pagination_class = OldestFirst
@@ -60,6 +63,7 @@ class ApprovalView(ScopedView):
     @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
     def post(self, request: Request, pk: str) -> Response:
         """Allows or refuses a tool call that waits for it (`approval` of its part is “waiting”)."""
-        turn, body = visible_turn(self.person, pk), valid(ApprovalSerializer, request)
-        decide_call(user=self.person, turn=turn, **body)
+        turn = visible_turn(self.person, pk)
+        body = valid(ApprovalSerializer, request)
+        decide_call(user=self.person, turn=turn, call=body["call"], allow=body["allow"], remember=body["remember"])
         return Response(TurnSerializer(turn).data, status=status.HTTP_202_ACCEPTED)

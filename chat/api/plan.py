@@ -1,25 +1,35 @@
-"""`/api/v1/`: the plan of a draft and the report of a turn as programs see them, and the room for documents."""
+"""Describe the plan of a draft and the report of a turn for programs, and serve the document budget (`/api/v1/`).
+
+Docstrings of views and serializers are part of the API's documentation.
+"""
 
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
+from chat.context.build import SourceEntry
+from chat.context.cache import CacheEntry
+from chat.context.types import DocumentBudget
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.document_budget import budget
+from chat.prompts.preview import PlanCost
+from chat.prompts.report import CoveredEntry, MessageEntry, Outgoing, ShortCall
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import CACHE_REASONS
+from chat.sending.offers import RoomOffer
 from chat.turns.submit import LONGEST_EFFORT
 from core.api.fields import MoneyField, SentenceField, Strict
+from core.json_types import JsonObject
+from llm.learning import Evidence
 from llm.models import Effort
 from personas.services import model_for
 from projects.models.roles import visible_project
@@ -38,7 +48,7 @@ class ChosenModelsSerializer(Strict):
     )
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: JsonObject) -> JsonObject:
         model = attrs.pop("model")
         if model is None:
             return attrs
@@ -48,17 +58,17 @@ class ChosenModelsSerializer(Strict):
 
 
 class EffortField(serializers.CharField):
-    """None where nothing is said of it."""
+    """The effort of reasoning, None if the request does not have it."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self) -> None:
         super().__init__(
             max_length=LONGEST_EFFORT, required=False, allow_blank=True, allow_null=True, default=None,
             help_text=f"Of reasoning: {', '.join(Effort.values)}; kept for the conversation, empty takes it back.",
-            **kwargs,
         )  # fmt: skip
 
 
-class DraftSerializer(ChosenModelsSerializer):
+@extend_schema_serializer(component_name="Draft")
+class TurnDraftSerializer(ChosenModelsSerializer):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False, allow_blank=True, default="")
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
     effort = serializers.CharField(
@@ -76,7 +86,7 @@ class DraftSerializer(ChosenModelsSerializer):
         return models
 
 
-class SourceSerializer(serializers.Serializer[dict[str, Any]]):
+class SourceSerializer(serializers.Serializer[SourceEntry]):
     kind = serializers.CharField(help_text="message, file, project_file, image, or a section's name")
     id = serializers.CharField(allow_null=True)
     title = serializers.CharField()
@@ -96,7 +106,7 @@ class SourceSerializer(serializers.Serializer[dict[str, Any]]):
     exact = serializers.BooleanField()
 
 
-class PromptMessageSerializer(serializers.Serializer[dict[str, Any]]):
+class PromptMessageSerializer(serializers.Serializer[MessageEntry]):
     section = serializers.CharField()
     # As with `parent` below, the declared field leaves the class.
     source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # see above
@@ -106,7 +116,7 @@ class PromptMessageSerializer(serializers.Serializer[dict[str, Any]]):
     text = serializers.CharField(allow_null=True)
 
 
-class CallSerializer(serializers.Serializer[dict[str, Any]]):
+class CallSerializer(serializers.Serializer[ShortCall]):
     cycle = serializers.IntegerField()
     model = serializers.CharField()
     limit = serializers.IntegerField()
@@ -114,8 +124,8 @@ class CallSerializer(serializers.Serializer[dict[str, Any]]):
     refused = SentenceField(help_text="What the provider said to a longer prompt before this one.")
 
 
-class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
-    """The summary in a prompt, and what it stands for."""
+class CoveredSerializer(serializers.Serializer[CoveredEntry]):
+    """The summary in a prompt, and the messages that it covers."""
 
     id = serializers.UUIDField()
     messages = serializers.IntegerField(help_text="How many messages it stands for.")
@@ -126,10 +136,11 @@ class CoveredSerializer(serializers.Serializer[dict[str, Any]]):
     tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
 
 
-class CacheSerializer(serializers.Serializer[dict[str, Any]]):
-    """What the provider's cache was expected to serve of the prompt, by our count, and what it did, by the provider's.
+class CacheSerializer(serializers.Serializer[CacheEntry]):
+    """The part of the prompt that the provider's cache was expected to serve, by our count, and the part that it
+    served, by the provider's count.
 
-    Of a plan, and of a provider that does not tell, there is only what is expected.
+    A plan has only the expectation, and so has a call of a provider that does not report its cache.
     """
 
     expected = serializers.IntegerField()
@@ -145,16 +156,16 @@ class CacheSerializer(serializers.Serializer[dict[str, Any]]):
     )
 
 
-class OutgoingSerializer(serializers.Serializer[dict[str, Any]]):
-    """What a tool of the turn sent out of the workspace, to the letter."""
+class OutgoingSerializer(serializers.Serializer[Outgoing]):
+    """Data that a tool of the turn sent out of the workspace, to the letter."""
 
     tool = serializers.CharField()
     host = serializers.CharField()
     what = serializers.CharField(help_text="The address, query or arguments.")
 
 
-class EvidenceSerializer(serializers.Serializer[dict[str, Any]]):
-    """Why a learnt limit is believed."""
+class EvidenceSerializer(serializers.Serializer[Evidence]):
+    """The evidence of a learnt limit."""
 
     kind = serializers.ChoiceField(choices=["refused", "served", "counted"], required=False)
     limit = serializers.IntegerField(required=False, help_text="What was named or reported.")
@@ -167,7 +178,7 @@ class EvidenceSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class ReportSerializer(CallSerializer):
-    """What the model saw in one call; all numbers in tokens."""
+    """The prompt of one model call; all numbers in tokens."""
 
     window = serializers.IntegerField()
     window_source = serializers.CharField(
@@ -217,7 +228,7 @@ class ReportSerializer(CallSerializer):
     outgoing = OutgoingSerializer(many=True, required=False, help_text="What left the workspace, of the whole turn.")
 
 
-class BudgetSerializer(serializers.Serializer[Any]):
+class BudgetSerializer(serializers.Serializer[DocumentBudget]):
     available = serializers.IntegerField()
     offered = serializers.IntegerField()
     selectable_up_to = serializers.IntegerField()
@@ -235,7 +246,7 @@ class PlanErrorSerializer(ErrorSerializer):
     )
 
 
-class ExpectedCostSerializer(serializers.Serializer[dict[str, Any]]):
+class ExpectedCostSerializer(serializers.Serializer[PlanCost]):
     """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
 
     prompt = MoneyField(help_text="With what the provider's cache is expected to serve and to be given.")
@@ -244,7 +255,7 @@ class ExpectedCostSerializer(serializers.Serializer[dict[str, Any]]):
     longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
 
 
-class OfferSerializer(serializers.Serializer[dict[str, Any]]):
+class OfferSerializer(serializers.Serializer[RoomOffer]):
     kind = serializers.ChoiceField(
         choices=["remove_file", "model", "leave_out", "summarise"],
         help_text="remove_file: of the draft; model: one with a larger window; leave_out: a file of an earlier turn.",
@@ -290,11 +301,11 @@ class DocumentBudgetView(ScopedView):
         In a conversation with its summary, tools and project, or in a new one with a project; with a persona and a
         model other than those that hold there.
         """
-        asked = request.query_params
-        scope = scope_of(visible_conversation(self.person, asked["conversation"])) if "conversation" in asked else None
-        project = visible_project(self.person, asked["project"]) if "project" in asked else None
+        query = request.query_params
+        scope = scope_of(visible_conversation(self.person, query["conversation"])) if "conversation" in query else None
+        project = visible_project(self.person, query["project"]) if "project" in query else None
         scope = scope or ChatScope(None, project, project.persona if project is not None else None)
-        scope = replace(scope, persona=visible_persona(self.person, asked.get("persona")) or scope.persona)
-        model = visible_model(self.person, asked.get("model")) or model_for(scope.persona, self.person)
-        found = budget(base_context(user=self.person, model=model, scope=scope), scope)
-        return Response(BudgetSerializer(found).data)
+        scope = replace(scope, persona=visible_persona(self.person, query.get("persona")) or scope.persona)
+        model = visible_model(self.person, query.get("model")) or model_for(scope.persona, self.person)
+        documents = budget(base_context(user=self.person, model=model, scope=scope), scope)
+        return Response(BudgetSerializer(documents).data)

@@ -1,17 +1,17 @@
-"""Pages that are pictures, read by the model that the workspace has chosen for that: one call a page, in the ledger.
+"""Reading scanned pages with the model that the workspace has chosen for that: one call a page, in the ledger.
 
-`files.registry` has it registered, as the ledger and the texts stand above the files.
+It is registered in `files.registry`, since the ledger and the texts for models are above the files.
 """
 
 from uuid import UUID
 
-from chat.ledger.asking import Charge, ask
+from chat.ledger.asking import Billing, ask
 from chat.ledger.models import ModelCall
 from core.background import submit
 from core.errors import ModelError
 from llm.models import Model
 from llm.services import PATIENCE
-from llm.types.model_call import Image, Message, ModelRequest
+from llm.types.model_call import Image, ModelMessage, ModelRequest
 from personas.services import rules_at
 
 MOST_OUTPUT = 8_192  # tokens of a page
@@ -19,15 +19,15 @@ LONGEST = 60_000  # characters of a page
 
 
 def read_page(model: Model, owner: UUID, picture: bytes) -> str:
-    """What stands on a page, given as PNG; empty where that is nothing. For threads. Raises `ModelError`."""
+    """Return the text on a page; empty where it has none. `picture` is a PNG. For threads. Raises `ModelError`."""
     request = ModelRequest(
         model=model.name,
-        messages=(Message("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),
+        messages=(ModelMessage("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),
         max_output=min(MOST_OUTPUT, model.max_output or MOST_OUTPUT, model.window // 2),
         window=model.window,
     )
-    charge = Charge(None, ModelCall.Purpose.READING, owner)
-    said = submit(ask(model, request, charge, longest=LONGEST, patience=PATIENCE)).result()
-    if said.cut_off or said.unread:
+    charge = Billing(None, ModelCall.Purpose.READING, owner)
+    reply = submit(ask(model, request, charge, longest=LONGEST, patience=PATIENCE)).result()
+    if reply.cut_off or reply.unread:
         raise ModelError("page_not_read", "The model did not read the page to its end.", retryable=False)
-    return said.text.strip() if any(map(str.isalnum, said.text)) else ""
+    return reply.text.strip() if any(map(str.isalnum, reply.text)) else ""

@@ -1,8 +1,8 @@
-"""The schedule without beat: each worker looks whether what is due has been done, and does what beat left undone.
+"""The schedule without beat: each worker runs the tasks that beat left undone.
 
-Whoever runs a task of the schedule notes it in Redis (`core.background.Job`), for a little longer than the task's
-interval. While beat puts it into its queue in time the note never ends; once it has ended, one worker gets to renew it
-and runs the task. So beat makes the schedule punctual, and nothing waits for it.
+A worker that runs a scheduled task notes it in Redis (`core.background.Job`), for a little longer than the task's
+interval. While beat enqueues the task in time, the note never expires. Once it has expired, the one worker that renews
+it runs the task. So beat makes the schedule punctual, and nothing waits for beat.
 """
 
 import asyncio
@@ -16,36 +16,36 @@ from redis.exceptions import RedisError
 
 from core.background import EVERY, enqueue, interval_of, key_of, on_database, streams_of_loop
 
-# Run where it is noticed, by workers of any queue: answers go on without the broker and the worker of its queue.
-AT_ONCE = frozenset({"chat.tasks.sweep_turns"})
+# These run in the worker that finds them overdue, whatever its queue, so that answers go on without the broker.
+AT_ONCE = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
 
 logger = logging.getLogger(__name__)
 
 
 async def overdue() -> list[str]:
-    """The tasks of the schedule that nobody has run in time; from now on they are the caller's. Raises RedisError."""
-    found = []
+    """Return the scheduled tasks that no worker has run in time; the caller has to run them. Raises RedisError."""
+    tasks = []
     for each in settings.CELERY_BEAT_SCHEDULE.values():
         task = str(each["task"])
         if await streams_of_loop().set(key_of(task), "late", nx=True, px=interval_of(task)):
-            found.append(task)
-    return found
+            tasks.append(task)
+    return tasks
 
 
-async def keep(deaf: Callable[[], bool] = bool) -> None:
-    """Does what is overdue, until it is cancelled; a `deaf` worker, which may be cut off, leaves it to others."""
+async def keep(stalled: Callable[[], bool] = bool) -> None:
+    """Run overdue tasks until it is cancelled. A `stalled` worker, which may be cut off, leaves them to others."""
     while True:
         await asyncio.sleep(EVERY)
-        if not deaf():
+        if not stalled():
             await look()
 
 
 async def look() -> None:
-    """Does what is overdue now."""
+    """Run the tasks that are overdue now."""
     try:
         for task in await overdue():
             await on_database(current_app.tasks[task] if task in AT_ONCE else partial(enqueue, task))
     except (RedisError, OSError):
-        pass  # Redis is away, and with it all that a sweep could begin
+        pass  # Redis is away: a sweep could begin nothing
     except Exception:
-        logger.exception("what is due was not done")  # it is tried again when its note has ended
+        logger.exception("what is due was not done")  # the next try is when the note has expired

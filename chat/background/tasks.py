@@ -1,7 +1,11 @@
-"""Celery tasks: each hands its work to the event loop, or calls one function, and returns. No task waits for a model.
+"""Celery tasks of chat. Each hands its work to the event loop, or calls one function, and returns.
 
-Turns are no task: a worker of the queue `turns` takes them on its event loop, each when there is room for it.
-The row, not the broker, is the truth about a turn, a summary or an import.
+1. `_start` begins the loops of a worker. One with the queue `turns` takes turns on its event loop (`take_turns`), each
+   when there is room for it. Turns are no Celery task.
+2. Other work comes as a task by its name. No task waits for a model: such work is carried by the event loop.
+3. `follow_up` decides from the rows what begins next in a conversation.
+4. `sweep_turns` begins what a dead worker or the broker has lost. `core.tasks.sweep_jobs` does so for jobs.
+5. `_end` lets running answers finish for a while when the worker is asked to end.
 """
 
 import asyncio
@@ -18,6 +22,7 @@ from celery import shared_task
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
+from django.db.models import QuerySet
 
 from chat.background import schedule
 from chat.conversations import erasing, titles
@@ -25,8 +30,8 @@ from chat.conversations.importing import counting
 from chat.conversations.importing import jobs as imports
 from chat.lab import services as replays
 from chat.ledger.sums import sum_days
-from chat.models.conversation_state import state_of
-from chat.models.queries import following
+from chat.models import SummaryJob
+from chat.models.conversation_state import follow_ups, state_of
 from chat.openai_api import create_turn
 from chat.readings import jobs as readings
 from chat.realtime.append_only import rewrite_if_due
@@ -36,27 +41,28 @@ from chat.runs import state_machine as runs
 from chat.sending import resuming
 from chat.sending import services as sending
 from chat.summaries import jobs
+from chat.summaries.ending import SUMMARIES
 from chat.turns import runner, store
 from chat.turns.line import move_up
 from core import background, memory
-from core.background import TURNS, enqueue, on_database, show_life, tell_queues
-from core.consumer import Hearing
+from core.background import TURNS, enqueue, on_database, report_queues, show_life
+from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
-STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; whoever stops a worker waits ten before they kill it
+STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after these
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
 _taking: "Future[None] | None" = None
-_draining = False  # asked to end: takes no more, and does not say that it serves its queues
+_draining = False  # the worker was asked to end: it takes no more, and no longer reports its queues
 
 
 async def take_turns() -> None:
-    """Carries out what waits in `TURNS`, as long as there is room, until it is cancelled.
+    """Run the turns that wait in `TURNS`, as long as there is room, until it is cancelled.
 
-    What it has no room for stays there, where another worker may take it and its person sees its position. Few are
-    claimed at a time, so that of a hundred the first are at their model before the last have had a look at their rows.
+    The others stay in the queue, where another worker may take them and their person sees the position. Few are
+    claimed at a time, so that of a hundred turns the first ask their model before the last have read their rows.
     """
     await asyncio.gather(*(_take_turns() for _ in range(CLAIMS_AT_ONCE)))
 
@@ -106,7 +112,7 @@ def summarise(job_id: str) -> None:
 
 
 async def write_summary(job_id: UUID) -> bool:
-    """Carries a queued job out, and begins what comes next; False when it could not be claimed."""
+    """Carry out a queued job and begin the work that follows. Returns False where it could not be claimed."""
     conversation = await jobs.run(job_id)
     if conversation is not None:
         await _summary_ended(conversation)
@@ -114,7 +120,7 @@ async def write_summary(job_id: UUID) -> bool:
 
 
 async def _summary_ended(conversation_id: UUID) -> None:
-    """The conversation is open again, also for what waited there."""
+    """Announce that the conversation is open again, and begin what waited due."""
     await announce_state(conversation_id, await on_database(state_of, conversation_id), summary="ended")
     await follow_up(conversation_id)
 
@@ -126,7 +132,7 @@ def write_title(turn_id: str) -> None:
 
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
-    """Runs every 5 s, see `schedule`: ends what a dead worker left, and begins what it, or the broker, has lost."""
+    """End turns that a dead worker left, and begin work that it or the broker has lost. Runs every 5 s."""
     turns = store.stale()
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
@@ -134,9 +140,6 @@ def sweep_turns() -> None:
         TURNS.put(turn_id)
     for conversation_id in resuming.due():
         background.carry(follow_up(conversation_id))
-    sweep_summaries()
-    for reading_id in readings.unclaimed():
-        enqueue("chat.tasks.read_all", reading_id)
     for conversation_id in sending.due():
         enqueue("chat.tasks.send_next", conversation_id)
     for run_id in runs.due():
@@ -145,13 +148,10 @@ def sweep_turns() -> None:
         enqueue("chat.tasks.draft_checklist", task_id)
 
 
-def sweep_summaries() -> None:
-    """The part of `sweep_turns` for whoever waits for a summary, whether or not a worker is there to sweep."""
-    summaries = jobs.stale()
-    for conversation_id in summaries.ended:
+def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
+    """End summary jobs that are late or lost, and go on in their conversations."""
+    for conversation_id in jobs.end_lost(lost):
         background.carry(_summary_ended(conversation_id))
-    for job_id in summaries.unclaimed:
-        enqueue("chat.tasks.summarise", job_id)
 
 
 async def _recover(turn_id: UUID) -> None:
@@ -168,7 +168,7 @@ def forget_requests() -> None:
 
 @shared_task(name="chat.tasks.sum_usage")
 def sum_usage() -> None:
-    """Runs every ten minutes; there is something to do once a day, and at first for all days before."""
+    """Sum the usage of days that have ended. Runs every ten minutes; most runs have nothing to do."""
     sum_days()
 
 
@@ -194,18 +194,14 @@ def read_all(reading_id: str) -> None:
 
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Runs every minute: what was deleted a day ago goes, from the disk of Redis too, and what was uploaded for an
-    import that failed long ago; imports, their counts, and replays that nobody works on are taken up."""
+    """Erase what was deleted a day ago, from the disk of Redis too, and uploads of imports that failed long ago.
+
+    Runs every minute.
+    """
     erasing.erase_due()
     erasing.erase_messages()
     rewrite_if_due()
-    imports.sweep()
-    for import_id in imports.unclaimed():
-        enqueue("chat.tasks.import_conversations", import_id)
-    for import_id in counting.silent_ones():
-        enqueue("chat.tasks.count_imported", import_id)
-    for replay_id in replays.unclaimed():
-        enqueue("chat.tasks.replay", replay_id)
+    imports.sweep_uploads()
 
 
 @worker_ready.connect
@@ -214,19 +210,19 @@ def _start(sender: Any, **kwargs: Any) -> None:
     background.submit(runner.warm_up()).result()
     metrics.serve()
     memory.watch()
-    hearing = Hearing(sender, list(sender.app.amqp.queues.consume_from))
-    if "turns" in hearing.queues:
+    watchdog = ConsumerWatchdog(sender, list(sender.app.amqp.queues.consume_from))
+    if "turns" in watchdog.queues:
         _taking = background.submit(take_turns())
-    background.submit(hearing.keep())
-    background.submit(schedule.keep(lambda: hearing.deaf or _draining))
-    background.submit(tell_queues(hearing.queues, lambda: hearing.deaf or _draining))
+    background.submit(watchdog.keep())
+    background.submit(schedule.keep(lambda: watchdog.stalled or _draining))
+    background.submit(report_queues(watchdog.queues, lambda: watchdog.stalled or _draining))
     if settings.ALIVE_FILE:
-        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: hearing.deaf or _draining))
+        background.submit(show_life(Path(settings.ALIVE_FILE), lambda: watchdog.stalled or _draining))
 
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
-    """Running answers may finish for a while; then they end as interrupted, their text kept, and go on elsewhere."""
+    """Let running answers finish for a while. Then they are interrupted with their text, and another worker goes on."""
     global _draining
     _draining = True
     if _taking is not None:
@@ -236,8 +232,10 @@ def _end(**kwargs: Any) -> None:
 
 
 def _leave() -> None:
-    """Celery would wait for what runs on its threads for as long as that takes. What is cut off is taken up elsewhere,
-    as that of a worker that has died."""
+    """End the process after `DRAIN_SECONDS`, since Celery would wait for its threads without a limit.
+
+    Another worker takes up work that is cut off, as it does for a dead worker.
+    """
     time.sleep(settings.DRAIN_SECONDS)
     with suppress(TimeoutError):
         background.join(STORED_WITHIN)
@@ -246,17 +244,17 @@ def _leave() -> None:
 
 @worker_shutdown.connect
 def _wait(sender: Any, **kwargs: Any) -> None:
-    """Celery waits for its tasks alone, and those have returned. It does nothing more after this."""
+    """Wait for the event loop, then end the process. Celery waits for its tasks alone, and these have returned."""
     background.join()
     background.leave(sender.exitcode or 0)
 
 
 async def follow_up(conversation_id: UUID) -> None:
-    """Begins what comes next in a conversation once an answer or a summary has ended there: what was interrupted, the
-    message that waits, the run's next step, the summary, the person's next draft of a checklist, the title.
+    """Begin the next work in a conversation once an answer or a summary has ended due.
 
-    It is decided from the rows alone, so anybody may ask at any time and as often as they like. What is left undone,
-    because a worker is killed in here or the database is away, the sweeper finds.
+    That is an interrupted answer, the waiting message, the run's next step, the summary, the person's next draft of a
+    checklist, the title. It is decided from the rows alone, so it may be called at any time and repeatedly. The sweeper
+    finds work that is left undone, because a worker is killed in here or the database is away.
     """
     try:
         pages_change = await on_database(_begin, conversation_id)
@@ -268,22 +266,22 @@ async def follow_up(conversation_id: UUID) -> None:
 
 
 def _begin(conversation_id: UUID) -> bool:
-    """Whether open pages show something of it."""
-    there = following(conversation_id)
-    if there.line:
+    """Begin that work. Returns whether open pages show a change."""
+    due = follow_ups(conversation_id)
+    if due.line:
         move_up(conversation_id)
-    run = runs.in_conversation(conversation_id) if there.run else None
-    resumed = there.interrupted and resuming.resume(conversation_id)
-    if there.message:
-        sending.send_kept(conversation_id)
+    run = runs.in_conversation(conversation_id) if due.run else None
+    resumed = due.interrupted and resuming.resume(conversation_id)
+    if due.message:
+        sending.send_next(conversation_id)
     if run is not None:
         runs.advance(run)
-    if there.summary:
+    if due.summary:
         for job in jobs.queued_in(conversation_id):
-            enqueue("chat.tasks.summarise", job)
-    if there.draft:
+            enqueue(SUMMARIES.task, job)
+    if due.draft:
         for task_id in drafts.due_beside(conversation_id):
             enqueue("chat.tasks.draft_checklist", task_id)
-    if there.title and (titled := titles.claim(conversation_id)):
+    if due.untitled and (titled := titles.claim(conversation_id)):
         enqueue("chat.tasks.write_title", titled)
-    return resumed or there.message or run is not None
+    return resumed or due.message or run is not None

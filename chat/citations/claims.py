@@ -1,4 +1,7 @@
-"""Which sentences of an answer cite something, as it is shown: from the parser's tokens, not from its Markdown."""
+"""Find the sentences of an answer that cite documents.
+
+They are read from the parser's tokens, so they are the sentences as users see them, without Markdown.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +16,12 @@ from chat.rendering.references import Source
 
 _LINK = "\0"
 _CITATION = re.compile(r"\[{1,2}(?:\0|\d+)(?:\s*,\s*(?:\0|\d+))*\]{1,2}")
-MOST = 100  # claims of a text; what comes after them is not compared
+MAX_CLAIMS = 100  # claims of one text; later ones are not checked
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`sentence` cites `numbers` with the citation that is the `citation`-th of the text, counted from 0."""
+    """A sentence that cites documents. `citation` is the number of its citation in the text, counted from 0."""
 
     citation: int
     numbers: tuple[int, ...]
@@ -26,65 +29,71 @@ class Claim:
 
 
 @dataclass(slots=True)
-class _Mark:
-    position: int  # characters of the plain text before it
+class _CitationMark:
+    """A citation in a block. `position` is the number of characters of the plain text before it."""
+
+    position: int
     citation: int
     numbers: list[int]
 
 
 def claims(text: str, sources: Mapping[int, Source]) -> list[Claim]:
-    """In order, at most `MOST`."""
-    found: list[Claim] = []
+    """Return the claims of the text in order, at most `MAX_CLAIMS`."""
+    text_claims: list[Claim] = []
     for token in tokens_of(text, sources):
         if token.type == "inline" and token.children:
-            found += _of_block(token.children)
-            if len(found) >= MOST:
-                return found[:MOST]
-    return found
+            text_claims += _claims_of_block(token.children)
+            if len(text_claims) >= MAX_CLAIMS:
+                return text_claims[:MAX_CLAIMS]
+    return text_claims
 
 
-def _of_block(children: Sequence[Token]) -> Iterator[Claim]:
-    plain, marks = _plain(children)
+def _claims_of_block(children: Sequence[Token]) -> Iterator[Claim]:
+    plain, marks = _plain_text(children)
     for start, end in spans(plain) if marks else ():
         inside = [mark for mark in marks if start < mark.position <= end or mark.position == start == 0]
-        # Each citation inside a sentence stands for what leads up to it, where that says enough.
+        # A citation inside a sentence covers the words before it if they are enough to compare, else the whole
+        # sentence.
         begin = start
         for mark in inside:
-            until = mark.position if mark is not inside[-1] and _says_enough(plain[begin : mark.position]) else end
+            until = mark.position if mark is not inside[-1] and _is_comparable(plain[begin : mark.position]) else end
             yield Claim(mark.citation, tuple(mark.numbers), _as_sentence(plain[begin:until]))
             begin = until if until != end else begin
 
 
-def _plain(children: Sequence[Token]) -> tuple[str, list[_Mark]]:
-    """The words of a block without its citations, and where these stood."""
+def _plain_text(children: Sequence[Token]) -> tuple[str, list[_CitationMark]]:
+    """Return the words of a block without its citations, and the citations."""
     words: list[str] = []
-    cited: list[tuple[int, int]] = []  # citation and number of each link, in order; its place in the words has a NUL
+    cited: list[tuple[int, int]] = []  # citation and number of each link, in order; a NUL marks its place in the words
     links = iter(children)
     for child in links:
         if child.type == "link_open" and child.meta:
             text = next(links).content
-            if text.isdecimal():  # else it is the sign of a doubt
+            if text.isdecimal():  # other links are the signs of doubts
                 cited.append((child.meta["citation"], int(text)))
                 words.append(_LINK)
         elif child.type in ("softbreak", "hardbreak"):
             words.append(" ")
         elif child.type != "link_close":
             words.append(child.content)
-    plain, marks, done = "", [], 0
-    written = "".join(words)
-    for match in _CITATION.finditer(written):
-        links_here = [cited.pop(0) for _ in range(match[0].count(_LINK))]
-        plain += written[done : match.start()]
+    plain = ""
+    marks = []
+    done = 0
+    joined = "".join(words)
+    for match in _CITATION.finditer(joined):
+        match_links = [cited.pop(0) for _ in range(match[0].count(_LINK))]
+        plain += joined[done : match.start()]
         done = match.end()
-        if links_here:
-            marks.append(_Mark(len(plain), links_here[0][0], [number for _, number in links_here]))
-    return plain + written[done:], marks
+        if match_links:
+            marks.append(_CitationMark(len(plain), match_links[0][0], [number for _, number in match_links]))
+    return plain + joined[done:], marks
 
 
 def _as_sentence(words: str) -> str:
-    """In one line, without what a citation that was taken out has left around itself."""
+    """Return the words in one line, without the blanks and commas around removed citations."""
     return re.sub(r" (?=[.,;:!?])", "", " ".join(words.split())).strip(" ,;")
 
 
-def _says_enough(text: str) -> bool:
+def _is_comparable(text: str) -> bool:
+    """Tell whether the text has enough words to be compared with a passage."""
     return sum(word.content for word in words_of(text)) >= LEAST_WORDS

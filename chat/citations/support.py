@@ -1,8 +1,8 @@
-"""Whether a passage carries a sentence that cites it: pure functions over texts.
+"""Decide whether a passage supports a sentence that cites it. Pure functions over texts.
 
-The sentence is held against the part of the passage that speaks of the same. What speaks against it are numbers and
-names that are not there, a negation or an opposite on one side alone, the same names the other way round, and a passage
-that speaks of something else. A sentence in other words is carried as long as none of that is found.
+The sentence is compared with the sentences of the passage that are about the same. Reasons for a doubt are: a number or
+a name that the passage lacks, a negation or an opposite on one side only, the same names in swapped places, and a
+passage about something else. A sentence in other words counts as supported without such a reason.
 """
 
 import re
@@ -14,16 +14,19 @@ from itertools import combinations
 
 from chat.citations.words import NEGATIONS, OPPOSITES, Word, approximate, same_number, words_of
 
-LEAST_WORDS = 3  # of content; a shorter sentence says nothing that could be compared
-PART_OF_BEST = 0.5  # of the best sentence's share: so much has another that speaks of the same
-COVERED, NEAR = 0.4, 0.5  # share of the words, and cosine, below which a passage speaks of something else
-ALIKE = 0.6  # share of the words above which two sentences are compared word by word
-ALMOST_THE_SAME = 0.8
+LEAST_WORDS = 3  # content words; a shorter sentence is not compared
+RELEVANT_PART = 0.5  # of the best share; a sentence of the passage with this share is about the same
+# A passage with a smaller share of the words and a smaller cosine is about something else.
+COVERED = 0.4
+SIMILAR = 0.5
+ALIKE = 0.6  # share of the words from which two sentences are compared word by word
+ALMOST_THE_SAME = 0.8  # share of the words from which a replaced name or number counts
 LONGEST_ABBREVIATION = 8  # characters
-IN_ORDER, MOST_MARKED = 0.9, 12  # share of the words that must stand in order; names and numbers tried in pairs
-SCOPE = 3  # words behind a negation that it is about
+IN_ORDER = 0.9  # share of the words that must be in order after a swap
+MOST_SWAPPED = 12  # names and numbers that are tried in pairs
+SCOPE = 3  # content words after a negation that it applies to
 
-Near = Callable[[str, str], float]  # the cosine of two texts
+Similarity = Callable[[str, str], float]  # the cosine of two texts
 
 _ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))"
@@ -36,8 +39,8 @@ _PRONOUN = re.compile(
 )
 
 
-class Reason(StrEnum):
-    """What speaks against a sentence."""
+class DoubtKind(StrEnum):
+    """A reason to doubt that a passage supports a sentence."""
 
     NUMBER = "number"
     NAME = "name"
@@ -45,24 +48,28 @@ class Reason(StrEnum):
     OPPOSITE = "opposite"
     ORDER = "order"
     ABSENT = "absent"
-    MODEL = "model"  # of `chat.citations.judging`
+    MODEL = "model"  # from `chat.citations.judging`
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`reasons` with the words of the sentence that they are about, none for a sentence that is carried; `evidence` is
-    the part of the passage that it was held against."""
+class CitationVerdict:
+    """The result of a comparison.
 
-    reasons: tuple[tuple[Reason, str], ...]
+    `reasons` are the reasons for doubt with the words of the sentence that they are about; a supported sentence has
+    none. `evidence` is the part of the passage that was compared.
+    """
+
+    reasons: tuple[tuple[DoubtKind, str], ...]
     evidence: str
 
     @property
-    def carried(self) -> bool:
+    def supported(self) -> bool:
+        """Tell whether the passage supports the sentence."""
         return not self.reasons
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """[start, end) of each sentence, the blanks behind it included; rows of a table and items of a list are some."""
+    """Yield [start, end) of each sentence with the blanks after it. Table rows and list items are sentences too."""
     start = 0
     for match in _ENDS.finditer(text):
         before = text[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
@@ -73,97 +80,116 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def sentences(text: str) -> list[str]:
-    """In order, without blank ones, each in one line."""
-    found = (" ".join(text[start:end].split()) for start, end in spans(text))
-    return [each for each in found if each]
+    """Return the sentences in order, each in one line, without blank ones."""
+    lines = (" ".join(text[start:end].split()) for start, end in spans(text))
+    return [line for line in lines if line]
 
 
-def compare(sentence: str, passage: str, *, title: str = "", near: Near | None = None) -> Verdict | None:
-    """None for a sentence that says too little to be compared. `title`: what the passage is of, known to its reader."""
-    said = words_of(sentence)
-    content = [word for word in said if word.content]
+def compare(
+    sentence: str, passage: str, *, title: str = "", similarity: Similarity | None = None
+) -> CitationVerdict | None:
+    """Compare a sentence with a passage. Return None for a sentence with too few words.
+
+    `title` is the title of the passage's document. Its words count as words of the passage.
+    """
+    words = words_of(sentence)
+    content = [word for word in words if word.content]
     if len(content) < LEAST_WORDS:
         return None
-    given = [(each, words_of(each)) for each in sentences(passage)]
-    shares = [_share(content, words) for _, words in given]
+    passage_sentences = [(each, words_of(each)) for each in sentences(passage)]
+    shares = [_share(content, each) for _, each in passage_sentences]
     best = max(shares, default=0.0)
-    about = [at for at, share in enumerate(shares) if share and share >= PART_OF_BEST * best]
-    about = sorted(set(_with_what_pronouns_mean(about, given)))
-    evidence = " ".join(given[at][0] for at in about)
-    known = [word for at in about for word in given[at][1]] + words_of(title)
-    covered = _share(content, known)
-    if covered < COVERED and (near is None or near(sentence, evidence or passage) < NEAR):
-        return Verdict(((Reason.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
-    reasons = [*_numbers(sentence, content, known), *_names(said, known)]
+    relevant = [at for at, share in enumerate(shares) if share and share >= RELEVANT_PART * best]
+    relevant = sorted(set(_with_antecedents(relevant, passage_sentences)))
+    evidence = " ".join(passage_sentences[at][0] for at in relevant)
+    passage_words = [word for at in relevant for word in passage_sentences[at][1]] + words_of(title)
+    covered = _share(content, passage_words)
+    if covered < COVERED and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
+        return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
+    reasons = [*_missing_numbers(sentence, content, passage_words), *_missing_names(words, passage_words)]
     if best >= ALIKE:
-        reasons += _word_by_word(said, given[shares.index(best)][1])
-    return Verdict(tuple(dict.fromkeys(reasons)), evidence)
+        reasons += _word_by_word(words, passage_sentences[shares.index(best)][1])
+    return CitationVerdict(tuple(dict.fromkeys(reasons)), evidence)
 
 
-def _share(content: Sequence[Word], given: Sequence[Word]) -> float:
-    stems = {word.stem for word in given}
-    numbers = [word for word in given if word.values]
-    there = sum(
-        any(same_number(word, each, about=False) for each in numbers) if word.values else word.stem in stems
+def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
+    """Return the share of the content words that the other words contain."""
+    stems = {word.stem for word in other}
+    numbers = [word for word in other if word.values]
+    contained = sum(
+        any(same_number(word, each, approximately=False) for each in numbers) if word.values else word.stem in stems
         for word in content
     )
-    return there / len(content)
+    return contained / len(content)
 
 
-def _with_what_pronouns_mean(about: Sequence[int], given: Sequence[tuple[str, list[Word]]]) -> Iterator[int]:
-    for at in about:
+def _with_antecedents(relevant: Sequence[int], passage: Sequence[tuple[str, list[Word]]]) -> Iterator[int]:
+    """Yield the sentences, and before each with a pronoun the two sentences that the pronoun may refer to."""
+    for at in relevant:
         yield at
-        if _PRONOUN.search(given[at][0]):
+        if _PRONOUN.search(passage[at][0]):
             yield from range(max(0, at - 2), at)
 
 
-def _numbers(sentence: str, content: Sequence[Word], known: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    given, stems = [word for word in known if word.values], {word.stem for word in known}
-    about = approximate(sentence)
+def _missing_numbers(
+    sentence: str, content: Sequence[Word], passage: Sequence[Word]
+) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the numbers of the sentence that the passage lacks."""
+    numbers = [word for word in passage if word.values]
+    stems = {word.stem for word in passage}
+    approximately = approximate(sentence)
     for word in content:
-        # A number in words may be no count at all where the passage has none.
-        compared = word.values and (word.text[0].isdigit() or (given and word.stem not in stems))
-        if compared and not any(same_number(word, each, about=about) for each in given):
-            yield Reason.NUMBER, word.text
+        # A number in words may be no number at all if the passage has none.
+        compared = word.values and (word.text[0].isdigit() or (numbers and word.stem not in stems))
+        if compared and not any(same_number(word, each, approximately=approximately) for each in numbers):
+            yield DoubtKind.NUMBER, word.text
 
 
-def _names(said: Sequence[Word], known: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    stems = {word.stem for word in known}
-    initials = {"".join(word.text[0] for word in known[at : at + size] if word.text[0].isupper()).casefold()
-                for size in (2, 3, 4, 5) for at in range(len(known))}  # fmt: skip
-    mine = {word.stem for word in said}
-    others = any((word.name or word.initial) and word.text[:1].isupper() and word.stem not in mine for word in known)
-    for word in said:
+def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the names of the sentence that the passage lacks, also as initials."""
+    stems = {word.stem for word in passage}
+    initials = {"".join(word.text[0] for word in passage[at : at + size] if word.text[0].isupper()).casefold()
+                for size in (2, 3, 4, 5) for at in range(len(passage))}  # fmt: skip
+    own = {word.stem for word in words}
+    others = any((word.name or word.initial) and word.text[:1].isupper() and word.stem not in own for word in passage)
+    for word in words:
         if word.values or word.stem in stems or word.text.casefold() in initials or not word.content:
             continue
-        # A capital at the beginning says something only where the passage has another name in its place.
+        # A capital at the beginning of a sentence counts as a name only if the passage has another name instead.
         if word.name or (word.initial and word.text[:1].isupper() and others):
-            yield Reason.NAME, word.text
+            yield DoubtKind.NAME, word.text
 
 
-def _word_by_word(said: Sequence[Word], given: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    yield from _negations(said, given)
-    yield from _negations(given, said)
-    mine, theirs = {word.text.casefold() for word in said}, {word.text.casefold() for word in given}
-    for word in said:
+def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the reasons that only two similar sentences can give: negations, opposites, swaps and replacements."""
+    yield from _negations(words, other)
+    yield from _negations(other, words)
+    own = {word.text.casefold() for word in words}
+    others = {word.text.casefold() for word in other}
+    for word in words:
         lower = word.text.casefold()
-        if lower not in theirs and OPPOSITES.get(lower, frozenset()) & (theirs - mine):
-            yield Reason.OPPOSITE, word.text
-    yield from _order(said, given)
-    yield from _in_the_place_of_another(said, given)
+        if lower not in others and OPPOSITES.get(lower, frozenset()) & (others - own):
+            yield DoubtKind.OPPOSITE, word.text
+    yield from _swapped(words, other)
+    yield from _replaced(words, other)
 
 
-def _in_the_place_of_another(said: Sequence[Word], given: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    """A name or number where the other sentence, which is the same otherwise, has another one."""
-    if _share([word for word in said if word.content], given) < ALMOST_THE_SAME:
+def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the names and numbers in place of which the other sentence, otherwise the same, has others."""
+    if _share([word for word in words if word.content], other) < ALMOST_THE_SAME:
         return
-    for kind, reason in ((_is_number, Reason.NUMBER), (_is_name, Reason.NAME)):
-        if any(kind(word) and not _among(word, said) for word in given):
-            yield from ((reason, word.text) for word in said if kind(word) and word.content and not _among(word, given))
+    for kind, reason in ((_is_number, DoubtKind.NUMBER), (_is_name, DoubtKind.NAME)):
+        if any(kind(word) and not _among(word, words) for word in other):
+            yield from (
+                (reason, word.text) for word in words if kind(word) and word.content and not _among(word, other)
+            )
 
 
 def _among(word: Word, words: Sequence[Word]) -> bool:
-    return any(word.stem == each.stem or (word.values and same_number(word, each, about=False)) for each in words)
+    """Tell whether the word, or a number of the same value, is among the words."""
+    return any(
+        word.stem == each.stem or (word.values and same_number(word, each, approximately=False)) for each in words
+    )
 
 
 def _is_number(word: Word) -> bool:
@@ -174,8 +200,8 @@ def _is_name(word: Word) -> bool:
     return word.name
 
 
-def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    """Negations in `one` of words that stand in `other` without one."""
+def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the first negation in `one` of a word that `other` has without a negation."""
     for at, word in enumerate(one):
         if word.text.casefold() not in NEGATIONS or (at + 1 < len(one) and one[at + 1].text.casefold() == "only"):
             continue
@@ -184,40 +210,45 @@ def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Rea
             if scope and each.stem == scope[0].stem:
                 around = other[max(0, place - SCOPE - 1) : place + SCOPE]
                 if NEGATIONS.isdisjoint(near.text.casefold() for near in around):
-                    yield Reason.NEGATION, f"{word.text} {each.text}"
+                    yield DoubtKind.NEGATION, f"{word.text} {each.text}"
                     return
                 break
 
 
-def _order(said: Sequence[Word], given: Sequence[Word]) -> Iterator[tuple[Reason, str]]:
-    """Two names or numbers that have changed places: put back, all words stand as they do in the other sentence."""
+def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+    """Yield the first two names or numbers that are swapped: exchanging them gives the order of the other sentence.
+
+    Only words that the other sentence has once are considered. A change between active and passive is no swap.
+    """
     places: dict[str, list[int]] = {}
-    for at, word in enumerate(given):
+    for at, word in enumerate(other):
         places.setdefault(_key(word), []).append(at)
-    once = [(word, places[_key(word)][0]) for word in said if len(places.get(_key(word), ())) == 1]
+    once = [(word, places[_key(word)][0]) for word in words if len(places.get(_key(word), ())) == 1]
     order = [at for _, at in once]
-    marked = [n for n, (word, at) in enumerate(once) if word.values or word.name or given[at].name]
-    passive = [sum(word.text.casefold() == "by" for word in each) for each in (said, given)]
+    candidates = [n for n, (word, at) in enumerate(once) if word.values or word.name or other[at].name]
+    passive = [sum(word.text.casefold() == "by" for word in each) for each in (words, other)]
     if passive[0] != passive[1] or _longest_rise(order) == len(order):
         return
-    for one, other in combinations(marked[:MOST_MARKED], 2):
-        back = list(order)
-        back[one], back[other] = order[other], order[one]
-        alike = bool(once[one][0].values) == bool(once[other][0].values)
+    for first, second in combinations(candidates[:MOST_SWAPPED], 2):
+        exchanged = list(order)
+        exchanged[first], exchanged[second] = order[second], order[first]
+        same_kind = bool(once[first][0].values) == bool(once[second][0].values)
         if (
-            alike
-            and order[one] > order[other]
-            and _longest_rise(back) >= max(IN_ORDER * len(back), _longest_rise(order) + 1)
+            same_kind
+            and order[first] > order[second]
+            and _longest_rise(exchanged) >= max(IN_ORDER * len(exchanged), _longest_rise(order) + 1)
         ):
-            yield Reason.ORDER, f"{once[one][0].text}, {once[other][0].text}"
+            yield DoubtKind.ORDER, f"{once[first][0].text}, {once[second][0].text}"
             return
 
 
 def _key(word: Word) -> str:
+    """Return the text by which two words are the same: the value of a number, else the stem."""
     return f"{min(word.values)}" if word.values else word.stem
 
 
 def _longest_rise(places: Sequence[int]) -> int:
+    """Return the length of the longest increasing subsequence."""
     ends: list[int] = []
     for place in places:
         at = bisect_left(ends, place)

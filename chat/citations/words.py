@@ -1,4 +1,4 @@
-"""What a sentence is made of, for the comparison of one with another: words, numbers, names, negations."""
+"""Split a sentence into words for a comparison: their stems, numbers, names and negations."""
 
 import re
 import unicodedata
@@ -18,7 +18,8 @@ _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s"
 LEAST_STEM = 3
 
 
-def _counted(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
+def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
+    """Return consecutive values for the words: `first`, `first + step`, ..."""
     return {word: float(first + step * at) for at, word in enumerate(words.split())}
 
 
@@ -26,7 +27,7 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-FUNCTION = _set(
+FUNCTION_WORDS = _set(
     "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto "
     "out over per to up upon via with within about above across after against along among around before behind "
     "below beneath beside between beyond during under until is are was were be been being am do does did done "
@@ -36,19 +37,19 @@ FUNCTION = _set(
     "another any some each every both all more most much many few very just only even still too again now s t re "
     "ve ll d m said says say not no never"
 )
-_SPOKEN = {
-    **_counted(
+_NUMBER_WORDS = {
+    **_values_of(
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
         "seventeen eighteen nineteen twenty",
         first=0,
     ),
-    **_counted("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
-    **_counted("first second third fourth fifth sixth seventh eighth ninth tenth"),
-    **_counted("january february march april may june july august september october november december"),
+    **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
+    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
+    **_values_of("january february march april may june july august september october november december"),
     "dozen": 12.0,
     "half": 0.5,
 }
-_SAID_WITHOUT_COUNTING = frozenset({"one", "first", "second", "may"})
+_OFTEN_NO_NUMBER = frozenset({"one", "first", "second", "may"})
 _SCALES = {
     **dict.fromkeys(("hundred",), 1e2),
     **dict.fromkeys(("thousand", "k", "nghìn", "ngàn"), 1e3),
@@ -78,7 +79,11 @@ for _one, _other in (pair.split() for pair in _OPPOSITES.split(", ")):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`stem` compares forms of one word; `values` are what a number may mean, empty of other words."""
+    """A word of a sentence.
+
+    `stem` is equal for the forms of one word. `values` are the values that a number may have; other words have none.
+    `initial`: the word begins a sentence, where a capital means nothing. `name`: the word is capitalised elsewhere.
+    """
 
     text: str
     stem: str
@@ -88,25 +93,27 @@ class Word:
 
     @property
     def content(self) -> bool:
-        return bool(self.values) or not (self.text.casefold() in FUNCTION or len(self.stem) < 2)
+        """Tell whether the word has a meaning of its own."""
+        return bool(self.values) or not (self.text.casefold() in FUNCTION_WORDS or len(self.stem) < 2)
 
 
 def words_of(sentence: str) -> list[Word]:
-    """In order. `initial`: it is the first, where a capital says nothing; `name`: it is written as one elsewhere."""
+    """Return the words of a sentence in order."""
     normal = readable(unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not"))
-    found = list(_TOKEN.finditer(normal))
+    matches = list(_TOKEN.finditer(normal))
     words = []
-    for at, match in enumerate(found):
+    for at, match in enumerate(matches):
         text = match[0]
-        following = found[at + 1][0].casefold() if at + 1 < len(found) else ""
+        following = matches[at + 1][0].casefold() if at + 1 < len(matches) else ""
         initial = not at or bool(re.search(r"[.:!?•*\"“(\[]\s*$", normal[: match.start()][-4:]))
         values = _values(text, following)
-        capital = text[:1].isupper() and text.casefold() not in FUNCTION and text.casefold() not in _SPOKEN
+        capital = text[:1].isupper() and text.casefold() not in FUNCTION_WORDS and text.casefold() not in _NUMBER_WORDS
         words.append(Word(text, stem(text), values, capital and not initial and len(text) > 1, initial))
     return words
 
 
 def stem(word: str) -> str:
+    """Return the word in lower case without a common English ending."""
     lower = word.casefold().removesuffix("'s").removesuffix("’s")
     for suffix in _SUFFIXES:
         if lower.endswith(suffix) and len(lower) - len(suffix) >= LEAST_STEM:
@@ -121,18 +128,19 @@ def _undoubled(bare: str) -> str:
 
 
 def _values(text: str, following: str) -> frozenset[float]:
+    """Return the values that a word may have as a number, also multiplied by the `following` word, such as million."""
     lower = text.casefold()
     if not text[0].isdigit():
-        known = _SPOKEN.get(lower)
-        plain = {known} if known is not None and lower not in _SAID_WITHOUT_COUNTING else set()
+        value = _NUMBER_WORDS.get(lower)
+        plain = {value} if value is not None and lower not in _OFTEN_NO_NUMBER else set()
     else:
-        plain = _read(text)
+        plain = _parse_number(text)
     scale = _SCALES.get(following)
     return frozenset(plain | {value * scale for value in plain} if scale else plain)
 
 
-def _read(text: str) -> set[float]:
-    """A number as readers of several countries would read it."""
+def _parse_number(text: str) -> set[float]:
+    """Return the values of a number in the notations of several countries."""
     bare = re.sub(r"[’'\s]", "", text)
     readings = set()
     for thousands, point in ((",", "."), (".", ",")):
@@ -145,18 +153,23 @@ def _read(text: str) -> set[float]:
 
 
 def approximate(sentence: str) -> bool:
+    """Tell whether the sentence marks its numbers as approximate."""
     return _APPROXIMATE.search(sentence) is not None
 
 
-def same_number(said: Word, given: Word, *, about: bool) -> bool:
-    """Whether they may mean the same; a rounded number is what it was rounded from."""
+def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
+    """Tell whether two numbers may have the same value, or `word` is `source` rounded.
+
+    `approximately`: a difference of 5 % is no difference.
+    """
     return any(
-        one == other or (about and abs(one - other) <= 0.05 * abs(other)) or _rounded(one, other)
-        for one, other in product(said.values, given.values)
+        one == other or (approximately and abs(one - other) <= 0.05 * abs(other)) or _is_rounded(one, other)
+        for one, other in product(word.values, source.values)
     )
 
 
-def _rounded(one: float, other: float) -> bool:
+def _is_rounded(one: float, other: float) -> bool:
+    """Tell whether `one` is `other` rounded to at least two significant digits."""
     if not one or not other or one == other:
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))

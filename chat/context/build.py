@@ -1,7 +1,14 @@
-"""The one entry point: from everything a prompt is made of to the messages that are sent, and the report.
+"""Build a prompt and its report from a `ContextRequest`. `build()` is the entry point of the context engine.
 
-The required sections, all but older turns, are made first and made to fit; what they leave is for a policy to fill
-(docs/develop/context.md, “The room”).
+1. Images above the model's limit are replaced by their names (“Files and projects”).
+2. The required sections, all but the older turns, are rendered (“The room”).
+3. If they do not fit, tool results of the current turn are shortened, then the system prompt where the policy says so.
+   If they still do not fit, `build()` raises a `ContextError`.
+4. The policy selects older turns for the room that is left (“Policy `recent`”, “Policy `priority`”, “Marks”).
+5. The omission note is placed at the newest gap, if it fits.
+6. The layout puts the sections in their order (“Order”). The borders for the provider's cache are derived (“Caching”).
+
+The titles in brackets are sections of docs/develop/context.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,15 +17,15 @@ from functools import cached_property
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from chat.context.policies import (
-    History,
-    Turn,
+    ContextTurn,
+    SelectedHistory,
     current_turn_start,
     first_whole_turn,
-    keep_by_priority,
-    keep_recent,
     read_turn,
+    select_by_priority,
+    select_recent,
 )
-from chat.context.rendering import LAYOUTS, Renderer, cost, cut_end, cut_middle
+from chat.context.rendering import LAYOUTS, PromptRenderer, cost, cut_end, cut_middle
 from chat.context.types import (
     Block,
     ContextError,
@@ -32,22 +39,23 @@ from chat.context.types import (
     file_too_long,
 )
 
-# Of the input limit, in percent: above the first a system prompt is cut to the second.
-KEPT_WHOLE = 50
-CUT_TO = 30
-# A system prompt that would be left with this much or less is removed.
-WORTH_KEEPING = 50
-SHORTEST_RESULT = 256
-# Of which the next turn has the same; where they stand depends on the layout, their order does not.
-LASTING: tuple[Section, ...] = ("persona", "project_files", "file_listing")
+# The limits of “Policy `priority`”: a system prompt above the first share is cut to the second, in percent of the input
+# limit. A system prompt that would keep no more than SYSTEM_REMOVED_AT tokens is removed.
+SYSTEM_CUT_ABOVE = 50
+SYSTEM_CUT_TO = 30
+SYSTEM_REMOVED_AT = 50
+SHORTEST_RESULT = 256  # tokens of a shortened tool result, see rule 1 of “The room”
+# Sections besides S that are identical in the next turn. Used to place the borders for the provider's cache.
+STABLE_SECTIONS: tuple[Section, ...] = ("persona", "project_files", "file_listing")
 
 Sections = dict[Section, list[PromptMessage]]
 
 
 class SourceEntry(TypedDict):
-    """A `SourceReport` for JSON; `title` is for people, `mark` what was pinned and did not fit.
+    """A `SourceReport` as JSON.
 
-    `role`, of a message: `question`, `answer`, `call` or `result`. `used`: of a file by search, whose text was found.
+    `title` is shown to users. `mark` is set on a pinned source that did not fit. `role` of a message is `question`,
+    `answer`, `call` or `result`. `used` is set on a file by search whose passages were found.
     """
 
     kind: str
@@ -64,7 +72,7 @@ class SourceEntry(TypedDict):
 
 
 class ReportEntry(TypedDict):
-    """A `Report` for JSON."""
+    """A `Report` as JSON."""
 
     limit: int
     used: int
@@ -73,7 +81,7 @@ class ReportEntry(TypedDict):
     sections: Mapping[str, int]
     dropped: list[str]
     unloaded: int
-    without_room: NotRequired[int]  # not in those of earlier versions
+    without_room: NotRequired[int]  # missing in reports of earlier versions
     sources: list[SourceEntry]
     versions: dict[str, str]
 
@@ -82,10 +90,13 @@ _SOURCE = SourceReport._fields
 
 
 class Report:
-    """`limit`, `used` and `left` in tokens; `unloaded` counts older messages the engine was not given."""
+    """The report of one prompt: `limit`, `used` and `left` in tokens, and the state of every source.
+
+    `unloaded` counts the older messages that the caller did not load.
+    """
 
     def __init__(
-        self, request: ContextRequest, messages: list[PromptMessage], history: History, *, limit: int, used: int
+        self, request: ContextRequest, messages: list[PromptMessage], history: SelectedHistory, *, limit: int, used: int
     ) -> None:
         self.limit = limit
         self.used = used
@@ -98,7 +109,7 @@ class Report:
 
     @cached_property
     def sections(self) -> dict[str, int]:
-        """Tokens of each section that is sent, overhead included, in the order of the prompt."""
+        """Return the tokens of each section that is sent, overhead included, in the order of the prompt."""
         sections: dict[str, int] = {}
         for sent in self._messages:
             sections[sent.section] = sections.get(sent.section, 0) + sent.tokens
@@ -106,33 +117,32 @@ class Report:
 
     @cached_property
     def sources(self) -> list[SourceReport]:
-        """Sections, then messages oldest first, a message's files before it, then the caller's own sources."""
+        """Return the sections, then the messages oldest first, each below its files, then the extra sources."""
         return [*self._section_sources(), *self._message_sources(), *self._request.extra_sources]
 
     @cached_property
     def dropped(self) -> list[str]:
-        """The ids of the messages and files that were left out, oldest first, a turn's files before its message."""
-        sent, dropped = self._sent_ids, list[str]()
+        """Return the ids of the messages and files left out, oldest first, a message's files before the message."""
+        dropped: list[str] = []
         for message in self._request.messages:
-            gone = message.id not in sent
-            dropped += [file.id for file in message.files if gone or file.excluded]
-            dropped += [message.id] if gone else []
+            unsent = message.id not in self._sent_ids
+            dropped += [file.id for file in message.files if unsent or file.excluded]
+            dropped += [message.id] if unsent else []
         return dropped
 
     @cached_property
     def without_room(self) -> int:
-        """How many messages and files are left out though nobody wants it: those of `dropped` and `unloaded` but what
-        its person leaves out."""
-        wanted_out = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
-        return self.unloaded + sum(1 for each in self.dropped if each not in wanted_out)
+        """Return the number of dropped or unloaded messages and files, without those that the user excludes."""
+        by_user = {source.id for source in self.sources if source.reason == "by_user"} if self.dropped else ()
+        return self.unloaded + sum(1 for each in self.dropped if each not in by_user)
 
     @cached_property
     def exact(self) -> bool:
-        """Whether every count is exact."""
+        """Tell whether every count is exact."""
         return all(source.exact for source in self.sources)
 
     def as_dict(self) -> ReportEntry:
-        """For JSON. Fields of a source that say nothing are left out."""
+        """Return the report as JSON. Fields of a source that are None are left out."""
         return {
             "limit": self.limit,
             "used": self.used,
@@ -167,7 +177,8 @@ class Report:
     def _message_sources(self) -> Iterator[SourceReport]:
         sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
         for index, message in enumerate(self._request.messages):
-            placed, reason = sent.get(message.id), self._reason(index, message)
+            placed = sent.get(message.id)
+            reason = self._reason(index, message)
             exact = self._request.exact
             for file in message.files:
                 if placed is not None and message.id in self._history.stubbed and not file.excluded:
@@ -177,18 +188,20 @@ class Report:
                 yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
             for image in message.images:
                 named = image.excluded and (placed is not None or image.reason == "by_user")
-                there = placed is not None and not image.excluded
-                yield _attached("image", image.id, image.tokens, there, image.reason if named else reason, False)
+                is_sent = placed is not None and not image.excluded
+                yield _attached("image", image.id, image.tokens, is_sent, image.reason if named else reason, False)
             yield self._source("message", message.id, placed, reason)
 
     @cached_property
-    def _marked(self) -> dict[int, Reason]:
-        return {index: why for begin, end, why in self._history.marked for index in range(begin, end)}
+    def _unsent_marked(self) -> dict[int, Reason]:
+        """Return the reason for each message of a marked turn that is not sent, by its index."""
+        unsent = self._history.unsent
+        return {index: turn.reason for turn in unsent for index in range(turn.start, turn.stop)}
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
-        """Why a message is not sent, if it is not."""
-        if index in self._marked:
-            return self._marked[index]
+        """Return the reason that holds if the message is not sent."""
+        if index in self._unsent_marked:
+            return self._unsent_marked[index]
         gap = self._history.gap
         if gap is not None and index < gap:
             return "behind_gap"
@@ -203,18 +216,18 @@ class Report:
 
 
 def _attached(kind: str, name: str, tokens: int | None, sent: bool, reason: Reason, exact: bool) -> SourceReport:
-    """A file or an image of a message."""
+    """Return the report of a file or an image of a message."""
     if sent:
         return SourceReport(kind, name, "full", tokens, exact=exact)
     return SourceReport(kind, name, "left_out", 0, reason, exact=exact)
 
 
 class Prompt(NamedTuple):
-    """The answer of the engine.
+    """A built prompt.
 
-    `wants_older`: not all older messages were given, and one of them could still be in the prompt: give more and build
-    again. A caller that loads newest first stops when it is False. `borders`: after so many messages the prompt is one
-    that later prompts begin with, too (docs/develop/context.md, “Caching”); at most three, ascending.
+    `wants_older`: older messages are unloaded and one of them could still fit. The caller loads more and builds again;
+    a caller that loads newest first stops when it is False. `borders` are numbers of messages: later prompts begin with
+    these messages too (docs/develop/context.md, “Caching”). There are at most three, ascending.
     """
 
     messages: list[PromptMessage]
@@ -223,30 +236,35 @@ class Prompt(NamedTuple):
     borders: tuple[int, ...] = ()
 
 
-class Policy(NamedTuple):
-    """How older turns are chosen: `keep(renderer, start, stop, room)` picks from the messages `[start:stop]`.
+class HistoryPolicy(NamedTuple):
+    """A way to select older turns: `select(renderer, start, stop, room)` selects from the messages `[start:stop]`.
 
     `cuts_system`: S gives way to the other required sections.
     """
 
-    keep: Callable[[Renderer, int, int, int], History]
+    select: Callable[[PromptRenderer, int, int, int], SelectedHistory]
     cuts_system: bool
 
 
+# To add a policy: 1. Write a function with the signature of `HistoryPolicy.select` in `chat.context.policies`. 2. Add
+# it here. 3. Add its name to `personas.models.BudgetProfile`, where admins choose it. 4. Describe its rule in
+# docs/develop/context.md, “The room”, and cover it with vectors in tests/chat/context/vectors.
 POLICIES = {
-    "recent": Policy(keep_recent, cuts_system=False),
-    "priority": Policy(keep_by_priority, cuts_system=True),
+    "recent": HistoryPolicy(select_recent, cuts_system=False),
+    "priority": HistoryPolicy(select_by_priority, cuts_system=True),
 }
 
 
 def build(request: ContextRequest) -> Prompt:
-    """Decides what the model sees. The same request gives the same prompt.
+    """Decide what the model sees. Equal requests give equal prompts.
 
-    Raises `ContextError`: `no_user_message`, `file_too_long`, `context_too_long`. `request.policy` and `.layout` are
-    names in `POLICIES` and `LAYOUTS`.
+    `request.policy` and `request.layout` are names in `POLICIES` and `LAYOUTS`. Raises `ContextError`:
+    `no_user_message`, `file_too_long`, `context_too_long`.
     """
     request = with_image_limit(request)
-    renderer, policy, limit = Renderer(request), POLICIES[request.policy], request.room.input_limit
+    renderer = PromptRenderer(request)
+    policy = POLICIES[request.policy]
+    limit = request.room.input_limit
     current_start = current_turn_start(request.messages)
     current = read_turn(request.messages[current_start:])
     sections = _required_sections(renderer, current)
@@ -254,7 +272,7 @@ def build(request: ContextRequest) -> Prompt:
 
     left = limit - _total(sections)
     oldest = min(first_whole_turn(request.messages, request.unloaded), current_start)
-    history = policy.keep(renderer, oldest, current_start, left)
+    history = policy.select(renderer, oldest, current_start, left)
     history.orphans |= current.orphans
     left -= history.tokens
     wants_older = request.unloaded > 0 and history.gap is None and left >= renderer.overhead
@@ -284,12 +302,12 @@ def _order(request: ContextRequest) -> tuple[Section, ...]:
 
 
 def required_tokens(request: ContextRequest) -> int:
-    """What everything but the older turns takes before anything of it is shortened, with S as its policy cuts it.
+    """Return the cost of the required sections before any is shortened, with S cut to the share of the policy.
 
     Raises `ContextError`: `no_user_message`.
     """
     request = with_image_limit(request)
-    renderer = Renderer(request)
+    renderer = PromptRenderer(request)
     sections = _required_sections(renderer, read_turn(request.messages[current_turn_start(request.messages) :]))
     if POLICIES[request.policy].cuts_system:
         _cut_system_to_share(sections, renderer)
@@ -297,8 +315,12 @@ def required_tokens(request: ContextRequest) -> int:
 
 
 def with_image_limit(request: ContextRequest) -> ContextRequest:
-    """Return the request with at most `max_images` images, those of the newest messages; the others are only named."""
-    left, messages = request.max_images, list(request.messages)
+    """Return the request with at most `max_images` images.
+
+    The newest messages keep theirs; the others are only named.
+    """
+    left = request.max_images
+    messages = list(request.messages)
     if left is None or sum(len(message.images) for message in messages) <= left:
         return request
     for index in range(len(messages) - 1, -1, -1):
@@ -316,11 +338,14 @@ def with_image_limit(request: ContextRequest) -> ContextRequest:
 
 
 def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
-    """After S; after what else stands above the history for good; and before the first message that the next turn will
-    not find in its place. Each is a number of messages from the start, none comes twice. `ends`: of each section."""
-    lasting = [section for section in LASTING if sections.get(section)]
-    above = [ends[section] for section in lasting if ends[section] <= ends["history"]]
-    moving = next((section for section in lasting if ends[section] > ends["history"]), None)
+    """Return the borders of the prompt, ascending, as numbers of messages from the start (“Caching”).
+
+    They are: after S; after the other stable sections above the history; and before the first message that will stand
+    elsewhere in the next turn's prompt. `ends` is the number of messages up to the end of each section.
+    """
+    present = [section for section in STABLE_SECTIONS if sections.get(section)]
+    above = [ends[section] for section in present if ends[section] <= ends["history"]]
+    moving = next((section for section in present if ends[section] > ends["history"]), None)
     if moving:
         stable = ends[moving] - len(sections[moving])
     elif sections.get("reminder") and ends["reminder"] < ends["current"]:
@@ -331,22 +356,26 @@ def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]
     return tuple(sorted({border for border in (ends["system"], *above[-1:], stable) if border}))
 
 
-def _omission_note(renderer: Renderer, left: int) -> list[PromptMessage]:
-    """The line that stands where messages are missing, if it is wanted and fits in what is left (“The room”)."""
+def _omission_note(renderer: PromptRenderer, left: int) -> list[PromptMessage]:
+    """Return the omission note if the request asks for it and `left` tokens are enough, else an empty list."""
     text = renderer.texts["omission_note"]
     tokens = renderer.tokenizer.count(text) + renderer.overhead if renderer.request.omission_note else left + 1
     return [PromptMessage("omitted", None, "user", tokens, text)] if tokens <= left else []
 
 
-def _place_of_note(request: ContextRequest, history: History, current_start: int) -> int | None:
-    """Before how many of the history's messages the note stands: before the first, with its files, that is newer than
-    the newest message left out. None where nothing is left out but what a person leaves out."""
+def _place_of_note(request: ContextRequest, history: SelectedHistory, current_start: int) -> int | None:
+    """Return the index in the history at which the omission note is inserted, None if no message is missing.
+
+    The note stands at the newest gap: before the first message, with its files, that is newer than the newest message
+    left out. Messages that the user excludes are not missing.
+    """
     if history.unbroken is not None and not history.orphans:
-        return history.unbroken if history.gap is not None or history.skipped or request.unloaded else None
+        return history.unbroken if history.gap is not None or history.skipped_until or request.unloaded else None
     messages = request.messages
-    by_user = {each.id for begin, end, why in history.marked if why == "by_user" for each in messages[begin:end]}
-    there = {sent.source for sent in history.messages} | by_user
-    older = (index for index in range(current_start - 1, -1, -1) if messages[index].id not in there)
+    excluded = [turn for turn in history.unsent if turn.reason == "by_user"]
+    by_user = {each.id for turn in excluded for each in messages[turn.start : turn.stop]}
+    accounted = {sent.source for sent in history.messages} | by_user
+    older = (index for index in range(current_start - 1, -1, -1) if messages[index].id not in accounted)
     orphaned = any(message.id in history.orphans for message in messages[current_start:])
     newest = current_start if orphaned else next(older, -1)
     if newest < 0 and not request.unloaded:
@@ -354,14 +383,14 @@ def _place_of_note(request: ContextRequest, history: History, current_start: int
     after = {message.id for message in messages[newest + 1 : current_start]}
     place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
     while 0 < place < len(history.messages) and history.messages[place].role == "tool":
-        place -= 1  # it never parts a call from its results
+        place -= 1  # it never separates a call from its results
     while 0 < place < len(history.messages) and history.messages[place - 1].section == "file":
         place -= 1  # it stands above the files and images of its message
     return place
 
 
-def _required_sections(renderer: Renderer, current: Turn) -> Sections:
-    """The required sections in full, whether they fit or not."""
+def _required_sections(renderer: PromptRenderer, current: ContextTurn) -> Sections:
+    """Return the required sections in full, whether they fit or not."""
     request = renderer.request
     sections: Sections = {section: [renderer.block(section, role, block)] for section, role, block in request.blocks}
     if request.project_files:
@@ -370,11 +399,11 @@ def _required_sections(renderer: Renderer, current: Turn) -> Sections:
     return sections
 
 
-def _fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, cuts_system: bool) -> None:
-    """Makes the required sections fit into `limit`, in place. Raises `file_too_long` or `context_too_long`.
+def _fit(sections: Sections, current: ContextTurn, limit: int, renderer: PromptRenderer, *, cuts_system: bool) -> None:
+    """Shorten the required sections in place until they fit into `limit` (“The room”, rules 1 to 3).
 
-    First the tool results of the current turn are shortened; then, where the policy `cuts_system`, S. The newest user
-    message is never touched, so one that is too long by itself ends in `context_too_long`.
+    The tool results of the current turn are shortened first; S follows if the policy `cuts_system`. The newest user
+    message is never shortened. Raises `file_too_long` or `context_too_long`.
     """
     block = renderer.request.system_block
     if cuts_system:
@@ -392,18 +421,20 @@ def _fit(sections: Sections, current: Turn, limit: int, renderer: Renderer, *, c
 
 
 def _total(sections: Sections) -> int:
+    """Return the tokens of all sections, overhead included."""
     return sum(cost(messages) for messages in sections.values())
 
 
 def _put_system(sections: Sections, system: PromptMessage | None) -> None:
+    """Replace S; None removes it."""
     if system is None:
         del sections["system"]
     else:
         sections["system"] = [system]
 
 
-def _shorten_results(sections: Sections, current: Turn, excess: int, renderer: Renderer) -> int:
-    """Rule 1: shortens the turn's tool results, oldest first, each only as far as needed; the tokens that saves."""
+def _shorten_results(sections: Sections, current: ContextTurn, excess: int, renderer: PromptRenderer) -> int:
+    """Shorten the turn's tool results, oldest first, each only as far as needed (rule 1). Return the tokens saved."""
     saved = 0
     source = {message.id: message for message in current.messages}
     for position, sent in enumerate(sections["current"]):
@@ -416,7 +447,10 @@ def _shorten_results(sections: Sections, current: Turn, excess: int, renderer: R
     return saved
 
 
-def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, renderer: Renderer) -> PromptMessage:
+def _shorten_result(
+    sent: PromptMessage, result: ContextMessage, excess: int, renderer: PromptRenderer
+) -> PromptMessage:
+    """Return the tool result with up to `excess` tokens less, never below `SHORTEST_RESULT`."""
     fixed = renderer.overhead + sum(image.tokens for image in sent.images)
     tokens = sent.tokens - fixed
     if tokens <= SHORTEST_RESULT:
@@ -427,23 +461,28 @@ def _shorten_result(sent: PromptMessage, result: ContextMessage, excess: int, re
         text = cut_middle(text, target, SHORTEST_RESULT, renderer.tokenizer, renderer.texts, result.result)
         if result.tokens is None:
             target = renderer.tokenizer.count(text)
-            if target >= tokens:  # the marker takes more than could be left out
+            if target >= tokens:  # the marker costs more than the cut saves
                 return sent
-    before = sent.cut_from or sent.tokens  # the whole, also where it was shortened when it came
+    before = sent.cut_from or sent.tokens  # the count of the whole, even if it was shortened on arrival
     return sent._replace(tokens=target + fixed, text=text, state="shortened", cut_from=before, as_stored=False)
 
 
-def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer: Renderer) -> ContextError:
-    """Rule 2, the first file that does not fit after those before it, or rule 3, the cost of every section."""
+def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer: PromptRenderer) -> ContextError:
+    """Return the error of sections that do not fit.
+
+    Rule 2 names the first attached file that does not fit after the files before it. Rule 3 gives the cost of every
+    section.
+    """
     upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file" and sent.state == "full")
     room = limit - (_total(sections) - upload) - renderer.overhead
     files = question.sent_files
     if not files or _total(sections) - upload > limit:
         return _context_too_long(sections, renderer.request)
-    up_to = next(n for n in range(1, len(files) + 1) if renderer.files_tokens(files[:n]) > room)
-    file, before = files[up_to - 1], renderer.files_tokens(files[: up_to - 1])
-    together = renderer.files_tokens(files[:up_to])
-    return file_too_long(file.id, file.title, tokens=together - before, room=room - before)
+    number = next(n for n in range(1, len(files) + 1) if renderer.files_tokens(files[:n]) > room)
+    file = files[number - 1]
+    before = renderer.files_tokens(files[: number - 1])
+    up_to_file = renderer.files_tokens(files[:number])
+    return file_too_long(file.id, file.title, tokens=up_to_file - before, room=room - before)
 
 
 def _context_too_long(sections: Sections, request: ContextRequest) -> ContextError:
@@ -455,23 +494,28 @@ def _context_too_long(sections: Sections, request: ContextRequest) -> ContextErr
     return context_too_long(costs, room=request.room, persona_is_system=persona)
 
 
-def _cut_system_to_share(sections: Sections, renderer: Renderer) -> None:
-    """Cuts S to 30 % of the limit where it has more than half of it; removes it if nothing of it fits there."""
-    block, limit = renderer.request.system_block, renderer.request.room.input_limit
-    if block and sections["system"][0].tokens * 100 > limit * KEPT_WHOLE:
-        _put_system(sections, _cut_system(sections["system"][0], block, limit * CUT_TO // 100, renderer))
+def _cut_system_to_share(sections: Sections, renderer: PromptRenderer) -> None:
+    """Cut S to 30 % of the limit if it takes more than half of it. Remove it if nothing of it fits there."""
+    block = renderer.request.system_block
+    limit = renderer.request.room.input_limit
+    if block and sections["system"][0].tokens * 100 > limit * SYSTEM_CUT_ABOVE:
+        _put_system(sections, _cut_system(sections["system"][0], block, limit * SYSTEM_CUT_TO // 100, renderer))
 
 
-def _cut_to_rest(system: PromptMessage, block: Block, left: int, renderer: Renderer) -> PromptMessage | None:
-    """S cut to what the other required sections leave; None, so removed, when that is at most 50 tokens."""
-    if left <= WORTH_KEEPING:
+def _cut_to_rest(system: PromptMessage, block: Block, left: int, renderer: PromptRenderer) -> PromptMessage | None:
+    """Cut S to the `left` tokens that the other required sections leave. Return None if that is too little to keep."""
+    if left <= SYSTEM_REMOVED_AT:
         return None
     return _cut_system(system, block, left, renderer)
 
 
-def _cut_system(system: PromptMessage, block: Block, room: int, renderer: Renderer) -> PromptMessage | None:
-    """S in at most `room` tokens with its overhead: exactly that when its tokens were given, else its real count."""
-    tokens, text = room, block.text
+def _cut_system(system: PromptMessage, block: Block, room: int, renderer: PromptRenderer) -> PromptMessage | None:
+    """Cut S to at most `room` tokens, overhead included. Return None if not even the marker fits.
+
+    A block with `tokens` costs exactly `room` afterwards, a counted text its real count.
+    """
+    tokens = room
+    text = block.text
     if text is not None:
         text = cut_end(text, room - renderer.overhead, renderer.tokenizer, renderer.texts)
         if text is None:

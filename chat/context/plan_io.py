@@ -1,17 +1,16 @@
-"""`manage.py plan`: JSON requests in, what the engine decides out (docs/develop/context.md, “manage.py plan”).
+"""Read JSON requests, let the engine plan them, and write JSON answers (docs/develop/context.md, “manage.py plan”).
 
-A request is read field by field; everything that is not as it should be is a `BadRequest`.
+A request is read field by field. A field with a wrong value raises `BadRequest`.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import MISSING, asdict, fields
 from decimal import Decimal
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, NotRequired, TypeAlias, TypedDict
 
-from chat.context.build import POLICIES, Prompt, build
+from chat.context.build import POLICIES, Prompt, ReportEntry, build
 from chat.context.rendering import LAYOUTS
 from chat.context.summary import Bounds, SummaryMessage, is_due, plan_summary
 from chat.context.types import (
@@ -29,34 +28,99 @@ from chat.context.types import (
     document_budget,
 )
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from llm import tokens
 from llm.types.model_call import ToolCall
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# More decimals than any share needs; without a bound a few bytes (1e-999999999) would be a number of gigabytes.
+# More decimals than any share needs. Without a bound a few bytes (1e-999999999) would expand to gigabytes.
 _DECIMALS = 100
-
-
-Answer = dict[str, Any]
-Numbers = TypeVar("Numbers", Room, Reserves, Bounds)
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
 MARKS: dict[str, Mark] = {"pinned": "pinned", "excluded": "excluded"}
 
 
+class CallAnswer(TypedDict):
+    """A tool call of a `PromptMessageAnswer`."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class PromptMessageAnswer(TypedDict):
+    """One message of a planned prompt."""
+
+    section: str
+    source: str | None
+    role: str
+    tokens: int
+    content: str | None
+    tool_calls: NotRequired[list[CallAnswer]]
+    tool_call_id: NotRequired[str]
+    images: NotRequired[list[str]]
+
+
+class ContextAnswer(TypedDict):
+    """The answer to a `context` request."""
+
+    ok: Literal[True]
+    messages: list[PromptMessageAnswer]
+    report: ReportEntry
+
+
+class BudgetAnswer(TypedDict):
+    """The answer to a `budget` request. `accepts_candidate` is set if the request has a candidate."""
+
+    available: int
+    offered: int
+    selectable_up_to: int
+    accepts_candidate: NotRequired[bool]
+
+
+class SummaryAnswer(TypedDict):
+    """The answer to a `summary` request that is to be summarised."""
+
+    compress: Literal[True]
+    summarise: list[str]
+    keep: list[str]
+    summary_tokens: int
+    after: int
+    floor_reached: bool
+
+
+class NoSummaryAnswer(TypedDict):
+    """The answer to a `summary` request that needs no summary."""
+
+    compress: Literal[False]
+    reason: NotRequired[str]
+
+
+class ErrorAnswer(TypedDict):
+    """The answer to a request that failed. `error` has `code`, `message` and the members of the code."""
+
+    ok: Literal[False]
+    error: JsonObject
+
+
+PlanAnswer: TypeAlias = ContextAnswer | BudgetAnswer | SummaryAnswer | NoSummaryAnswer
+
+
 class BadRequest(ProductError):
+    """A request is not well formed. The detail names the field."""
+
     def __init__(self, detail: str) -> None:
         super().__init__("bad_request", Sentence.verbatim(detail))
 
 
 def parse_object(line: str | bytes) -> "Fields":
-    """The JSON object of one line, with exact decimals. Raises `BadRequest`."""
+    """Parse the JSON object of one line, with exact decimals. Raises `BadRequest`."""
     try:
         text = line if isinstance(line, str) else line.decode()
         value = json.loads(text, parse_float=Decimal, parse_constant=_reject_constant)
         if _ESCAPED_SURROGATE.search(text):
-            # Half of a surrogate pair is not a character and could not be sent.
+            # Half of a surrogate pair is no character and cannot be encoded.
             json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeError as error:
         raise BadRequest("The request is not valid UTF-8 text.") from error
@@ -68,47 +132,50 @@ def parse_object(line: str | bytes) -> "Fields":
 
 
 class Fields:
-    """An object of a request. `path` tells a person where in the request it is, with a full stop at its end."""
+    """A JSON object of a request.
+
+    `path` is its place in the request, with a full stop at the end. Error messages show it.
+    """
 
     def __init__(self, value: object, path: str) -> None:
         if not isinstance(value, dict):
             raise BadRequest(f"{path.rstrip('.') or 'The request'} must be a JSON object.")
-        self._values: dict[str, Any] = value
+        self._values: JsonObject = value
         self._path = path
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def has(self, name: str) -> bool:
-        """Whether there is such a field and it is not `null`."""
+        """Tell whether the field is present and not `null`."""
         return self._values.get(name) is not None
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A whole number, not negative. Without `default` it must be there."""
+        """Return a whole number that is not negative. Without `default` the field is required."""
         if name not in self._values and default is not None:
             return default
         return self._whole(name, self._values.get(name))
 
     def optional_number(self, name: str) -> int | None:
-        """A whole number, or None if there is no such field; `null` is not a number."""
+        """Return a whole number, or None if the field is missing. `null` is refused."""
         return self._whole(name, self._values[name]) if name in self._values else None
 
-    def known_number(self, name: str) -> int | None:
-        """A whole number or `null`, which stands for an unknown one."""
+    def number_or_null(self, name: str) -> int | None:
+        """Return a whole number, or None if the field is missing or `null`, an unknown number."""
         return self._whole(name, self._values[name]) if self.has(name) else None
 
     def numbers(self, name: str) -> list[int]:
-        """A list of whole numbers, which must be there."""
+        """Return a list of whole numbers. The field is required."""
         if not self.has(name):
             self.refuse(name, "is missing")
         return [self._whole(name, value) for value in self._list(name)]
 
-    def known_numbers(self, name: str) -> list[int | None]:
-        """A list of whole numbers and `null`s, which stand for unknown ones; empty if there is no such field."""
+    def numbers_or_nulls(self, name: str) -> list[int | None]:
+        """Return a list of whole numbers and `null`s, unknown numbers. A missing field is an empty list."""
         return [None if value is None else self._whole(name, value) for value in self._list(name)]
 
     def share(self, name: str, default: Decimal) -> Decimal:
-        """A decimal that is not negative."""
+        """Return a decimal that is not negative."""
         value = self._values.get(name, default)
         if isinstance(value, int) and not isinstance(value, bool):
             value = Decimal(value)
@@ -116,53 +183,50 @@ class Fields:
             self.refuse(name, "must be a decimal number that is not negative")
         return value
 
-    def numbers_of(self, kind: type[Numbers]) -> Numbers:
-        """A dataclass of whole numbers and shares, from fields of the same names, with its own defaults."""
-        given: dict[str, Any] = {}
-        for each in fields(kind):
-            read: Any = self.share if each.type is Decimal else self.number
-            given[each.name] = read(each.name) if each.default is MISSING else read(each.name, each.default)
-        return kind(**given)
-
     def text(self, name: str) -> str | None:
+        """Return a text, or None if the field is missing or `null`."""
         value = self._values.get(name)
         if value is not None and not isinstance(value, str):
             self.refuse(name, "must be a text")
         return value
 
     def name(self, name: str) -> str:
-        """A text that must be there and not be empty."""
+        """Return a text. The field is required and must not be empty."""
         value = self.text(name)
         if not value:
             self.refuse(name, "is missing")
         return value
 
     def choice(self, name: str, options: Collection[str], default: str | None = None) -> str:
+        """Return one of `options`. Without `default` the field is required."""
         value = self._values.get(name, default)
         if not isinstance(value, str) or value not in options:
             self.refuse(name, f"must be one of {', '.join(options)}")
         return value
 
     def flag(self, name: str) -> bool:
+        """Return a boolean; a missing field is False."""
         value = self._values.get(name, False)
         if not isinstance(value, bool):
             self.refuse(name, "must be true or false")
         return value
 
     def value(self, name: str, default: object) -> object:
-        """The JSON value as it is."""
+        """Return the JSON value unchecked, or `default` if the field is missing or `null`."""
         value = self._values.get(name)
         return default if value is None else value
 
     def part(self, name: str) -> "Fields | None":
+        """Return an object, or None if the field is missing or `null`."""
         return Fields(self._values[name], f"{self._path}{name}.") if self.has(name) else None
 
     def objects(self, name: str) -> Iterator["Fields"]:
-        """The objects of a list; none if the list is missing."""
+        """Yield the objects of a list; none if the field is missing or `null`."""
         for position, value in enumerate(self._list(name)):
             yield Fields(value, f"{self._path}{name}[{position}].")
 
     def refuse(self, name: str, why: str) -> NoReturn:
+        """Raise `BadRequest` about the field. `why` is the end of the sentence."""
         raise BadRequest(f"“{self._path}{name}” {why}.")
 
     def _list(self, name: str) -> list[Any]:
@@ -184,9 +248,9 @@ def _reject_constant(name: str) -> NoReturn:
 
 
 def run(kind: str, lines: Iterable[str | bytes], write: Callable[[str], object]) -> bool:
-    """Answers each line that is not blank with one line of ASCII JSON, in order, as it comes.
+    """Answer each line that is not blank with one line of ASCII JSON, at once and in order.
 
-    `kind` is a name in `KINDS`. Returns whether every request was well formed.
+    `kind` is a name in `KINDS`. Return whether every request was well formed.
     """
     well_formed = True
     for line in lines:
@@ -198,16 +262,16 @@ def run(kind: str, lines: Iterable[str | bytes], write: Callable[[str], object])
 
 
 def answer_line(kind: str, line: str | bytes) -> tuple[str, bool]:
-    """The answer to one request, and whether the request was well formed."""
+    """Return the answer to one request as JSON, and whether the request was well formed."""
     try:
         answer, well_formed = _answer(kind, line)
         return json.dumps(answer), well_formed
     except (RecursionError, ValueError):
-        # Arguments nested a little below the parser's limit, and sums of numbers with thousands of digits.
+        # Two causes: arguments nested a little below the parser's limit, and sums of numbers with thousands of digits.
         return json.dumps(_error(BadRequest("The request is nested too deeply, or a number is too large."))), False
 
 
-def _answer(kind: str, line: str | bytes) -> tuple[Answer, bool]:
+def _answer(kind: str, line: str | bytes) -> tuple[PlanAnswer | ErrorAnswer, bool]:
     try:
         return KINDS[kind](parse_object(line)), True
     except BadRequest as error:
@@ -216,23 +280,32 @@ def _answer(kind: str, line: str | bytes) -> tuple[Answer, bool]:
         return _error(error), True
 
 
-def answer_context(request: Fields) -> Answer:
+def answer_context(request: Fields) -> ContextAnswer:
+    """Answer a `context` request: build its prompt."""
     return _prompt(build(context_request(request)))
 
 
-def answer_budget(request: Fields) -> Answer:
-    budget = document_budget(request.number("window"), request.numbers("prompts"), request.numbers_of(Reserves))
-    answer = asdict(budget)
-    selected, candidate = request.known_numbers("selected"), request.known_number("candidate")
+def answer_budget(request: Fields) -> BudgetAnswer:
+    """Answer a `budget` request: compute its document budget."""
+    budget = document_budget(request.number("window"), request.numbers("prompts"), _reserves(request))
+    answer: BudgetAnswer = {
+        "available": budget.available,
+        "offered": budget.offered,
+        "selectable_up_to": budget.selectable_up_to,
+    }
+    selected = request.numbers_or_nulls("selected")
+    candidate = request.number_or_null("candidate")
     if "candidate" in request:
         answer["accepts_candidate"] = budget.accepts(candidate, selected)
     return answer
 
 
-def answer_summary(request: Fields) -> Answer:
-    request.number("window")
-    bounds = request.numbers_of(Bounds)
-    used, fixed = request.number("used"), request.number("fixed")
+def answer_summary(request: Fields) -> SummaryAnswer | NoSummaryAnswer:
+    """Answer a `summary` request: plan its summary."""
+    request.number("window")  # required, though the bounds are given
+    bounds = _bounds(request)
+    used = request.number("used")
+    fixed = request.number("fixed")
     messages = [_summary_message(message) for message in request.objects("messages")]
     _refuse_repeated(request, [message.id for message in messages])
     if not is_due(bounds, used):
@@ -240,10 +313,19 @@ def answer_summary(request: Fields) -> Answer:
     plan = plan_summary(messages, bounds, used=used, fixed=fixed)
     if plan is None:
         return {"compress": False, "reason": "nothing_to_summarise"}
-    return {"compress": True, **asdict(plan)}
+    return {
+        "compress": True,
+        "summarise": plan.summarise,
+        "keep": plan.keep,
+        "summary_tokens": plan.summary_tokens,
+        "after": plan.after,
+        "floor_reached": plan.floor_reached,
+    }
 
 
-KINDS: dict[str, Callable[[Fields], Answer]] = {
+# To add a kind of request: 1. Write a function that reads its fields and returns a TypedDict. 2. Add it here and to
+# `PlanAnswer`. 3. Describe it in docs/develop/context.md, “manage.py plan”.
+KINDS: dict[str, Callable[[Fields], PlanAnswer]] = {
     "context": answer_context,
     "budget": answer_budget,
     "summary": answer_summary,
@@ -251,12 +333,12 @@ KINDS: dict[str, Callable[[Fields], Answer]] = {
 
 
 def context_request(request: Fields) -> ContextRequest:
-    """The engine's request. The blocks are taken as given: what is inline and what the texts say is the caller's."""
+    """Return the engine's request. Its blocks are used as given: the caller decides which files are inline."""
     messages = [_message(message) for message in request.objects("messages")]
     _refuse_repeated(request, [message.id for message in messages])
     persona = request.part("persona")
     return ContextRequest(
-        room=request.numbers_of(Room),
+        room=_room(request),
         messages=messages,
         tokenizer=tokens.tokenizer(request.choice("tokenizer", tokens.NAMES, tokens.CATCH_ALL)),
         policy=request.choice("policy", POLICIES, "recent"),
@@ -274,6 +356,38 @@ def context_request(request: Fields) -> ContextRequest:
         project_files=tuple(_document(file) for file in request.objects("project_files")),
         file_listing=_block(request.part("file_listing")),
         reminder=_block(request.part("reminder")),
+    )
+
+
+def _room(request: Fields) -> Room:
+    defaults = Room(window=0)
+    return Room(
+        window=request.number("window"),
+        reserved_output=request.number("reserved_output", defaults.reserved_output),
+        buffer=request.number("buffer", defaults.buffer),
+        safety_margin=request.share("safety_margin", defaults.safety_margin),
+        tools_tokens=request.number("tools_tokens", defaults.tools_tokens),
+    )
+
+
+def _reserves(request: Fields) -> Reserves:
+    defaults = Reserves()
+    return Reserves(
+        reserved_output=request.number("reserved_output", defaults.reserved_output),
+        expected_user=request.number("expected_user", defaults.expected_user),
+        buffer=request.number("buffer", defaults.buffer),
+        tools_tokens=request.number("tools_tokens", defaults.tools_tokens),
+        ui_share=request.share("ui_share", defaults.ui_share),
+        select_margin=request.number("select_margin", defaults.select_margin),
+    )
+
+
+def _bounds(request: Fields) -> Bounds:
+    defaults = Bounds(ceiling=0, floor=0)
+    return Bounds(
+        ceiling=request.number("ceiling"),
+        floor=request.number("floor"),
+        keep_recent=request.number("keep_recent", defaults.keep_recent),
     )
 
 
@@ -297,14 +411,15 @@ def _message(message: Fields) -> ContextMessage:
     if files and role != "user":
         message.refuse("files", "may only be on a user message")
     calls = tuple(_tool_call(call) for call in message.objects("tool_calls")) if role == "assistant" else ()
-    text, given = message.text("text"), message.optional_number("tokens")
-    if text is None and given is None and not calls:
+    text = message.text("text")
+    tokens_stated = message.optional_number("tokens")
+    if text is None and tokens_stated is None and not calls:
         message.refuse("text", "or “tokens” must be given")
     return ContextMessage(
         id=message.name("id"),
         role=role,
         text=text,
-        tokens=given,
+        tokens=tokens_stated,
         files=files,
         images=tuple(
             ImageRef(image.name("id"), image.number("tokens"), title=image.text("title") or "")
@@ -335,7 +450,7 @@ def _refuse_repeated(request: Fields, ids: list[str]) -> None:
         request.refuse("messages", f"has the id “{repeated}” more than once")
 
 
-def _prompt(prompt: Prompt) -> Answer:
+def _prompt(prompt: Prompt) -> ContextAnswer:
     return {
         "ok": True,
         "messages": [_prompt_message(message) for message in prompt.messages],
@@ -343,8 +458,8 @@ def _prompt(prompt: Prompt) -> Answer:
     }
 
 
-def _prompt_message(message: PromptMessage) -> Answer:
-    answer: Answer = {
+def _prompt_message(message: PromptMessage) -> PromptMessageAnswer:
+    answer: PromptMessageAnswer = {
         "section": message.section,
         "source": message.source,
         "role": message.role,
@@ -352,7 +467,9 @@ def _prompt_message(message: PromptMessage) -> Answer:
         "content": message.text,
     }
     if message.tool_calls:
-        answer["tool_calls"] = [asdict(call) for call in message.tool_calls]
+        answer["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls
+        ]
     if message.tool_call_id is not None:
         answer["tool_call_id"] = message.tool_call_id
     if message.images:
@@ -360,5 +477,5 @@ def _prompt_message(message: PromptMessage) -> Answer:
     return answer
 
 
-def _error(error: ProductError) -> Answer:
+def _error(error: ProductError) -> ErrorAnswer:
     return {"ok": False, "error": {"code": error.code, "message": error.detail, **error.extra}}

@@ -1,24 +1,27 @@
-"""How a conversation falls into turns, and how older ones are chosen: the policies `recent` and `priority`.
+"""Divide a conversation into turns and select older turns, by the policies `recent` and `priority`.
 
-A turn is a user message and everything up to the next one; what stands before the first user message is a turn of its
-own. A tool group is an assistant message with tool calls together with all of its results. The rules:
-docs/develop/context.md, “Words”, “The room” and “manage.py plan”.
+A turn is a user message and everything up to the next user message. Messages before the first user message form a turn
+of their own. A tool group is an assistant message with tool calls, together with all of its results.
+
+The rules, in docs/develop/context.md: “Words”, “Policy `recent`”, “Policy `priority`”, “Marks”, and for results without
+a call and calls without a result the fine print of “manage.py plan”.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from chat.context.rendering import Renderer, cost
+from chat.context.rendering import PromptRenderer, cost
 from chat.context.types import ContextMessage, PromptMessage, Reason, no_user_message
 
 
 @dataclass(slots=True)
-class Turn:
+class ContextTurn:
     """A turn without its orphans.
 
-    `groups` are its tool groups, oldest first; a result belongs to the latest message that made a call of its id.
-    `orphans` maps the id of a message that is left out to the reason.
+    `groups` are its tool groups, oldest first. A result belongs to the latest message that made a call of its id.
+    `orphans` maps the id of each orphan, a message that is left out, to the reason.
     """
 
     messages: list[ContextMessage] = field(default_factory=list)
@@ -26,12 +29,13 @@ class Turn:
     orphans: dict[str, Reason] = field(default_factory=dict)
 
     def outside_groups(self) -> list[ContextMessage]:
+        """Return the messages that belong to no tool group."""
         grouped = {message.id for group in self.groups for message in group}
         return [message for message in self.messages if message.id not in grouped]
 
 
 def current_turn_start(messages: Sequence[ContextMessage]) -> int:
-    """The index of the last user message, where the current turn starts. Raises `no_user_message`."""
+    """Return the index of the last user message, where the current turn starts. Raises `no_user_message`."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user":
             return index
@@ -39,28 +43,31 @@ def current_turn_start(messages: Sequence[ContextMessage]) -> int:
 
 
 def first_whole_turn(messages: Sequence[ContextMessage], unloaded: int) -> int:
-    """Where the oldest turn starts. When older messages were not loaded, what precedes the first question is the end of
-    a turn that was not loaded whole, and a turn is never split."""
+    """Return the index at which the oldest whole turn starts.
+
+    If older messages are not loaded, the messages before the first question are the end of a turn that is not loaded
+    whole. They are skipped, since a turn is never split.
+    """
     if not unloaded:
         return 0
     return next((index for index, message in enumerate(messages) if message.role == "user"), len(messages))
 
 
 def turn_bounds(messages: Sequence[ContextMessage], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where each turn of `messages[start:stop]` begins and ends, newest first."""
+    """Yield the start and the end of each turn of `messages[start:stop]`, newest first."""
     for index in range(stop - 1, start - 1, -1):
         if index == start or messages[index].role == "user":
             yield index, stop
             stop = index
 
 
-def read_turn(messages: Sequence[ContextMessage]) -> Turn:
-    """One turn's messages, sorted into groups, without orphans.
+def read_turn(messages: Sequence[ContextMessage]) -> ContextTurn:
+    """Sort one turn's messages into groups and remove the orphans.
 
-    A result without a call of its id earlier in the turn is left out; a call without a result is taken from its
-    message, and a message that loses all its calls and has no text is left out.
+    A result without a call of its id earlier in the turn is left out. A call without a result is removed from its
+    message. A message that loses all its calls and has no text is left out.
     """
-    turn = Turn()
+    turn = ContextTurn()
     group_of = _match_results(messages, turn)
     for message in messages:
         if message.id in turn.orphans:
@@ -80,8 +87,8 @@ def read_turn(messages: Sequence[ContextMessage]) -> Turn:
     return turn
 
 
-def _match_results(messages: Sequence[ContextMessage], turn: Turn) -> dict[str, list[ContextMessage]]:
-    """The results of each message with calls, by its id. Results without a call become orphans of `turn`."""
+def _match_results(messages: Sequence[ContextMessage], turn: ContextTurn) -> dict[str, list[ContextMessage]]:
+    """Return the results of each message with calls, by its id. Results without a call become orphans of `turn`."""
     results: dict[str, list[ContextMessage]] = {}
     caller: dict[str | None, str] = {}
     for message in messages:
@@ -93,49 +100,65 @@ def _match_results(messages: Sequence[ContextMessage], turn: Turn) -> dict[str, 
                 results[owner].append(message)
         elif message.tool_calls:
             results[message.id] = []
-            # Some models number their calls from zero in every cycle, so the same id may come again.
+            # Some models number their calls from zero in every cycle, so an id may repeat.
             caller.update((call.id, message.id) for call in message.tool_calls)
     return results
 
 
-@dataclass(slots=True)
-class History:
-    """`messages` oldest first, of `tokens` in total.
+class UnsentTurn(NamedTuple):
+    """A marked turn that is not sent: the messages `[start:stop]` of the request, and the reason."""
 
-    `gap` is the index of the turn that ended the walk because it did not fit, None if none did; `skipped` is where the
-    newest pinned turn ends that does not fit. `orphans`: messages that are left out for another reason than room, by
-    id; `marked`: where each turn begins and ends that a person leaves out, or that is pinned and does not fit.
-    `stubbed`: the questions whose files are only named. `unbroken`: from which of `messages` on nothing is left out for
-    want of room, where the policy knows.
+    start: int
+    stop: int
+    reason: Reason
+
+
+@dataclass(slots=True)
+class SelectedHistory:
+    """The older messages that are sent: `messages`, oldest first, of `tokens` in total.
+
+    `gap` is the index of the turn that ended the walk because it did not fit, None if the walk reached the start.
+    `skipped_until` is the end of the newest pinned turn that does not fit, 0 without one. `orphans` maps the ids of
+    messages that are left out for another reason than room to that reason. `unsent` are the excluded turns and the
+    pinned turns that do not fit. `stubbed` are the ids of questions whose files are only named. From the index
+    `unbroken` of `messages` on nothing is left out for lack of room; None if the policy does not know.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
     tokens: int = 0
     gap: int | None = None
-    skipped: int = 0
+    skipped_until: int = 0
     orphans: dict[str, Reason] = field(default_factory=dict)
-    marked: list[tuple[int, int, Reason]] = field(default_factory=list)
+    unsent: list[UnsentTurn] = field(default_factory=list)
     stubbed: set[str] = field(default_factory=set)
     unbroken: int | None = None
 
 
-# Of a turn that is decided by itself, by where it begins: where it ends, and what is sent of it, None where that is its
-# messages as they are.
-Decided = dict[int, tuple[int, list[PromptMessage] | None]]
+class TurnForm(NamedTuple):
+    """The form in which a turn is sent. It ends before the index `stop`; `messages` is None if it is sent unchanged."""
+
+    stop: int
+    messages: list[PromptMessage] | None
 
 
-def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History:
-    """Chooses from the messages `[start:stop]`, at most `room` tokens.
+TurnForms = dict[int, TurnForm]  # by the index at which the turn starts
 
-    The walk looks at nothing older than the first turn that does not fit, and at turns of plain messages only to add up
-    their tokens; the others (tools, files, uncounted text) are rendered to know what they cost. Turns with a mark are
-    decided before.
+
+def select_recent(renderer: PromptRenderer, start: int, stop: int, room: int) -> SelectedHistory:
+    """Select whole turns of the messages `[start:stop]`, newest first, until one does not fit into `room` tokens.
+
+    The walk reads nothing older than the first turn that does not fit. It renders only turns with tools, files or
+    uncounted texts to learn their cost; of turns of plain messages it adds up the tokens. Turns with a mark are decided
+    first. The rule: docs/develop/context.md, “Policy `recent`”.
     """
-    messages, overhead = renderer.request.messages, renderer.overhead
-    history = History()
-    turns = _decide_marked(renderer, start, stop, room, history)
+    messages = renderer.request.messages
+    overhead = renderer.overhead
+    history = SelectedHistory()
+    forms = _decide_marked(renderer, start, stop, room, history)
     room -= history.tokens
-    end, tokens, plain = stop, 0, True
+    end = stop
+    tokens = 0
+    plain = True
     for index in range(stop - 1, start - 1, -1):
         message = messages[index]
         if (own := message.plain_tokens) is None:
@@ -143,32 +166,38 @@ def keep_recent(renderer: Renderer, start: int, stop: int, room: int) -> History
         else:
             tokens += own + overhead
         if message.role == "user" or index == start:
-            if index in turns:
-                tokens = 0
+            if index in forms:
+                tokens = 0  # `room` is without the pinned turns already
             elif not plain:
                 tokens, sent = _whole_or_stubbed(renderer, index, end, room, history)
-                turns[index] = end, sent
+                forms[index] = TurnForm(end, sent)
             if tokens > room:
                 history.gap = index
-                turns.pop(index, None)
+                forms.pop(index, None)
                 break
             room -= tokens
             history.tokens += tokens
-            end, tokens, plain = index, 0, True
+            end = index
+            tokens = 0
+            plain = True
     if renderer.request.whole_results:
-        history.tokens += _restore_results(renderer, turns, room)
-    whole = max(end, history.skipped)
-    begins = sorted(turns)
-    split = bisect_left(begins, whole)
-    broken = _in_order(renderer, turns, begins[:split], end, whole)
-    history.messages = broken + _in_order(renderer, turns, begins[split:], whole, stop)
+        history.tokens += _restore_results(renderer, forms, room)
+    unbroken_from = max(end, history.skipped_until)
+    starts = sorted(forms)
+    split = bisect_left(starts, unbroken_from)
+    broken = _in_order(renderer, forms, starts[:split], end, unbroken_from)
+    history.messages = broken + _in_order(renderer, forms, starts[split:], unbroken_from, stop)
     history.unbroken = len(broken)
     return history
 
 
-def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history: History) -> Decided:
-    """The turns with a mark: pinned ones that fit, newest first; the others without a message."""
-    messages, turns = renderer.request.messages, Decided()
+def _decide_marked(renderer: PromptRenderer, start: int, stop: int, room: int, history: SelectedHistory) -> TurnForms:
+    """Decide the turns with a mark, newest first: pinned turns are sent while they fit, the others are not sent.
+
+    The rule: docs/develop/context.md, “Marks”.
+    """
+    messages = renderer.request.messages
+    forms = TurnForms()
     for begin in reversed(renderer.request.marked):
         if not start <= begin < stop:
             continue
@@ -179,38 +208,47 @@ def _decide_marked(renderer: Renderer, start: int, stop: int, room: int, history
         if messages[begin].mark == "pinned":
             tokens, sent = _whole_or_stubbed(renderer, begin, end, room, history)
             if tokens <= room:
-                turns[begin] = end, sent
+                forms[begin] = TurnForm(end, sent)
                 room -= tokens
                 history.tokens += tokens
                 continue
-            reason, history.skipped = "no_room", history.skipped or end
-        turns[begin] = end, []
-        history.marked.append((begin, end, reason))
-    return turns
+            reason = "no_room"
+            history.skipped_until = history.skipped_until or end
+        forms[begin] = TurnForm(end, [])
+        history.unsent.append(UnsentTurn(begin, end, reason))
+    return forms
 
 
 def _whole_or_stubbed(
-    renderer: Renderer, start: int, stop: int, room: int, history: History
+    renderer: PromptRenderer, start: int, stop: int, room: int, history: SelectedHistory
 ) -> tuple[int, list[PromptMessage] | None]:
-    """What the turn costs and is sent as: whole, or with its files only named where it does not fit whole."""
+    """Return the cost of the turn `[start:stop]` and its messages, None if they are sent unchanged.
+
+    Tool results are stubs. If the turn does not fit into `room`, its files become a file stub. The result may still be
+    larger than `room`.
+    """
     if (plain := _plain_tokens(renderer, start, stop)) is not None:
         return plain, None
     messages = renderer.request.messages[start:stop]
     turn = read_turn(messages)
     history.orphans |= turn.orphans
-    sent, question = [each for message in turn.messages for each in renderer.older_message(message)], messages[0]
+    question = messages[0]
+    sent = [each for message in turn.messages for each in renderer.older_message(message)]
     if cost(sent) > room and question.role == "user" and question.sent_files:
         sent[0] = renderer.file_stub(sent[0], question)
         history.stubbed |= {question.id} if cost(sent) <= room else set()
     return cost(sent), sent
 
 
-def _restore_results(renderer: Renderer, turns: Decided, room: int) -> int:
-    """Send results of tools whole instead of stubbed, newest turn first, until one turn's do not fit. Return the tokens
-    that this adds."""
-    messages, added = {message.id: message for message in renderer.request.messages}, 0
-    for begin in sorted(turns, reverse=True):
-        end, sent = turns[begin]
+def _restore_results(renderer: PromptRenderer, forms: TurnForms, room: int) -> int:
+    """Replace stubs of tool results by the whole results, newest turn first, until those of one turn do not fit.
+
+    Return the tokens that this adds.
+    """
+    messages = {message.id: message for message in renderer.request.messages}
+    added = 0
+    for begin in sorted(forms, reverse=True):
+        end, sent = forms[begin]
         if not sent or not any(each.role == "tool" and each.state == "stubbed" for each in sent):
             continue
         whole = [
@@ -222,13 +260,13 @@ def _restore_results(renderer: Renderer, turns: Decided, room: int) -> int:
         more = cost(whole) - cost(sent)
         if added + more > room:
             break
-        turns[begin] = end, whole
+        forms[begin] = TurnForm(end, whole)
         added += more
     return added
 
 
-def _plain_tokens(renderer: Renderer, start: int, stop: int) -> int | None:
-    """What the messages `[start:stop]` cost as they are; None where that has to be decided."""
+def _plain_tokens(renderer: PromptRenderer, start: int, stop: int) -> int | None:
+    """Return the cost of the messages `[start:stop]` if all of them are plain, else None."""
     tokens = 0
     for message in renderer.request.messages[start:stop]:
         if message.plain_tokens is None:
@@ -237,76 +275,92 @@ def _plain_tokens(renderer: Renderer, start: int, stop: int) -> int | None:
     return tokens
 
 
-def _in_order(renderer: Renderer, turns: Decided, begins: Sequence[int], start: int, stop: int) -> list[PromptMessage]:
-    """What is sent of the turns that begin there, oldest first, and of the messages `[start:stop]` outside them, which
-    are plain."""
+def _in_order(
+    renderer: PromptRenderer, forms: TurnForms, starts: Sequence[int], start: int, stop: int
+) -> list[PromptMessage]:
+    """Return the prompt messages of two kinds of turns, oldest first.
+
+    These are the turns that start at `starts`, in their form, and the messages `[start:stop]` outside of those turns,
+    which are plain.
+    """
     messages = renderer.request.messages
     sent: list[PromptMessage] = []
     plain: list[ContextMessage] = []
-    for begin in begins:
-        end, decided = turns[begin]
+    for begin in starts:
+        form = forms[begin]
         if begin >= start:
             plain += messages[start:begin]
-            start = end
-        if decided is None:
-            plain += messages[begin:end]
+            start = form.stop
+        if form.messages is None:
+            plain += messages[begin : form.stop]
         else:
             sent += renderer.plain_messages(plain)
-            sent += decided
+            sent += form.messages
             plain = []
     plain += messages[start:stop]
     return sent + renderer.plain_messages(plain)
 
 
-def keep_by_priority(renderer: Renderer, start: int, stop: int, room: int) -> History:
-    """Chooses from the messages `[start:stop]`, at most `room` tokens, skipping what does not fit.
+def select_by_priority(renderer: PromptRenderer, start: int, stop: int, room: int) -> SelectedHistory:
+    """Select from the messages `[start:stop]` at most `room` tokens. Parts that do not fit are skipped.
 
-    Turns with a mark are decided before. Phase 1: tool groups, newest first, with full results, else with stubs.
-    Phase 2: what is left of each turn, newest first, all or nothing.
+    1. Turns with a mark are decided.
+    2. Phase 1 selects tool groups, newest first, with whole results, else with stubs.
+    3. Phase 2 selects the rest of each turn, newest first, all or nothing.
+
+    The rule: docs/develop/context.md, “Policy `priority`”.
     """
-    messages, history = renderer.request.messages, History()
-    turns = _decide_marked(renderer, start, stop, room, history)
+    messages = renderer.request.messages
+    history = SelectedHistory()
+    forms = _decide_marked(renderer, start, stop, room, history)
     left = room - history.tokens
-    bounds = [(begin, end) for begin, end in turn_bounds(messages, start, stop) if begin not in turns]
+    bounds = [(begin, end) for begin, end in turn_bounds(messages, start, stop) if begin not in forms]
     plain = {begin: _plain_tokens(renderer, begin, end) for begin, end in bounds}
     others = {begin: read_turn(messages[begin:end]) for begin, end in bounds if plain[begin] is None}
-    kept: dict[str, list[PromptMessage]] = {}
+    selected: dict[str, list[PromptMessage]] = {}
     for turn in others.values():
         for group in reversed(turn.groups):
-            left -= _keep_group(renderer, group, left, kept)
+            left -= _select_group(renderer, group, left, selected)
     for begin, end in bounds:
         if (tokens := plain[begin]) is None:
             turn = others[begin]
-            left -= _keep_dialogue(renderer, turn, left, kept, history)
+            left -= _select_dialogue(renderer, turn, left, selected, history)
             history.orphans |= turn.orphans
-            turns[begin] = end, [sent for message in turn.messages for sent in kept.get(message.id, ())]
+            sent = [each for message in turn.messages for each in selected.get(message.id, ())]
+            forms[begin] = TurnForm(end, sent)
         elif tokens <= left:
             left -= tokens
-            turns[begin] = end, None
+            forms[begin] = TurnForm(end, None)
     history.tokens = room - left
-    history.messages = _in_order(renderer, turns, sorted(turns), stop, stop)
+    history.messages = _in_order(renderer, forms, sorted(forms), stop, stop)
     return history
 
 
-def _keep_group(
-    renderer: Renderer, group: list[ContextMessage], room: int, kept: dict[str, list[PromptMessage]]
+def _select_group(
+    renderer: PromptRenderer, group: list[ContextMessage], room: int, selected: dict[str, list[PromptMessage]]
 ) -> int:
-    """Adds the group to `kept` in the fuller form that fits, if one does; the tokens it takes."""
+    """Add the group to `selected` in the fullest form that fits, if any. Return the tokens it takes."""
     full = {message.id: renderer.message("history", message) for message in group}
     stubbed = full | {result.id: renderer.older_message(result) for result in group[1:]}
     for form in (full, stubbed):
         tokens = sum(cost(sent) for sent in form.values())
         if tokens <= room:
-            kept.update(form)
+            selected.update(form)
             return tokens
     return 0
 
 
-def _keep_dialogue(
-    renderer: Renderer, turn: Turn, room: int, kept: dict[str, list[PromptMessage]], history: History
+def _select_dialogue(
+    renderer: PromptRenderer,
+    turn: ContextTurn,
+    room: int,
+    selected: dict[str, list[PromptMessage]],
+    history: SelectedHistory,
 ) -> int:
-    """Adds the turn's messages outside its tool groups to `kept`, all or none, with its files or else with their names;
-    the tokens they take."""
+    """Add the turn's messages outside its tool groups to `selected`, all or none, with the files or the file stub.
+
+    Return the tokens they take.
+    """
     outside = turn.outside_groups()
     rendered = {message.id: renderer.message("history", message) for message in outside}
     tokens = sum(cost(sent) for sent in rendered.values())
@@ -320,5 +374,5 @@ def _keep_dialogue(
             history.stubbed.add(question.id)
     if tokens > room:
         return 0
-    kept.update(rendered)
+    selected.update(rendered)
     return tokens

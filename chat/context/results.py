@@ -1,19 +1,19 @@
-"""How much room a tool's result gets when it comes, by what the newest prompt has left.
+"""Give each tool result of a step its room, from what the newest prompt has left.
 
-A result that fits goes along whole. One that does not gets half of the room that it would have, so that there is some
-to read on in it, and for what the model does next.
+A result that fits is sent whole. A longer one gets half of its share: the rest stays free for reading on in it and for
+the model's next calls. The rule: docs/develop/context.md, “The room”.
 """
 
 from dataclasses import dataclass
 
 from core.sentences import gettext_noop
 
-SHORTEST = 256  # tokens of a result that is shortened
-OF_LIMIT = 2  # the results of a step may take this part of the limit, though older messages have to go for them
-OF_SHARE = 2  # a result that is shortened takes this part of the room that it would have
-OF_NOTE = 8  # a result that takes more than this part of the limit may have to be shortened later
+SHORTEST = 256  # tokens of a shortened result
+LIMIT_DIVISOR = 2  # the results of a step may take half of the limit, even if older messages must go for them
+SHORTENED_DIVISOR = 2  # a shortened result takes half of its share
+LONG_DIVISOR = 8  # a later prompt may have to shorten a result of more than an eighth of the limit
 
-# Sentences for people.
+# Sentences for users.
 CUT_OFF = gettext_noop(
     "The result of {tool} has {characters} characters. Its first {kept} are kept for the model to read on in; the "
     "others are not."
@@ -28,25 +28,26 @@ NOT_TAKEN = gettext_noop("The database did not take the result of a tool. Try ag
 
 @dataclass(slots=True)
 class ResultRoom:
-    """The room for the results of one step, in tokens: what the prompt before has left, or half of its limit.
+    """The room for the results of one step, in tokens: what the previous prompt left, at least half of its limit.
 
-    `limit` and `left` are those of the report of the call that asked for them.
+    `limit` and `left` come from the report of the call that made the tool calls. `used` is what the earlier results of
+    the step take.
     """
 
     limit: int
     left: int
-    taken: int = 0
+    used: int = 0
 
-    def of_next(self, waiting: int) -> int:
-        """Return the most that the next of `waiting` results may take; what one leaves is for those after it."""
-        room = max(self.left, self.limit // OF_LIMIT) - self.taken
+    def share_of_next(self, waiting: int) -> int:
+        """Return the most that the next of `waiting` results may take. A share not used goes to the later results."""
+        room = max(self.left, self.limit // LIMIT_DIVISOR) - self.used
         return max(room // max(waiting, 1), SHORTEST)
 
     @staticmethod
-    def of_shortened(share: int) -> int:
-        """Return what a result gets that is longer than its share."""
-        return max(share // OF_SHARE, SHORTEST)
+    def limit_of_shortened(share: int) -> int:
+        """Return the tokens of a shortened result whose share is `share`."""
+        return max(share // SHORTENED_DIVISOR, SHORTEST)
 
     def may_be_cut(self, tokens: int) -> bool:
-        """Whether a result is so long that a later prompt may have to shorten it."""
-        return tokens * OF_NOTE > self.limit
+        """Tell whether a result is so long that a later prompt may have to shorten it."""
+        return tokens * LONG_DIVISOR > self.limit

@@ -1,4 +1,4 @@
-"""When to summarise, what, and how long the summary may be (docs/develop/context.md, “Summaries”)."""
+"""Decide when to summarise, which messages, and how long the summary may be (docs/develop/context.md, “Summaries”)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ SECTION_SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Tokens of the next prompt: above `ceiling` a summary is due, which brings it down to about `floor`.
+    """Bounds of the next prompt, in tokens.
 
-    The newest `keep_recent` user messages and final answers stay verbatim.
+    Above `ceiling` a summary is due. It brings the prompt down to about `floor`. The newest `keep_recent` user messages
+    and final answers stay verbatim.
     """
 
     ceiling: int
@@ -37,9 +38,10 @@ def bounds_by_share(
     floor_share: Decimal = FLOOR_SHARE,
     keep_recent: int = 8,
 ) -> Bounds:
-    """Shares of what `fixed` leaves of `limit` (the input limit before the tools, which `fixed` holds), on top of it.
+    """Return bounds that are `fixed` plus a share of what `fixed` leaves of `limit`.
 
-    Shares of the limit itself would have a large project followed by a summary after every turn.
+    `limit` is the input limit before the tools; `fixed` includes the tools. Shares of the limit itself would cause a
+    summary after every turn of a large project.
     """
     left = max(0, limit - fixed)
     return Bounds(fixed + floored(left, ceiling_share), fixed + floored(left, floor_share), keep_recent)
@@ -47,7 +49,7 @@ def bounds_by_share(
 
 @dataclass(frozen=True, slots=True)
 class SummaryMessage:
-    """A message after the last one a summary covers. `tokens` is final: nothing is added and nothing stubbed."""
+    """A message after the last one that a summary covers. `tokens` is final: nothing is added and nothing stubbed."""
 
     id: str
     role: str
@@ -56,13 +58,16 @@ class SummaryMessage:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the messages that stay verbatim: a user message or a final answer."""
+        """Tell whether `keep_recent` counts this message: a user message or a final answer."""
         return self.role == "user" or (self.role == "assistant" and not self.has_tool_calls)
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
-    """`summarise` and `keep` are message ids, oldest first; `after` is the size of the next prompt, in tokens."""
+    """The messages to summarise and to keep, as ids, oldest first.
+
+    `summary_tokens` is the budget of the summary. `after` is the size of the next prompt, in tokens.
+    """
 
     summarise: list[str]
     keep: list[str]
@@ -72,10 +77,10 @@ class SummaryPlan:
 
 
 def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: int, fixed: int) -> SummaryPlan | None:
-    """The plan where the next prompt would have `used` tokens, without a new question; `fixed` are those of S, K, CA,
-    P, L, R, the tools and the pinned turns, which are not among `messages`.
+    """Return the plan of a summary, or None if none is due or no message is older than the tail that stays.
 
-    None when nothing is due or there is nothing older than what stays (`is_due` tells which).
+    `used` are the tokens of the next prompt without a new question. `fixed` are the tokens of S, K, CA, P, L, R, the
+    tools and the pinned turns, which are not among `messages`. `is_due` tells the two cases of None apart.
     """
     if not is_due(bounds, used):
         return None
@@ -83,7 +88,7 @@ def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: in
     first = starts[0] if starts else 0
     tail = sum(message.tokens for message in messages[first:])
     for later in starts[1:]:
-        # Above the midpoint of floor and ceiling the next summary would be due at once.
+        # A prompt above the midpoint of floor and ceiling would soon need the next summary.
         if 2 * (_summary_tokens(bounds, fixed, tail) + tail + fixed) <= bounds.floor + bounds.ceiling:
             break
         tail -= sum(message.tokens for message in messages[first:later])
@@ -101,6 +106,7 @@ def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: in
 
 
 def is_due(bounds: Bounds, used: int) -> bool:
+    """Tell whether a prompt of `used` tokens is above the ceiling."""
     return used > bounds.ceiling
 
 
@@ -109,9 +115,10 @@ def _summary_tokens(bounds: Bounds, fixed: int, tail: int) -> int:
 
 
 def _tail_turns(messages: Sequence[SummaryMessage], keep_recent: int) -> list[int]:
-    """Where the turns of the tail start: those that hold the newest `keep_recent` messages, at least the last one.
+    """Return the indexes at which the turns of the tail start.
 
-    Whole turns, so the tail starts with a question. What precedes the first user message is a turn of its own.
+    The tail is the turns that hold the newest `keep_recent` messages, at least the last turn. Its turns are whole, so
+    it starts with a question. Messages before the first user message form a turn of their own.
     """
     starts = [index for index, message in enumerate(messages) if index == 0 or message.role == "user"]
     counting = [index for index, message in enumerate(messages) if message.counts]

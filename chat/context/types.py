@@ -1,8 +1,8 @@
-"""What the engine is given and what it gives back: plain frozen values.
+"""Inputs and outputs of the context engine: plain frozen values.
 
-Of the three forms of a message (docs/develop/context.md, “What comes back”) these are the middle one: `ContextMessage`
-is a stored message as the engine sees it, `PromptMessage` what it decided to send, from which the caller makes a
-`llm.types.model_call.Message`. All token counts are whole tokens.
+A message has three forms (docs/develop/context.md, “What comes back”). This module holds the middle one: a
+`ContextMessage` is a stored message as the engine reads it, a `PromptMessage` is a message that the engine sends. The
+caller makes a `llm.types.model_call.ModelMessage` from it. All token counts are whole tokens.
 """
 
 import math
@@ -54,23 +54,26 @@ Reason = Literal[
 ]
 
 
-class Tokenizer(Protocol):
-    """Counts and cuts text; asked only for texts that come without `tokens` or have to be cut."""
+class TextTokenizer(Protocol):
+    """Counts and cuts text. The engine calls it only for texts that come without `tokens` and for texts it must cut."""
 
     def count(self, text: str) -> int: ...
 
     def head(self, text: str, limit: int) -> str:
-        """The beginning of `text`, on a token boundary, of at most `limit` tokens."""
+        """Return the beginning of `text`: at most `limit` tokens, cut on a token boundary."""
         ...
 
     def tail(self, text: str, limit: int) -> str:
-        """The end of `text`, on a token boundary, of at most `limit` tokens."""
+        """Return the end of `text`: at most `limit` tokens, cut on a token boundary."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section's text. `tokens` beats counting it; `tokens` without `text` stands for a text of that length."""
+    """The text of one section.
+
+    `tokens` is used instead of counting the text. `tokens` without `text` stands for a text of that length.
+    """
 
     text: str | None = None
     tokens: int | None = None
@@ -78,8 +81,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file whose text is sent. `number` is the one to cite, if the conversation has given it one already; `excluded`:
-    its person leaves it out."""
+    """A file whose text is sent.
+
+    `number` is its citation number, if the conversation has assigned one already. `excluded`: the user leaves it out.
+    """
 
     id: str
     title: str = ""
@@ -92,9 +97,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """An image that is sent with its message, unless `excluded`; `tokens` is its assumed size.
+    """An image that is sent with its message unless it is `excluded`. `tokens` is its assumed size.
 
-    `reason`: why it is excluded; its person leaves it out, or the model takes fewer images.
+    `reason` says why it is excluded: the user leaves it out, or the model takes fewer images.
     """
 
     id: str
@@ -106,14 +111,15 @@ class ImageRef:
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """A message of the conversation. `tokens` covers its text and tool calls, neither its images nor its files.
+    """A message of the conversation.
 
-    `reasoning` goes back to the provider with the calls that it led to, and costs its own tokens. `reminder` is what an
-    earlier cycle of an append-only turn was reminded of behind this message, where it stays. `mark`: of a question's
-    whole turn. `result`: of a tool's result that was shortened before, or of which more is stored.
+    `tokens` covers the text and the tool calls, not the images and not the files. `reasoning` goes back to the provider
+    with the calls it led to and costs its own tokens. `reminder` is the reminder that an earlier cycle of an
+    append-only turn sent below this message; it stays there. `mark` is set on a question and holds for its whole turn.
+    `result` is set on a tool result that was shortened before, or whose whole text is stored.
 
-    `plain_tokens` is derived once, so that the walk over old messages only adds numbers: what the message costs
-    (without overhead) when nothing about it has to be decided, else None.
+    `plain_tokens` is the cost without overhead of a message that needs no decision, else None. It is derived once, so
+    that the walk over old messages only adds numbers.
     """
 
     id: str
@@ -132,7 +138,7 @@ class ContextMessage:
 
     @property
     def sent_files(self) -> tuple[Document, ...]:
-        """Without those that are left out."""
+        """Return the files that are not excluded."""
         return tuple(file for file in self.files if not file.excluded)
 
     @property
@@ -142,14 +148,14 @@ class ContextMessage:
 
     @property
     def sent_images(self) -> tuple[ImageRef, ...]:
-        """Without those that are left out."""
+        """Return the images that are not excluded."""
         return tuple(image for image in self.images if not image.excluded)
 
     def __post_init__(self) -> None:
         plain = None
-        left_out = any(image.excluded for image in self.images)
-        decided = not (self.files or self.tool_calls or self.reminder or self.role == "tool" or left_out)
-        if self.tokens is not None and decided:
+        excludes_image = any(image.excluded for image in self.images)
+        is_plain = not (self.files or self.tool_calls or self.reminder or self.role == "tool" or excludes_image)
+        if self.tokens is not None and is_plain:
             plain = self.tokens + sum(image.tokens for image in self.images)
         object.__setattr__(self, "plain_tokens", plain)
 
@@ -158,8 +164,8 @@ class PromptMessage(NamedTuple):
     """One message of the prompt. `tokens` includes images and overhead.
 
     `source` is the id of the stored message, the ids of the files joined by `+`, or None for other sections. `text` is
-    None for a block given by `tokens` alone. `cut_from` is what a shortened text cost before. `as_stored`: the text is
-    that of the stored message, though it is a shortened one.
+    None for a block that has `tokens` only. `cut_from` is the cost of a shortened text before it was shortened.
+    `as_stored`: the stored message was shortened already, and this text is the stored one.
     """
 
     section: Section
@@ -177,11 +183,11 @@ class PromptMessage(NamedTuple):
 
 
 class SourceReport(NamedTuple):
-    """What became of one source of the prompt.
+    """The state of one source in the prompt.
 
-    `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is what it costs in the prompt
-    (overhead included; 0 when it is not there, None when it is part of a message counted as a whole), `cut_from` what
-    it cost before it was shortened. `exact` is False for estimates. `title`: of what has no row any more.
+    `kind` is `message`, `file`, `project_file`, `image`, or the section's name. `tokens` is its cost in the prompt with
+    overhead: 0 when it is not sent, None when it is part of a message that is counted as a whole. `cut_from` is its
+    cost before it was shortened. `exact` is False for estimates. `title` is set for a source that has no row any more.
     """
 
     kind: str
@@ -196,7 +202,10 @@ class SourceReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A model's window and what is kept free of it, in tokens; `safety_margin` is a share of the window."""
+    """A model's window and its reserves, in tokens. `safety_margin` is a share of the window.
+
+    The formula: docs/develop/context.md, “The room”.
+    """
 
     window: int
     reserved_output: int = 1_024
@@ -206,26 +215,36 @@ class Room:
 
     @property
     def input_limit(self) -> int:
-        """May be zero or less, when the reserves are larger than the window."""
+        """Return the tokens that messages may take. It is zero or less when the reserves exceed the window."""
         usable = floored(self.window, 1 - Fraction(self.safety_margin)) if self.safety_margin else self.window
         return usable - self.reserved_output - self.buffer - self.tools_tokens
 
 
 def floored(tokens: int, share: Decimal | Fraction) -> int:
-    """A share of a number of tokens, rounded down. Exact: 0.7 is seven tenths, which no binary fraction is."""
+    """Return a share of `tokens`, rounded down.
+
+    The product is exact: as a decimal, 0.7 is seven tenths, which a binary float is not.
+    """
     return math.floor(tokens * Fraction(share))
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentBudget:
-    """Tokens: `available` for documents, `offered` to the person, and `selectable_up_to`, the line for a selection."""
+    """The room for documents, in tokens.
+
+    `available` is all of it, `offered` is the share offered to the user, and a selection may take up to
+    `selectable_up_to`.
+    """
 
     available: int
     offered: int
     selectable_up_to: int
 
     def accepts(self, candidate: int | None, selected: Sequence[int | None] = ()) -> bool:
-        """Whether a file of `candidate` tokens may be added to those selected. An unknown count (None) blocks."""
+        """Tell whether a file of `candidate` tokens may be added to the `selected` ones.
+
+        An unknown count (None) blocks.
+        """
         if candidate is None or None in selected:
             return False
         return sum(tokens for tokens in selected if tokens is not None) + candidate <= self.selectable_up_to
@@ -233,7 +252,7 @@ class DocumentBudget:
 
 @dataclass(frozen=True, slots=True)
 class Reserves:
-    """What the document budget keeps free, in tokens, and the share of the rest that is offered."""
+    """The reserves of the document budget, in tokens, and the share of the rest that is offered."""
 
     reserved_output: int = 1_024
     expected_user: int = 512
@@ -244,31 +263,37 @@ class Reserves:
 
 
 def document_budget(window: int, prompts: Sequence[int], reserves: Reserves) -> DocumentBudget:
-    """`prompts`: the tokens of the system prompt and of the persona's prompt."""
-    kept_free = reserves.reserved_output + reserves.expected_user + reserves.buffer + reserves.tools_tokens
-    available = max(0, window - sum(prompts) - kept_free)
+    """Return the document budget of a window (docs/develop/context.md, “Document budget”).
+
+    `prompts` are the tokens of the system prompt and of the persona's prompt.
+    """
+    reserved = reserves.reserved_output + reserves.expected_user + reserves.buffer + reserves.tools_tokens
+    available = max(0, window - sum(prompts) - reserved)
     offered = floored(available, reserves.ui_share)
     return DocumentBudget(available, offered, max(0, offered - reserves.select_margin))
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """Everything a prompt is made of.
+    """All inputs of one prompt.
 
-    `messages` is the branch, oldest first, ids unique; the current turn starts at its last user message. It may be only
-    the end of the branch: `unloaded` older messages then count as left out (see `Prompt.wants_older`).
-    `max_images`: of one prompt; older ones are only named. `stub_tokens` and `file_stub_tokens` override the cost of
-    the stubs. `exact` says whether `tokenizer` is the model's own. `texts` are the product's own words. `versions` (of
-    prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised messages) go
-    into the report as they are. `system_is_persona`: the text of `system` is the persona's, while `persona` has what
-    else stands there; errors then name the persona. `marked` is derived once, so that a plan does not look for marks:
-    where the questions with one stand. `reminder_above`: R stands directly above the current turn instead of last.
-    `whole_results`: tool results of older turns are sent whole while they fit, as a calling program sent them.
+    `messages` is the branch, oldest first, with unique ids. The current turn starts at the last user message. The list
+    may hold only the end of the branch: the `unloaded` older messages then count as left out (`Prompt.wants_older`).
+
+    `max_images`: the most images of one prompt; older images are only named. `stub_tokens` and `file_stub_tokens`
+    override the cost of the stubs. `exact`: `tokenizer` is the model's own. `texts` are the product's own texts.
+    `versions` (of prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised
+    messages) go into the report unchanged. `system_is_persona`: `system` holds the persona's text, and `persona` holds
+    the other texts of its section; errors then name the persona. `reminder_above`: R stands directly above the current
+    turn instead of last. `whole_results`: tool results of older turns are sent whole while they fit, since a calling
+    program sent them.
+
+    `marked` holds the indexes of the questions with a mark. It is derived once, so that a plan does not look for marks.
     """
 
     room: Room
     messages: Sequence[ContextMessage]
-    tokenizer: Tokenizer
+    tokenizer: TextTokenizer
     policy: str = "recent"
     layout: str = "near_end"
     message_overhead: int = 4
@@ -300,12 +325,12 @@ class ContextRequest:
 
     @property
     def system_block(self) -> Block | None:
-        """S, or the persona that replaces it."""
+        """Return S, or the persona that replaces it."""
         return self.persona if self.persona and self.persona_replaces_system else self.system
 
     @property
     def blocks(self) -> list[tuple[Section, Role, Block]]:
-        """The sections that are one text each, as far as they are there, with the role they are sent in."""
+        """Return the non-empty sections that consist of one text, each with the role it is sent in."""
         blocks: list[tuple[Section, Role, Block | None]] = [
             ("system", "system", self.system_block),
             ("tasks", "system", self.tasks),
@@ -318,17 +343,23 @@ class ContextRequest:
 
 
 class ContextError(ProductError):
-    """`code` is `no_user_message`, `file_too_long` or `context_too_long`; `extra` has the numbers behind `detail`."""
+    """No prompt can be made from the request.
+
+    `code` is `no_user_message`, `file_too_long` or `context_too_long`. `extra` holds the numbers behind `detail`; they
+    differ by code.
+    """
 
     def __init__(self, code: str, sentence: Sentence | str, **extra: Any) -> None:
         super().__init__(code, sentence, status=422, **extra)
 
 
 def no_user_message() -> ContextError:
+    """Return the error of a branch without a user message."""
     return ContextError("no_user_message", "There is nothing to answer: write a message first.")
 
 
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
+    """Return the error of an attached file of `tokens` tokens that has only `room` tokens of room."""
     return ContextError(
         "file_too_long",
         Sentence(
@@ -351,9 +382,13 @@ def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> Contex
 
 
 def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system: bool = False) -> ContextError:
-    """`sections`: what each section costs in tokens, overhead included. `persona_is_system`: the persona's prompt
-    stands in the system prompt's place."""
-    limit, needed = room.input_limit, sum(sections.values())
+    """Return the error of required sections that do not fit.
+
+    `sections` holds the cost of each section in tokens, overhead included. `persona_is_system`: the persona's prompt
+    stands in the system prompt's place.
+    """
+    limit = room.input_limit
+    needed = sum(sections.values())
     reserve = room.window - room.tools_tokens - limit
     part = _part_to_blame(sections, room.tools_tokens, reserve, room.window)
     name = "persona_as_system" if part == "system" and persona_is_system else part
@@ -382,12 +417,12 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
 
 
 def too_long_by(over: int, room: int) -> int:
-    """Percent of what there is room for, rounded up; it may be more than all of that."""
+    """Return how far `over` tokens exceed `room`, in percent of the room, rounded up. It may exceed 100."""
     return -(-100 * over // max(1, room))
 
 
 def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: int) -> str:
-    """The largest part of the window: a section, `tools`, or `reserve` where that is most of it."""
+    """Return the largest part of the window: a section, `tools`, or `reserve` if that takes half of the window."""
     parts = {**sections, "tools": tools}
     largest = max(parts, key=lambda name: parts[name])
     return "reserve" if 2 * reserve >= window and reserve > parts[largest] else largest
@@ -407,7 +442,7 @@ _PARTS = {
     "current": gettext_noop("this message and its tool results"),
     "reminder": gettext_noop("the reminder"),
 }
-# What helps against a part of the window that is too large, by its name.
+# Advice against a part of the window that is too large, by the name of the part.
 ADVICE = {
     "reserve": gettext_noop("choose a model that can read more, or let an admin reserve less in the budget profile"),
     "system": gettext_noop("let an admin shorten it, or choose a model that can read more"),

@@ -4,20 +4,23 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.models import Conversation
 
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
-    """The conversation's numbers, these documents' among them; new ones are given and stored, whoever else does so."""
+    """Return the number of each document of the conversation, after numbering and storing new ones of `ids`.
+
+    Locks the row of the conversation, so simultaneous calls never give one number to two documents.
+    """
     if all(pk in conversation.documents for pk in ids):
-        return dict(conversation.documents)  # numbers never change, so those we know need no look at the row
+        return dict(conversation.documents)  # numbers never change, so there is nothing to read
     with transaction.atomic():
         row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
-        numbers = Numbers(row.documents)
+        numbers = CitationNumbers(row.documents)
         for pk in ids:
-            numbers.of(pk)
-        if numbers.known != row.documents:
-            Conversation.objects.filter(pk=row.pk).update(documents=numbers.known)
-    conversation.documents = numbers.known
-    return numbers.known
+            numbers.assign(pk)
+        if numbers.assigned != row.documents:
+            Conversation.objects.filter(pk=row.pk).update(documents=numbers.assigned)
+    conversation.documents = numbers.assigned
+    return numbers.assigned

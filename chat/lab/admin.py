@@ -1,4 +1,4 @@
-"""The prompt lab in the admin. What people wrote is not shown, but to those whose conversation it is."""
+"""The prompt lab in the admin. Words of people are shown to the owner of their conversation alone."""
 
 from typing import Any, ClassVar, cast
 
@@ -29,7 +29,7 @@ INSTEAD = ("model", "profile", "layout", "policy", "system_prompt")
 
 
 class ReplayForm(forms.ModelForm[Replay]):
-    """`user`, who wants it, is set by the admin."""
+    """The form of a new replay. The admin sets `user`, the author."""
 
     user: User
 
@@ -52,19 +52,19 @@ class ReplayForm(forms.ModelForm[Replay]):
         fields: ClassVar = ["most", *INSTEAD, "asks"]
 
     def clean(self) -> dict[str, Any]:
-        asked: dict[str, Any] = super().clean() or {}
+        data: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return asked
-        if asked["asks"] and not asked["confirmed"]:
+            return data
+        if data["asks"] and not data["confirmed"]:
             raise forms.ValidationError({"confirmed": gettext("Tick this as well, or do not ask the model.")})
-        fields = {name: asked[name] for name in ("most", *INSTEAD, "asks")}
+        fields = {name: data[name] for name in ("most", *INSTEAD, "asks")}
         try:
-            place = services.conversation_of(asked["conversation_id"]) if asked["conversation_id"] else None
-            services.check(user=self.user, job=Replay(conversation=place, **fields))
+            conversation = services.conversation_of(data["conversation_id"]) if data["conversation_id"] else None
+            services.check(user=self.user, job=Replay(conversation=conversation, **fields))
         except ProductError as error:
             raise forms.ValidationError(str(error.sentence), code=error.code) from error
-        self.instance.conversation = place
-        return asked
+        self.instance.conversation = conversation
+        return data
 
 
 @admin.register(Replay)
@@ -86,7 +86,7 @@ class ReplayAdmin(RecordAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
-        return ("author", "created", "turns_of", "instead", "asks")  # what changes meanwhile is in the results
+        return ("author", "created", "turns_of", "instead", "asks")  # the results have the fields that change
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         if obj is not None:
@@ -114,7 +114,7 @@ class ReplayAdmin(RecordAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def _results(self, request: HttpRequest, job: Replay) -> dict[str, Any]:
-        """The turns, those in which what is planned differs or cannot be compared as they come; a page of them."""
+        """Return the context of the results: the totals, and a page of turns in the order of their planning."""
         rows = job.turns.select_related("turn__conversation", "turn__answer").defer("turn__report")
         page = Paginator(rows, self.list_per_page).get_page(request.GET.get("page"))
         totals = job.totals
@@ -148,8 +148,8 @@ class ReplayAdmin(RecordAdmin):
     def instead(self, job: Replay) -> str:
         fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
         named = [(field.verbose_name, getattr(job, field.name)) for field in fields]
-        said = [f"{name}: {value}" for name, value in named if value]
-        return ", ".join(said) or _("nothing, as it was")
+        settings = [f"{name}: {value}" for name, value in named if value]
+        return ", ".join(settings) or _("nothing, as it was")
 
     @display(description="Status", ordering="status", label=STATES)
     def status_label(self, job: Replay) -> str:

@@ -19,16 +19,15 @@ class ReplayQuerySet(models.QuerySet["Replay"]):
 
 
 def _instead(to: str, help_text: str) -> Any:
-    # Without what it was planned with, its figures say nothing any more.
+    # A replay goes with the row that it was planned with, since its figures mean nothing without.
     return models.ForeignKey(to, null=True, blank=True, on_delete=models.CASCADE, related_name="+", help_text=help_text)
 
 
 class Replay(models.Model):
-    """What is to be planned again, and under what. The row is the truth about who works on it.
+    """A job that plans stored turns again under other settings.
 
-    Without a `conversation` it is a sample of all. `total` is the number of turns that were found, `planned` of those
-    that are done. `totals` has, for the turns that could be compared, `compared` and the figures of `sent` and
-    `planned` (`chat.lab.planning.Figures`).
+    Without a `conversation` the turns are a sample of all. `total` is the number of turns, `planned` the number that
+    is done. `totals` is `chat.lab.services.TotalsJson`, empty before the first turn is done.
     """
 
     class Status(models.TextChoices):
@@ -38,7 +37,8 @@ class Replay(models.Model):
         FAILED = "failed", _("Failed")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
-    MOST, MOST_ASKED = 1_000, 20  # turns
+    MOST = 1_000  # turns of one replay
+    MOST_ASKED = 20  # turns of one that asks the model
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -90,10 +90,11 @@ class Replay(models.Model):
 
 
 class ReplayedTurn(models.Model):
-    """One turn of a replay; it goes with the turn, since `answer` is what a model has written to its question.
+    """One turn of a replay. It is deleted with the turn, since `answer` is a model's answer to its question.
 
-    `sent` and `planned` are figures, empty where the turn cannot be compared; `problems` say why, each a `code` and a
-    `detail`. `changes` are the sources that become of the last call otherwise than in what was sent, without titles.
+    `sent` and `planned` are `chat.lab.planning.FiguresJson`, empty where the turn cannot be compared. Then `problems`
+    say why, each with a `code` and a `detail`. `changes` are the sources of the last call that were sent otherwise,
+    without titles.
     """
 
     replay = models.ForeignKey(Replay, on_delete=models.CASCADE, related_name="turns")

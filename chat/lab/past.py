@@ -1,25 +1,28 @@
-"""What a stored model call was made under, put together again, and the same with one thing changed.
+"""The context of a stored model call, restored, and the same context with one setting changed.
 
-What a variation does not touch stays as it was sent: the texts of the sections are those of the report, the room and
-the documents' numbers are stored with it, profile and model are put back to what they were (`made_with`). A section
-that it does touch is made of today's rows, once with the variation and once without. Where they, without it, no longer
-give what was sent, nobody can know what it would have made of that: then this is said, and no number is given.
+1. `PastContexts.then` restores the context of a call. The texts of sections come from the report, room and numbers of
+   documents are stored with it, profile and model are set back to their values of that time (`made_with`).
+2. `PastContexts.varied` applies the variation. A section that it touches is made from today's rows, once with the
+   variation and once without.
+3. Where today's rows without the variation no longer give the text that was sent, the effect of the variation cannot be
+   known. Then `CannotReplan` names the reason, and no number is given.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.context.types import Block, ContextRequest, Room, Section
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
 from chat.prompts.history import Documents
 from chat.prompts.report import CallReport
-from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_turn
+from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_past_turn
 from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools, within_limit
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -40,14 +43,14 @@ SECTIONS = {  # one text each, which the report has
 
 
 class Problem(NamedTuple):
-    """Why a stored turn is not planned: a code and a sentence, in which nothing stands that a person wrote."""
+    """Why a stored turn is not planned: a code, and a sentence without any words that a person wrote."""
 
     code: str
     detail: Sentence
 
 
-class Changed(ProductError):
-    """What was sent cannot be planned as it was: something it was made of is gone, or not what it was."""
+class CannotReplan(ProductError):
+    """The prompt that was sent cannot be planned again, since one of its sources was deleted or has changed."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = problems
@@ -56,7 +59,7 @@ class Changed(ProductError):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """What is otherwise than it was; None and empty: as it was. `layout` and `policy` go before those of `profile`."""
+    """The settings to change; None and empty keep those of the turn. `layout` and `policy` win over `profile`."""
 
     model: Model | None = None
     profile: BudgetProfile | None = None
@@ -74,10 +77,10 @@ AS_IT_WAS = Variation()
 
 @dataclass(frozen=True)
 class PastContext(TurnContext):
-    """What the `call` of a stored turn was made under; where `base` is given, which is that, with a variation.
+    """The context of the `call` of a stored turn, or of that call with a variation, whose `base` is the former.
 
-    `sections`: their texts as today's rows give them, by name and variant. `anew`: the room is that of its own model
-    and profile.
+    `sections` are the texts that today's rows give, by name and variant. `anew`: the room comes from this context's own
+    model and profile, not from the stored call.
     """
 
     call: CallReport = field(kw_only=True)
@@ -99,7 +102,8 @@ class PastContext(TurnContext):
 
     @cached_property
     def _tools_tokens(self) -> int:
-        """Of the same tools by the same tokenizer what was stored, whatever has become of them since."""
+        """Return the tokens of the tools: the stored number where model and tokenizer are the same. Raises
+        `CannotReplan` where a tool is gone whose tokens would have to be counted."""
         then = self.base
         if then is not None and then.model.tools and self.model.tools:
             if then.tokenizer.name == self.tokenizer.name:
@@ -109,32 +113,32 @@ class PastContext(TurnContext):
                 detail = Sentence(
                     "Tools that were offered are not there any more: {lost}.", lost=", ".join(sorted(lost))
                 )
-                raise Changed([Problem("tools_changed", detail)])
+                raise CannotReplan([Problem("tools_changed", detail)])
         return self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer)
 
     def documents(self) -> Documents:
-        return Documents(self.tokenizer, self.model.vision, Numbers(self.call.get("numbers", {})), self.texts)
+        return Documents(self.tokenizer, self.model.vision, CitationNumbers(self.call.get("numbers", {})), self.texts)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
         covered = self.call["summary"]
         return Summary.objects.select_related("last").get(pk=covered["id"]) if covered else None
 
     def project_entries(self) -> list[ProjectFile]:
-        """What was added to the project since is none of this turn's."""
+        """Return the entries without those that were added to the project since."""
         then = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
         return [entry for entry in super().project_entries() if str(entry.file_id) in then]
 
     def completed(
         self, frame: ContextRequest, sections: Collection[Section] | None = None, variant: str = ""
     ) -> ContextRequest:
-        blocks: dict[str, Any] = {}
+        blocks: dict[str, Any] = {}  # fields of the frame
         for name in SECTIONS if sections is None else sections:
             block: Block | None = getattr(frame, name)
-            text = self._kept(name, block.text if block is not None else None, variant)
+            text = self._section_text(name, block.text if block is not None else None, variant)
             blocks[name] = Block(text, self.tokenizer.count(text)) if text else None
         return replace(frame, **blocks)
 
-    def _kept(self, name: str, text: str | None, variant: str) -> str | None:
+    def _section_text(self, name: str, text: str | None, variant: str) -> str | None:
         key = f"{name} {variant}"
         self.sections[key] = text
         if self.base is None:
@@ -146,7 +150,7 @@ class PastContext(TurnContext):
         if text == plain:
             return then
         if then not in [each for other, each in self.base.sections.items() if other.startswith(f"{name} ")]:
-            raise Changed(
+            raise CannotReplan(
                 [
                     Problem(
                         f"{name}_changed",
@@ -157,7 +161,7 @@ class PastContext(TurnContext):
         return text
 
     def _sent(self, name: str, now: str | None) -> str | None:
-        """The text of that time. Of one that was cut only its size is known, which is compared with the rest."""
+        """Return the text of that time; `now` for a text that was cut, of which only the size is stored."""
         states = [source["state"] for source in self.call["sources"] if source["kind"] == name]
         if not states:
             return None
@@ -165,17 +169,19 @@ class PastContext(TurnContext):
         return texts[-1] if states[0] == "full" and texts else now
 
 
-class Contexts:
-    """Those of the calls of one turn."""
+class PastContexts:
+    """The contexts of the calls of one turn."""
 
     def __init__(self, turn: Turn, variation: Variation) -> None:
-        self._turn, self._variation = turn, variation
-        self._today: dict[Any, TurnContext] = {}  # by model
+        self._turn = turn
+        self._variation = variation
+        self._today: dict[UUID, TurnContext] = {}  # by model
 
     def then(self, call: CallReport) -> PastContext:
-        """With what was the call's own put back."""
+        """Return the context of a call as it was."""
         context = self._of(model_of(self._turn, call), call)
-        version, ratio = call["versions"].get("system_prompt"), made_with(call).get("true_ratio")
+        version = call["versions"].get("system_prompt")
+        ratio = made_with(call).get("true_ratio")
         return _past(
             context,
             call,
@@ -187,24 +193,31 @@ class Contexts:
         )
 
     def varied(self, then: PastContext) -> PastContext:
-        """The same with the variation, after `then` was planned with."""
+        """Return the context with the variation. `then` must have been planned with before."""
         change = self._variation
         profile = copy(change.profile or then.profile)
-        profile.layout, profile.policy = change.layout or profile.layout, change.policy or profile.policy
-        changes: dict[str, Any] = {"profile": profile, "system_prompt": change.prompt or then.system_prompt}
-        if change.model is not None:
-            offered = self._of(change.model, then.call).toolbox
-            tools = _only(offered, then.call.get("tools", ())) if then.model.tools else offered
-            changes |= {"model": change.model, "toolbox": tools, "true_ratio": None}
-        anew = change.model is not None or change.profile is not None
-        return _past(then, then.call, **changes, base=then, anew=anew)
+        profile.layout = change.layout or profile.layout
+        profile.policy = change.policy or profile.policy
+        varied = replace(
+            then,
+            profile=profile,
+            system_prompt=change.prompt or then.system_prompt,
+            base=then,
+            anew=change.model is not None or change.profile is not None,
+            sections={},
+        )
+        if change.model is None:
+            return varied
+        offered = self._of(change.model, then.call).toolbox
+        toolbox = _only(offered, then.call.get("tools", ())) if then.model.tools else offered
+        return replace(varied, model=change.model, toolbox=toolbox, true_ratio=None)
 
     def _of(self, model: Model, call: CallReport) -> TurnContext:
-        """Of today's rows, under the workspace's settings of that time. No tool server is asked: their last lists
-        count."""
+        """Return the context of today's rows under the workspace's settings of that time. No tool server is asked:
+        the last list of each counts."""
         if model.pk not in self._today:
             workspace = Workspace(**made_with(call).get("workspace", {}))
-            context = context_of_turn(self._turn, model, workspace=workspace)
+            context = context_of_past_turn(self._turn, model, workspace=workspace)
             box = with_known_tools(context.toolbox, context.persona, model, context.rights)
             offered = context.options.tools if context.options.tool_choice != "none" else ()
             box = within_limit(with_external_tools(box, offered), context.persona, model)
@@ -217,32 +230,39 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
     return PastContext(**{**same, **changes}, call=call)
 
 
-def made_with(call: CallReport) -> dict[str, Any]:
-    """Empty in reports of earlier versions: then today's rows have to do, and what differs is found."""
+def made_with(call: CallReport) -> Mapping[str, Any]:
+    """Return the settings that are stored with a call. They are empty in reports of earlier versions: then today's rows
+    are used, and `differences` finds what has changed."""
     return call.get("made_with", {})
 
 
 def model_of(turn: Turn, call: CallReport) -> Model:
-    """The row that was asked, as it was. Raises `Changed` where it is gone."""
+    """Return the model that was asked, as it was. Raises `CannotReplan` where it is gone."""
     pk = call.get("model_id") or str(turn.model_id)
     row = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
     if row is None:
-        raise Changed([Problem("model_deleted", Sentence("The model {call} was deleted.", call=call["model"]))])
+        raise CannotReplan([Problem("model_deleted", Sentence("The model {call} was deleted.", call=call["model"]))])
     stored = dict(made_with(call).get("model", {}))
     if stored:
-        row.context_window, row.learnt_window = stored.pop("window"), None
-        row.learnt_max_images = None
-    for name, value in stored.items():
-        setattr(row, name, value)
+        row.context_window = stored.pop("window")
+        row.learnt_window = row.learnt_max_images = None
+    _restore(row, stored)
     return row
 
 
 def _profile_of(call: CallReport) -> BudgetProfile:
     row = BudgetProfile.objects.filter(name=call["profile"]).first() or BudgetProfile(name=call["profile"])
-    row.policy, row.layout = call["policy"], call["layout"]
-    for name, value in made_with(call).get("profile", {}).items():
-        setattr(row, name, Decimal(value) if name in SHARES else value)
+    row.policy = call["policy"]
+    row.layout = call["layout"]
+    values = made_with(call).get("profile", {})
+    _restore(row, {name: Decimal(value) if name in SHARES else value for name, value in values.items()})
     return row
+
+
+def _restore(row: Model | BudgetProfile, values: Mapping[str, object]) -> None:
+    """Set stored fields of a row, which is not saved."""
+    for name, value in values.items():
+        setattr(row, name, value)
 
 
 def _only(box: Toolbox, names: Collection[str]) -> Toolbox:

@@ -1,19 +1,25 @@
-"""Stored turns planned again, call by call, and held against what was sent."""
+"""Planning stored turns again, call by call, and comparing the result with the prompts that were sent.
+
+1. `Replayer.turn` plans each call of a turn as it was, and checks that today's rows still give the stored report
+   (`differences`). Where they do not, no comparison is possible: it raises `CannotReplan`.
+2. It plans each call again with the variation.
+3. `figures` sums both up: tokens, cached tokens, messages left out, costs.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 
 from chat.context import cache
 from chat.context.build import Prompt, SourceEntry
 from chat.context.cache import CacheEntry, SentPrompt
 from chat.context.types import ContextError
-from chat.lab.past import AS_IT_WAS, Changed, Contexts, PastContext, Problem, Variation, made_with
+from chat.lab.past import AS_IT_WAS, CannotReplan, PastContext, PastContexts, Problem, Variation, made_with
 from chat.models import Summary, Turn
 from chat.prompts import builder
 from chat.prompts.history import stored_result
@@ -23,10 +29,9 @@ from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
 from llm.services import cache_rule
-from llm.types.model_call import Message, ReasoningState, ToolCall, Usage
+from llm.types.model_call import ModelMessage, ReasoningState, ToolCall, Usage
 from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
-from projects.planner.models import RunStep
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
 NAMED = 10  # problems of a turn that are named one by one
@@ -36,113 +41,119 @@ NOTHING: CacheEntry = {
 
 
 def stored_turns() -> QuerySet[Turn]:
-    """Those whose answers are complete and that have a report, with what planning them needs."""
+    """Return the turns with a complete answer and a report, with the relations that planning them needs."""
     related = ("conversation__owner", "conversation__persona__budget_profile", "user_message", "answer__parent")
-    rows = Turn.objects.there().exclude(status__in=Turn.LIVE).filter(report__has_key="calls").select_related(*related)
-    return rows.annotate(run_step=Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk")))
+    of_run = ("step__run__task", "step__run__item", "step__run__owner")
+    rows = Turn.objects.with_answer().exclude(status__in=Turn.LIVE).filter(report__has_key="calls")
+    return rows.select_related(*related, *of_run)
 
 
-class Planned(NamedTuple):
-    """One model call: as it was `stored`, and the `report` of the same as it is planned under `context`."""
+class ReplannedCall(NamedTuple):
+    """One model call: its report as it was `stored`, and the `report` of its plan under `context`."""
 
     stored: CallReport
     report: CallReport
     context: PastContext
     prompt: Prompt
-    step: builder.Step
+    step: builder.CallStep
 
 
-class Again(NamedTuple):
-    """The calls of a turn, of those that a provider refused the last: as they were, and with the variation.
+class ReplannedTurn(NamedTuple):
+    """The calls of a turn, as they were and with the variation. Of calls of one cycle the last counts.
 
-    `refused`: why it would not fit so; then `planned` has the calls before that one.
+    `refused` is why a call would not fit with the variation; then `planned` has the calls before it.
     """
 
-    past: list[Planned]
-    planned: list[Planned]
+    past: list[ReplannedCall]
+    planned: list[ReplannedCall]
     refused: ContextError | None = None
 
 
 @dataclass
 class Replayer:
-    """Plans turns again, best conversation by conversation and in their order: what a provider's cache would serve
-    depends on the turn before, which is planned as well."""
+    """Plans turns again. Give it the turns by conversation and in their order: the part that a provider's cache would
+    serve depends on the turn before, which is planned as well."""
 
     variation: Variation = AS_IT_WAS
     _sent: dict[UUID, dict[UUID, SentPrompt]] = field(default_factory=dict)  # by turn, then by model
     _place: UUID | None = None  # the conversation whose turns are in `_sent`
 
-    def turn(self, turn: Turn) -> Again:
-        """Raises `Changed` where the turn cannot be planned as it was."""
+    def turn(self, turn: Turn) -> ReplannedTurn:
+        """Plan a turn again. Raises `CannotReplan` where it cannot be planned as it was."""
         if turn.conversation_id != self._place:
-            self._place, self._sent = turn.conversation_id, {}
-        found = _Turn(turn, self)
-        again = found.again()
-        self._sent[turn.pk] = found.sent
-        return again
+            self._place = turn.conversation_id
+            self._sent = {}
+        replay = _TurnReplay(turn, self)
+        replanned = replay.replan()
+        self._sent[turn.pk] = replay.sent
+        return replanned
 
     def before(self, turn: Turn, model: Model) -> tuple[SentPrompt | None, bool]:
-        """What the model was sent last in this conversation before the turn, None where that cannot be planned; and
-        whether any model was sent anything."""
+        """Return the last prompt that the model got in this conversation before the turn, and whether any model got
+        one. The prompt is None where it cannot be planned."""
         earlier = stored_turns().filter(conversation=turn.conversation_id, finished__lte=turn.started)
         earlier = earlier.exclude(pk=turn.pk).order_by("-finished")
-        asked = earlier if self.variation.model is not None else earlier.filter(answer__model=model)
-        newest = asked.values_list("pk", flat=True).first()
+        same_model = earlier if self.variation.model is not None else earlier.filter(answer__model=model)
+        newest = same_model.values_list("pk", flat=True).first()
         if newest is None:
             return None, earlier.exists()
         if newest not in self._sent:
-            self._sent[newest] = {}  # whatever comes before that one is not looked at
+            self._sent[newest] = {}  # so that planning it does not go further back
             try:
-                found = _Turn(earlier.get(pk=newest), self)
-                found.again()
-                self._sent[newest] = found.sent
+                replay = _TurnReplay(earlier.get(pk=newest), self)
+                replay.replan()
+                self._sent[newest] = replay.sent
             except ProductError:
                 pass
         return self._sent[newest].get(model.pk), True
 
 
-class _Turn:
-    """One turn on its way; `sent`: what each model was sent last."""
+class _TurnReplay:
+    """The replay of one turn. `sent` has the last prompt of each model."""
 
     def __init__(self, turn: Turn, replayer: Replayer) -> None:
-        self.turn, self.replayer = turn, replayer
+        self.turn = turn
+        self.replayer = replayer
         self.sent: dict[UUID, SentPrompt] = {}
-        self._contexts = Contexts(turn, replayer.variation)
+        self._contexts = PastContexts(turn, replayer.variation)
         self._steps = steps_of(turn)
         self._reminders: dict[bool, dict[int, str]] = {False: {}, True: {}}  # of append-only turns, plain and varied
 
-    def again(self) -> Again:
+    def replan(self) -> ReplannedTurn:
+        """Plan every call as it was and with the variation. Raises `CannotReplan`."""
         calls = list({call["cycle"]: call for call in self.turn.report["calls"]}.values())
-        if problems := gone(calls):
-            raise Changed(problems)
+        if problems := deleted_sources(calls):
+            raise CannotReplan(problems)
         try:
             past = [self._call(self._contexts.then(call)) for call in calls]
         except ContextError as error:
-            raise Changed(
+            raise CannotReplan(
                 [Problem("fits_no_more", Sentence("What was sent does not fit any more ({code}).", code=error.code))]
             ) from error
         for each in past:
             if problems := differences(each.stored, each.report):
-                raise Changed([*other_texts(each.stored), *problems])
+                raise CannotReplan([*other_texts(each.stored), *problems])
         if self.replayer.variation.empty:
-            return Again(past, past)
-        planned: list[Planned] = []
+            return ReplannedTurn(past, past)
+        planned: list[ReplannedCall] = []
         for each in past:
             varied = self._contexts.varied(each.context)
             if each.stored["cycle"] > 1 and not varied.toolbox.definitions:
-                break  # without tools a model answers at once
+                break  # without tools the model answers in its first call
             try:
                 planned.append(self._call(varied))
             except ContextError as error:
-                return Again(past, planned, error)
-        return Again(past, planned)
+                return ReplannedTurn(past, planned, error)
+        return ReplannedTurn(past, planned)
 
-    def _call(self, context: PastContext) -> Planned:
-        call, turn, varied = context.call, self.turn, context.base is not None
+    def _call(self, context: PastContext) -> ReplannedCall:
+        call = context.call
+        turn = self.turn
+        varied = context.base is not None
         reminders = self._reminders[varied]
         added = [message for step in self._steps[: call["cycle"] - 1] for message in step]
         searched, web_unopened = builder.searches_of([one.name for each in added for one in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=call["cycle"] >= context.profile.max_cycles,
             undefined=call["cycle"] > context.profile.max_cycles,
@@ -154,59 +165,65 @@ class _Turn:
         prompt = planned.prompt
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             reminders[len(added)] = prompt.messages[-1].text or ""
-        # Of what was sent the report has the entry; so this is for what is planned otherwise, and for nothing changed.
-        wanted = varied or self.replayer.variation.empty
-        entry = self._cache(context, prompt, step) if wanted else NOTHING
-        return Planned(
+        # The stored report has the entry of a prompt that was sent, so it is made for the varied prompt only; without a
+        # variation the two are the same.
+        needs_entry = varied or self.replayer.variation.empty
+        entry = self._cache(context, prompt, step) if needs_entry else NOTHING
+        return ReplannedCall(
             call, stored(context, planned, cycle=call["cycle"], refused=None, cache=entry), context, prompt, step
         )
 
-    def _cache(self, context: PastContext, prompt: Prompt, step: builder.Step) -> CacheEntry:
-        """What the cache was to serve at that time."""
-        call, model, turn = context.call, context.model, self.turn
-        asked = builder.fingerprint(context, prompt, step)
-        began = turn.started.timestamp() if turn.started is not None else asked.at
-        asked = replace(asked, at=call.get("at", began))
-        before, other = self.sent.get(model.pk), bool(self.sent)
+    def _cache(self, context: PastContext, prompt: Prompt, step: builder.CallStep) -> CacheEntry:
+        """Return the part of the prompt that the provider's cache was expected to serve at that time."""
+        call = context.call
+        model = context.model
+        turn = self.turn
+        sent = builder.fingerprint(context, prompt, step)
+        began = turn.started.timestamp() if turn.started is not None else sent.at
+        sent = replace(sent, at=call.get("at", began))
+        before = self.sent.get(model.pk)
+        other = bool(self.sent)
         if before is None:
             before, earlier = self.replayer.before(turn, model)
             other = other or earlier
         if _answered(turn, call):
-            told = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
-            self.sent[model.pk] = replace(asked, reported=told)
-        return cache.expected(asked, before, cache_rule(model), other_model=other)
+            reported = call.get("cache", NOTHING)["read"] is not None and self.replayer.variation.model is None
+            self.sent[model.pk] = replace(sent, reported=reported)
+        return cache.forecast(sent, before, cache_rule(model), other_model=other)
 
 
 def _answered(turn: Turn, call: CallReport) -> bool:
     return bool(call["usage"] or turn.report["calls"][-1]["cycle"] > call["cycle"] or turn.status == Turn.Status.DONE)
 
 
-def steps_of(turn: Turn) -> list[list[Message]]:
-    """What each step with tool calls added to the turn, as `llm.agent_loop` hands it on."""
-    steps: list[list[Message]] = []
+def steps_of(turn: Turn) -> list[list[ModelMessage]]:
+    """Return the messages that each step with tool calls added to the turn, as `llm.agent_loop` sends them."""
+    steps: list[list[ModelMessage]] = []
     text = ""
     calls: list[ToolCall] = []
-    results: list[Message] = []
+    results: list[ModelMessage] = []
     for part in [*turn.answer.parts, {"type": "end"}]:
         if results and part["type"] != "tool_result":
-            steps.append([Message("assistant", text, tool_calls=tuple(calls)), *results])
-            text, calls, results = "", [], []
+            steps.append([ModelMessage("assistant", text, tool_calls=tuple(calls)), *results])
+            text = ""
+            calls = []
+            results = []
         match part["type"]:
             case "text":
                 text += part["text"]
             case "tool_call":
                 calls.append(ToolCall(part["id"], part["name"], part["arguments"]))
             case "tool_result":
-                results.append(Message("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
+                results.append(ModelMessage("tool", part["text"], tool_call_id=part["id"], result=stored_result(part)))
     for state in turn.reasoning.all() if steps else ():
         if state.number <= len(steps):
-            asked = steps[state.number - 1]
-            asked[0] = replace(asked[0], reasoning=ReasoningState(tuple(state.items), state.tokens))
+            step = steps[state.number - 1]
+            step[0] = replace(step[0], reasoning=ReasoningState(tuple(state.items), state.tokens))
     return steps
 
 
-def gone(calls: Sequence[CallReport]) -> list[Problem]:
-    """What was in the prompts and has been deleted since."""
+def deleted_sources(calls: Sequence[CallReport]) -> list[Problem]:
+    """Return a problem for each summary and file of the prompts that was deleted since."""
     summaries = {call["summary"]["id"] for call in calls if call["summary"]}
     left = (
         {str(pk) for pk in Summary.objects.filter(pk__in=summaries).values_list("pk", flat=True)} if summaries else ()
@@ -228,25 +245,26 @@ def gone(calls: Sequence[CallReport]) -> list[Problem]:
 
 
 def other_texts(call: CallReport) -> list[Problem]:
-    """Versions of texts that were deleted, and the product's own words, of which no versions are kept."""
+    """Return a problem for each version of a text that was deleted, and one where the built-in texts have changed."""
     named = {name for name in call["versions"] if name in TEXTS}
     lost = sorted(named - texts_then(call["versions"]).own.keys())
-    found = [
+    problems = [
         Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
         for name in lost
     ]
     if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
         sentence = Sentence("Built-in texts of the product are not what they were then.")
-        found.append(Problem("built_in_texts_changed", sentence))
-    return found
+        problems.append(Problem("built_in_texts_changed", sentence))
+    return problems
 
 
 def differences(then: CallReport, now: CallReport) -> list[Problem]:
-    """What is not as it was stored, by name; empty where every number is the same."""
+    """Return a problem for each source that is not as it was stored; none where every number is the same."""
     then, now = _as_far_read(then, now), _as_far_read(now, then)
-    was, found = Counter(map(_fact, _compared(then))), Counter(map(_fact, _compared(now)))
-    before = {fact[:2]: fact for fact in (was - found)}
-    after = {fact[:2]: fact for fact in (found - was)}
+    sent = Counter(map(_fact, _compared(then)))
+    planned = Counter(map(_fact, _compared(now)))
+    before = {fact[:2]: fact for fact in (sent - planned)}
+    after = {fact[:2]: fact for fact in (planned - sent)}
     problems = [
         Problem(
             f"{name[0]}_changed",
@@ -276,15 +294,18 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
 
 
 def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
-    """Rows whose tokens have not been counted yet are read rather than missed, so that a first plan may name as left
-    out what later ones only count: those are counted here, too."""
-    known = {source.get("id") for source in other["sources"]}
+    """Return the report as if it had read as few rows as the `other`.
+
+    A plan reads the rows whose tokens are not counted yet. So a first plan may name sources as left out that a later
+    plan only counts as `unloaded`. These are counted as `unloaded` here.
+    """
+    named = {source.get("id") for source in other["sources"]}
     further = [
         source
         for source in call["sources"]
         if source["state"] == "left_out"
         and source["kind"] in ("message", "file", "image")
-        and source["id"] not in known
+        and source["id"] not in named
     ]
     rows = {str(source["id"]).partition("#")[0] for source in further if source["kind"] == "message"}
     if not rows or other["unloaded"] - call["unloaded"] != len(rows):
@@ -299,7 +320,7 @@ def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
 
 
 def _compared(call: CallReport) -> Iterable[SourceEntry]:
-    # Tasks are one section, whose text the report has.
+    # The tasks are compared as one section, whose text the report has.
     return (source for source in call["sources"] if source["kind"] != "task")
 
 
@@ -314,16 +335,32 @@ def _named(kind: str, pk: str | None) -> str:
 def _state(fact: tuple[Any, ...] | None) -> str:
     if fact is None:
         return "not there"
-    state, tokens, reason = fact[2].replace("_", " "), fact[3], fact[4]
-    said = f"{state} ({str(reason).replace('_', ' ')})" if reason else state
-    return f"{said} with {tokens:,} tokens" if tokens else said
+    _, _, state, tokens, reason, _ = fact
+    words = str(state).replace("_", " ")
+    if reason:
+        words = f"{words} ({str(reason).replace('_', ' ')})"
+    return f"{words} with {tokens:,} tokens" if tokens else words
+
+
+class FiguresJson(TypedDict):
+    """`PromptFigures` as it is stored and shown. `cached_share` is in percent; `cost` is US dollars as text."""
+
+    tokens: int
+    cached: int
+    left_out: int
+    calls: int
+    cached_share: int
+    cost: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Of the calls of one turn or of several: tokens of the prompts with their tools, of them `cached`, which the
-    provider's cache is expected to serve; messages and files that were `left_out` of the last prompts; US dollars with
-    the answers as long as they were, None without prices."""
+class PromptFigures:
+    """Sums over the calls of one turn or of several.
+
+    `tokens` are those of the prompts with their tools. The provider's cache is expected to serve `cached` of them.
+    `left_out` counts messages and files that the last prompt of each turn did not have. `cost` is in US dollars, for
+    answers as long as they were; None without prices.
+    """
 
     tokens: int = 0
     cached: int = 0
@@ -331,9 +368,9 @@ class Figures:
     calls: int = 0
     cost: Decimal | None = None
 
-    def __add__(self, other: "Figures") -> "Figures":
+    def __add__(self, other: "PromptFigures") -> "PromptFigures":
         costs = [each for each in (self.cost, other.cost) if each is not None]
-        return Figures(
+        return PromptFigures(
             self.tokens + other.tokens,
             self.cached + other.cached,
             self.left_out + other.left_out,
@@ -341,28 +378,34 @@ class Figures:
             sum(costs, Decimal(0)) if costs else None,
         )
 
-    def as_json(self) -> dict[str, Any]:
-        share = 100 * self.cached // self.tokens if self.tokens else 0
-        cost = f"{self.cost:f}" if self.cost is not None else None
-        numbers = {name: getattr(self, name) for name in ("tokens", "cached", "left_out", "calls")}
-        return {**numbers, "cached_share": share, "cost": cost}
+    def as_json(self) -> FiguresJson:
+        return {
+            "tokens": self.tokens,
+            "cached": self.cached,
+            "left_out": self.left_out,
+            "calls": self.calls,
+            "cached_share": 100 * self.cached // self.tokens if self.tokens else 0,
+            "cost": f"{self.cost:f}" if self.cost is not None else None,
+        }
 
     @classmethod
-    def of(cls, calls: Sequence[Planned], *, sent: bool = False) -> "Figures":
-        """Of the calls of one turn; `sent`: what was expected of the cache then."""
+    def of(cls, calls: Sequence[ReplannedCall], *, sent: bool = False) -> "PromptFigures":
+        """Sum up the calls of one turn. With `sent`, `cached` is the number that was expected then."""
         if not calls:
             return cls()
         last = calls[-1].report
         total = cls(left_out=len(last["dropped"]) + last["unloaded"])
         for each in calls:
-            report, prices = each.report, each.context.model.prices
+            report = each.report
+            prices = each.context.model.prices
             cached = (each.stored if sent else report).get("cache", NOTHING)["expected"]
-            tokens, answer = report["used"] + report["tools_tokens"], each.stored["usage"].get("output", 0)
+            tokens = report["used"] + report["tools_tokens"]
+            answer = each.stored["usage"].get("output", 0)
             cost = prices.cost(Usage(tokens, answer, cached_input=cached)) if prices is not None else None
             total += cls(tokens, cached, 0, 1, cost)
         return total
 
 
-def figures(again: Again) -> tuple[Figures, Figures]:
-    """Of what was sent, and of what is planned; answers are taken to be as long as they were."""
-    return Figures.of(again.past, sent=True), Figures.of(again.planned)
+def figures(turn: ReplannedTurn) -> tuple[PromptFigures, PromptFigures]:
+    """Return the figures of the prompts that were sent, and of those that are planned."""
+    return PromptFigures.of(turn.past, sent=True), PromptFigures.of(turn.planned)

@@ -1,4 +1,4 @@
-"""What a budget profile would make of real conversations: numbers alone, for whoever sets the profile up."""
+"""Trying a budget profile on real conversations: numbers alone, for the administrator who sets the profile up."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The next prompt: `used` of `limit` tokens; how many messages would be `sent`, `summarised` and `left_out`.
+class PromptForecast:
+    """The next prompt: `used` of `limit` tokens, and the numbers of messages `sent`, `summarised` and `left_out`.
 
-    `error` is a code where what must be sent does not fit; then nothing else is known.
+    `error` is the code of the refusal where the parts that must be sent do not fit; then the numbers are 0.
     """
 
     limit: int = 0
@@ -38,19 +38,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One conversation under the profile that holds there, and under the one that is tried."""
+class ProfileTrial:
+    """The next prompt of one conversation, under its own profile and under the one that is tried."""
 
     conversation: UUID
     owner: str
     messages: int
     model: str
-    now: Outcome
-    then: Outcome
+    now: PromptForecast
+    then: PromptForecast
 
     @property
     def rows(self) -> list[tuple[str, int, int]]:
-        """Each number with its name, in the reader's language."""
+        """Return each number with its name, in the reader's language."""
         names = {
             "sent": _("messages sent"),
             "summarised": _("in a summary"),
@@ -61,12 +61,15 @@ class Trial:
         return [(words, getattr(self.now, name), getattr(self.then, name)) for name, words in names.items()]
 
 
-def trials(profile: BudgetProfile) -> list[Trial]:
-    """Of the longest of the newest conversations; none where no model is set up. `profile` need not be stored."""
+def trials(profile: BudgetProfile) -> list[ProfileTrial]:
+    """Try a profile on the longest of the newest conversations. Returns none where no model is set up.
+
+    `profile` need not be stored.
+    """
     return list(_trials(profile))
 
 
-def _trials(profile: BudgetProfile) -> Iterator[Trial]:
+def _trials(profile: BudgetProfile) -> Iterator[ProfileTrial]:
     counts = Message.objects.filter(conversation=OuterRef("pk")).order_by().values("conversation")
     number = Subquery(counts.annotate(number=Count("*")).values("number"), output_field=IntegerField())
     rows = Conversation.objects.filter(deleted=None, origin=Conversation.Origin.WORKSPACE, leaf__isnull=False)
@@ -82,7 +85,7 @@ def _trials(profile: BudgetProfile) -> Iterator[Trial]:
         base = base_context(user=conversation.owner, model=model, scope=scope)
         context = context_of_draft(base=base, scope=scope, text="", files=())
         leaf: Message = conversation.leaf  # type: ignore[assignment]  # others are filtered out above
-        yield Trial(
+        yield ProfileTrial(
             conversation=conversation.pk,
             owner=str(conversation.owner),
             messages=leaf.depth + 1,
@@ -93,21 +96,21 @@ def _trials(profile: BudgetProfile) -> Iterator[Trial]:
 
 
 def _model(conversation: Conversation, scope: ChatScope) -> Model:
-    """The one that wrote the newest answer, where it can answer still; else the one that would be asked."""
+    """Return the model of the newest answer while it is enabled; else the one that would be asked."""
     newest = conversation.leaf.model if conversation.leaf is not None else None
     if newest is not None and newest.enabled and newest.provider.enabled:
         return newest
     return model_for(scope.persona, conversation.owner)
 
 
-def _outcome(context: TurnContext, leaf: Message) -> Outcome:
+def _outcome(context: TurnContext, leaf: Message) -> PromptForecast:
     try:
         planned = builder.plan(context, leaf, [builder.draft_message("")])
     except ContextError as error:
-        return Outcome(error=error.code)
+        return PromptForecast(error=error.code)
     report = planned.prompt.report
     ids = {(each.source or "").partition("#")[0] for each in planned.prompt.messages if each.section == "history"}
     summarised = planned.summary.last.depth + 1 if planned.summary is not None else 0
     sent = len(ids - {""})
     left_out = max(0, leaf.depth + 1 - summarised - sent)
-    return Outcome(limit=report.limit, used=report.used, sent=sent, summarised=summarised, left_out=left_out)
+    return PromptForecast(limit=report.limit, used=report.used, sent=sent, summarised=summarised, left_out=left_out)

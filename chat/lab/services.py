@@ -1,32 +1,36 @@
-"""The prompt lab: which turns are planned again, one after the other, for the admin's page and the command alike."""
+"""The prompt lab: turns are planned again, one after the other, for the admin's page and the command alike.
+
+`start_replay` stores a replay; a worker claims it (`run`) and stores the comparison of each turn. The command calls
+`chosen` and `planned` itself and stores nothing.
+"""
 
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from accounts.models import User
 from chat.context.types import ContextError
 from chat.lab.models import Replay, ReplayedTurn
-from chat.lab.past import AS_IT_WAS, Changed, Problem, Variation
-from chat.lab.planning import Again, Figures, Replayer, figures, stored_turns
-from chat.ledger.asking import Charge, ask
+from chat.lab.past import AS_IT_WAS, CannotReplan, Problem, Variation
+from chat.lab.planning import FiguresJson, PromptFigures, ReplannedTurn, Replayer, figures, stored_turns
+from chat.ledger.asking import Billing, ask
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Turn
 from chat.prompts.builder import model_request
 from chat.prompts.report import Change, compare
 from core.audit.services import record
-from core.background import claim, enqueue, heartbeat, on_database, silent, submit
+from core.background import on_database, submit
 from core.errors import NotFound, ProductError
 from core.i18n import dollars
+from core.jobs import JobKind
 from core.permissions import require_right
 from core.sentences import Sentence
 
@@ -38,48 +42,75 @@ MAX_ATTEMPTS = 3
 TIMEOUT = 120.0  # seconds for one answer
 LONGEST = 100_000  # characters of one
 
+REPLAYS = JobKind(
+    model=Replay,
+    task="chat.tasks.replay",
+    waiting=Q(status=Replay.Status.QUEUED),
+    running=Q(status=Replay.Status.RUNNING),
+    resumable=Q(status=Replay.Status.RUNNING),
+    on_claim={"status": Replay.Status.RUNNING, "planned": 0},
+    max_tries=MAX_ATTEMPTS,
+)
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Result:
-    """One turn. `sent` and `planned` are None where `problems` say why it cannot be compared; `planned` alone, where
-    what was sent would not fit. `again` has the prompts; `answer` is there once a model was asked."""
+class TurnComparison:
+    """The figures of one turn, as it was sent and as it is planned.
+
+    Both are None where `problems` say why the turn cannot be compared; `planned` alone is None where the prompts would
+    not fit. `replanned` has the prompts. `answer` is empty until a model was asked.
+    """
 
     turn: Turn
-    sent: Figures | None = None
-    planned: Figures | None = None
+    sent: PromptFigures | None = None
+    planned: PromptFigures | None = None
     problems: list[Problem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
-    again: Again | None = None
+    replanned: ReplannedTurn | None = None
     answer: str = ""
+
+
+class TotalsJson(TypedDict):
+    """`Totals` as it is stored and shown."""
+
+    turns: int
+    compared: int
+    sent: FiguresJson
+    planned: FiguresJson
 
 
 @dataclass(slots=True)
 class Totals:
-    """Of the turns that could be compared, which are `compared`."""
+    """Sums over the turns that could be compared, whose number is `compared`."""
 
     turns: int = 0
     compared: int = 0
-    sent: Figures = field(default_factory=Figures)
-    planned: Figures = field(default_factory=Figures)
+    sent: PromptFigures = field(default_factory=PromptFigures)
+    planned: PromptFigures = field(default_factory=PromptFigures)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: TurnComparison) -> None:
         self.turns += 1
         if result.sent is not None and result.planned is not None:
             self.compared += 1
-            self.sent, self.planned = self.sent + result.sent, self.planned + result.planned
+            self.sent += result.sent
+            self.planned += result.planned
 
-    def as_json(self) -> dict[str, Any]:
-        counts = {"turns": self.turns, "compared": self.compared}
-        return {**counts, "sent": self.sent.as_json(), "planned": self.planned.as_json()}
+    def as_json(self) -> TotalsJson:
+        return {
+            "turns": self.turns,
+            "compared": self.compared,
+            "sent": self.sent.as_json(),
+            "planned": self.planned.as_json(),
+        }
 
 
 def chosen(*, conversation: Conversation | None = None, most: int, owner: User | None = None) -> list[UUID]:
-    """The turns to plan: the conversation's newest, or a sample of all, spread evenly over the newest of them, the same
-    every time until more are added. In the order of conversations and moments. `owner`: of that person alone.
+    """Return at most `most` turns to plan, by conversation and time. Raises `nothing_to_replay` (404).
 
-    Raises `nothing_to_replay`.
+    They are the newest of the conversation. Without one they are a sample of all, or of those of `owner`, spread evenly
+    over the newest `AMONG`. The sample is the same until turns are added.
     """
     rows: QuerySet[Turn] = stored_turns().filter(conversation__deleted=None)
     rows = rows.filter(conversation=conversation) if conversation is not None else rows
@@ -92,29 +123,29 @@ def chosen(*, conversation: Conversation | None = None, most: int, owner: User |
     return list(sample.values_list("pk", flat=True))
 
 
-def planned(turns: Sequence[UUID], variation: Variation = AS_IT_WAS) -> Iterator[Result]:
-    """Each as soon as it is planned; one that was deleted meanwhile is left out."""
+def planned(turns: Sequence[UUID], variation: Variation = AS_IT_WAS) -> Iterator[TurnComparison]:
+    """Plan turns again and yield each as soon as it is planned. A turn that was deleted meanwhile is left out."""
     replayer = Replayer(variation)
     for first in range(0, len(turns), AT_ONCE):
-        found = {turn.pk: turn for turn in stored_turns().filter(pk__in=turns[first : first + AT_ONCE])}
-        yield from (_planned(replayer, found[pk]) for pk in turns[first : first + AT_ONCE] if pk in found)
+        rows = {turn.pk: turn for turn in stored_turns().filter(pk__in=turns[first : first + AT_ONCE])}
+        yield from (_compare(replayer, rows[pk]) for pk in turns[first : first + AT_ONCE] if pk in rows)
 
 
-def _planned(replayer: Replayer, turn: Turn) -> Result:
+def _compare(replayer: Replayer, turn: Turn) -> TurnComparison:
     try:
-        again = replayer.turn(turn)
-    except Changed as changed:
-        return Result(turn, problems=list(changed.problems))
-    sent, now = figures(again)
-    if again.refused is not None:
-        return Result(turn, sent, problems=[refusal(again.refused)], again=again)
-    before, after = ([*each["sources"]] for each in (again.past[-1].stored, again.planned[-1].report))
+        replanned = replayer.turn(turn)
+    except CannotReplan as error:
+        return TurnComparison(turn, problems=list(error.problems))
+    sent, now = figures(replanned)
+    if replanned.refused is not None:
+        return TurnComparison(turn, sent, problems=[refusal(replanned.refused)], replanned=replanned)
+    before, after = ([*each["sources"]] for each in (replanned.past[-1].stored, replanned.planned[-1].report))
     changes = [each for each in compare(before, after) if each["kind"] != "task"]
-    return Result(turn, sent, now, changes=changes, again=again)
+    return TurnComparison(turn, sent, now, changes=changes, replanned=replanned)
 
 
 def refusal(error: ContextError) -> Problem:
-    """Why it would not fit, without the name of a file."""
+    """Return why the prompt would not fit, without the name of a file."""
     extra = error.extra
     if error.code == "file_too_long":
         return Problem(
@@ -128,19 +159,21 @@ def refusal(error: ContextError) -> Problem:
     )
 
 
-async def answered(results: Sequence[Result], asker: User | None = None) -> None:
-    """Asks the models for the last call of each turn that could be planned, with the results of its tools as they were;
-    no tool is called any more. What a model does not answer is a problem of its turn."""
+async def answered(results: Sequence[TurnComparison], asker: User | None = None) -> None:
+    """Ask the models for the last call of each turn that could be planned, and set `answer`.
+
+    The results of tools are those of that time; no tool is called. An error of the model is a problem of its turn.
+    """
     for result in results:
-        if result.again is not None and result.planned is not None:
-            await _answer(result, result.again, asker)
+        if result.replanned is not None and result.planned is not None:
+            await _answer(result, result.replanned, asker)
 
 
-async def _answer(result: Result, again: Again, asker: User | None) -> None:
-    last = again.planned[-1]
+async def _answer(result: TurnComparison, replanned: ReplannedTurn, asker: User | None) -> None:
+    last = replanned.planned[-1]
     request = await on_database(model_request, last.context, last.prompt, last.step)
     request = replace(request, tool_choice="none", required_tool=None)
-    charge = Charge(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
+    charge = Billing(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
     try:
         async with asyncio.timeout(TIMEOUT):
             result.answer = (await ask(last.context.model, request, charge, longest=LONGEST)).text
@@ -151,11 +184,12 @@ async def _answer(result: Result, again: Again, asker: User | None) -> None:
 
 
 def variation_of(job: Replay) -> Variation:
+    """Return the settings that a replay changes."""
     return Variation(job.model, job.profile, job.layout, job.policy, job.system_prompt)
 
 
 def cells(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Figures side by side, for people: tokens, cached share, left out and cost, each of what was sent first."""
+    """Return figures for people: tokens, cached share, left out and cost, each as sent and as planned."""
     names = ("tokens", "cached_share", "left_out", "cost")
     return tuple(_cell(figures.get(name)) for name in names for figures in (sent, planned))
 
@@ -165,10 +199,10 @@ def _cell(value: Any) -> str:
 
 
 def check(*, user: User, job: Replay) -> int:
-    """How many turns it is about.
+    """Return the number of turns of a replay that is not stored yet, and set its author.
 
-    What people write is theirs: whoever wants answers to be asked for gets them in conversations of their own alone.
-    Raises `bad_number_of_turns`, `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay`.
+    A replay that asks the model is for conversations of its author alone, since the texts of others are theirs. Raises
+    `bad_number_of_turns`, `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay` (404).
     """
     require_right(user, "add", Replay)
     if not 1 <= job.most <= Replay.MOST:
@@ -190,12 +224,12 @@ def check(*, user: User, job: Replay) -> int:
 
 @transaction.atomic
 def start_replay(*, user: User, job: Replay) -> Replay:
-    """Stores a row whose fields are set, and has a worker carry it out. Raises what `check` raises."""
+    """Store a replay and have a worker carry it out. Raises the errors of `check`."""
     job.total = check(user=user, job=job)
     job.save(force_insert=True)
     place = None if job.conversation_id is None else str(job.conversation_id)
     record(user=user, action="replay.begun", row=job, changes={"turns": job.total, "conversation": place})
-    transaction.on_commit(partial(enqueue, "chat.tasks.replay", job.pk))
+    REPLAYS.hand_over(job.pk)
     return job
 
 
@@ -204,27 +238,23 @@ def _chosen(job: Replay) -> list[UUID]:
 
 
 def conversation_of(text: str) -> Conversation:
-    """Raises `NotFound`."""
+    """Return the conversation with this id. Raises `NotFound`."""
     try:
-        found = Conversation.objects.filter(pk=UUID(text.strip()), deleted=None).first()
+        conversation = Conversation.objects.filter(pk=UUID(text.strip()), deleted=None).first()
     except ValueError:
-        found = None
-    if found is None:
+        conversation = None
+    if conversation is None:
         raise NotFound("conversation")
-    return found
-
-
-def unclaimed() -> list[UUID]:
-    """Replays that wait for a worker, or whose worker is gone."""
-    return list(silent(Replay.objects.live()).values_list("pk", flat=True))
+    return conversation
 
 
 def run(pk: UUID) -> None:
-    """Carries out what nobody is carrying out; the end, good or bad, is in the row."""
-    job = _claim(pk)
+    """Claim a replay and carry it out. Its end, good or bad, is stored in the row."""
+    job = REPLAYS.claim(pk, "author", "conversation", "model__provider", "profile", "system_prompt")
     if job is None:
         return
-    with heartbeat(Replay.objects.live().filter(pk=pk, attempt=job.attempt)):
+    job.turns.all().delete()
+    with REPLAYS.alive(job):
         try:
             _carry_out(job)
         except ProductError as error:
@@ -235,23 +265,15 @@ def run(pk: UUID) -> None:
             _save(job, status=Replay.Status.FAILED, code="internal_error", detail=detail)
 
 
-def _claim(pk: UUID) -> Replay | None:
-    waiting = Replay.objects.filter(status=Replay.Status.QUEUED)
-    running = silent(Replay.objects.filter(status=Replay.Status.RUNNING))
-    if not claim(waiting | running, pk, status=Replay.Status.RUNNING, planned=0, attempt=F("attempt") + 1):
-        return None
-    related = ("author", "conversation", "model__provider", "profile", "system_prompt")
-    job = Replay.objects.select_related(*related).get(pk=pk)
-    job.turns.all().delete()
-    if job.attempt > MAX_ATTEMPTS:
-        detail = Sentence("This ended the worker several times. Choose fewer turns.")
-        _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
-        return None
-    return job
+def give_up(job: Replay) -> None:
+    """End a replay that keeps losing its worker."""
+    detail = Sentence("This ended the worker several times. Choose fewer turns.")
+    _save(job, status=Replay.Status.FAILED, code="replay_gave_up", detail=detail)
 
 
 def _carry_out(job: Replay) -> None:
-    totals, rows = Totals(), []
+    totals = Totals()
+    rows: list[ReplayedTurn] = []
     turns = _chosen(job)
     for result in planned(turns, variation_of(job)):
         if job.asks:
@@ -260,12 +282,12 @@ def _carry_out(job: Replay) -> None:
         rows.append(_row(job, result))
         if len(rows) == SAVED or job.asks:
             if not _save(job, planned=totals.turns, total=len(turns), totals=totals.as_json(), rows=rows):
-                return  # somebody else has taken it over
+                return  # the claim is lost
             rows = []
     _save(job, planned=totals.turns, totals=totals.as_json(), rows=rows, status=Replay.Status.DONE)
 
 
-def _row(job: Replay, result: Result) -> ReplayedTurn:
+def _row(job: Replay, result: TurnComparison) -> ReplayedTurn:
     return ReplayedTurn(
         replay=job,
         turn=result.turn,
@@ -278,13 +300,15 @@ def _row(job: Replay, result: Result) -> ReplayedTurn:
 
 
 def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> bool:
-    """False when another worker has claimed it."""
-    ended = {"finished": timezone.now()} if "status" in fields else {}
+    """Store columns of the replay and `rows` in one transaction. Returns False where the claim is lost."""
+    if "status" in fields:
+        fields["finished"] = timezone.now()
     with transaction.atomic():
-        ours = Replay.objects.filter(Q(status=Replay.Status.RUNNING), pk=job.pk, attempt=job.attempt)
-        if not ours.update(**fields, **ended):
+        if not REPLAYS.claimed(job).update(**fields):
             return False
-        # A turn that was deleted meanwhile takes its row with it.
-        here = set(Turn.objects.there().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True))
-        ReplayedTurn.objects.bulk_create([row for row in rows if row.turn_id in here])
+        # A turn may have been deleted meanwhile.
+        present = set(
+            Turn.objects.with_answer().filter(pk__in=[row.turn_id for row in rows]).values_list("pk", flat=True)
+        )
+        ReplayedTurn.objects.bulk_create([row for row in rows if row.turn_id in present])
     return True

@@ -1,4 +1,4 @@
-"""The ledger for administrators: every model call, sums of any days, and all of it as a table to take along."""
+"""The ledger for administrators: every model call, sums of any days, and the calls as a CSV to download."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminDateWidget, UnfoldAdminTextInputWidget
 
 from chat.ledger.models import ModelCall
 from chat.ledger.services import as_csv, between, in_words, record_export
-from chat.ledger.sums import Line, Used
+from chat.ledger.sums import UsageLine, UsageReport
 from core.admin import RecordAdmin, acting, button, column, display
 from core.i18n import dollars
 
@@ -33,15 +33,15 @@ TABLES = {
 SHOWN = 100  # rows of a table
 
 
-def _named(lines: Sequence[Line], kind: str) -> list[tuple[Any, Line]]:
-    """Days and purposes as they are said in the reader's language, of the others the name."""
+def _with_labels(lines: Sequence[UsageLine], kind: str) -> list[tuple[Any, UsageLine]]:
+    """Return each line with its label: a day, a purpose in the reader's language, or a name."""
     if kind == "purpose":
         return [(ModelCall.Purpose(line.key).label, line) for line in lines]
     return [(line.key if kind == "day" else line.name, line) for line in lines]
 
 
 class RangeForm(forms.Form):
-    """Which calls are summed; what is left empty leaves nothing out."""
+    """Filter of the calls to sum. An empty field filters nothing."""
 
     first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
     last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
@@ -52,14 +52,15 @@ class RangeForm(forms.Form):
         return self.cleaned_data.get("first"), self.cleaned_data.get("last")
 
     def calls(self) -> QuerySet[ModelCall]:
-        return between(ModelCall.objects.filter(**self._only()), timezone.get_default_timezone(), *self.days())
+        chosen = ModelCall.objects.filter(Q(*self._lookups().items()))
+        return between(chosen, timezone.get_default_timezone(), *self.days())
 
-    def used(self) -> Used:
-        return Used(*self.days(), timezone.get_default_timezone(), self._only())
+    def usage(self) -> UsageReport:
+        return UsageReport(*self.days(), timezone.get_default_timezone(), self._lookups())
 
-    def _only(self) -> dict[str, str]:
-        asked = {"person__username": self.cleaned_data.get("person"), "model_name": self.cleaned_data.get("model")}
-        return {name: value for name, value in asked.items() if value}
+    def _lookups(self) -> dict[str, str]:
+        lookups = {"person__username": self.cleaned_data.get("person"), "model_name": self.cleaned_data.get("model")}
+        return {name: value for name, value in lookups.items() if value}
 
 
 @admin.register(ModelCall)
@@ -104,15 +105,15 @@ class ModelCallAdmin(RecordAdmin):
 
     @button("Sums", icon="functions", permission="view")
     def sums(self, request: HttpRequest) -> HttpResponseBase:
-        """By day, model, person, group and more; at first those of the present month."""
+        """Show the sums by day, model, user, group and more, by default of the present month."""
         today = timezone.localdate(timezone=timezone.get_default_timezone())
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         if "csv" in request.GET and form.is_valid():
-            days = {name: form.cleaned_data.get(name) for name in ("first", "last")}
-            record_export(user=acting(request), **days)
+            first, last = form.days()
+            record_export(user=acting(request), first=first, last=last)
             return as_csv(form.calls(), "model-calls.csv")
-        used = form.used() if form.is_valid() else None
-        total = used.total() if used is not None else None
+        usage = form.usage() if form.is_valid() else None
+        total = usage.total() if usage is not None else None
         context = {
             **self.admin_site.each_context(request),
             "title": _("What model calls took and cost"),
@@ -120,7 +121,9 @@ class ModelCallAdmin(RecordAdmin):
             "form": form,
             "total": in_words(total) if total is not None and total.calls else "",
             "tables": [
-                (title, _named(used.lines(kind, SHOWN), kind)) for kind, title in TABLES.items() if used is not None
+                (title, _with_labels(usage.lines(kind, SHOWN), kind))
+                for kind, title in TABLES.items()
+                if usage is not None
             ],
             "query": request.GET.urlencode() or f"first={today.replace(day=1)}&last={today}",
         }

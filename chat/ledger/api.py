@@ -1,6 +1,7 @@
-"""`/api/v1/usage/` and `/api/v1/me/usage/`: what model calls took and cost, all of the workspace or one's own."""
+"""`/api/v1/usage/` and `/api/v1/me/usage/`: tokens and cost of model calls, of the whole workspace or one's own."""
 
-from typing import Any, ClassVar
+from datetime import date
+from typing import Any, ClassVar, TypedDict
 
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -14,10 +15,10 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from accounts.api import MeSerializer, MeView
 from accounts.models import Limit, User
-from chat.ledger.limits import all_states
+from chat.ledger.limits import LimitJson, all_states
 from chat.ledger.models import ModelCall
 from chat.ledger.services import table
-from chat.ledger.sums import Line, Used
+from chat.ledger.sums import UsageLine, UsageReport
 from core.api.fields import MoneyField, valid
 from core.audit.origin import origin
 from core.errors import ProductError
@@ -27,14 +28,19 @@ OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
 OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
 
 
-class RangeSerializer(serializers.Serializer[dict[str, Any]]):
+# The validated days of a request; `from` is a keyword, so the class syntax is not possible.
+DayRange = TypedDict("DayRange", {"from": date, "to": date}, total=False)
+
+
+class RangeSerializer(serializers.Serializer[None]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """With `from` and `to`, the one of which Python keeps for itself."""
+        """Add the fields `from` and `to`. `from` is a keyword of Python, so it cannot be declared in the class."""
         days = {name: serializers.DateField(required=False) for name in ("from", "to")}
         return {**super().get_fields(), **days}
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        first, last = attrs.get("from"), attrs.get("to")
+    def validate(self, attrs: DayRange) -> DayRange:
+        first = attrs.get("from")
+        last = attrs.get("to")
         if first and last and first > last:
             raise ProductError("bad_range", "“from” is after “to”. Name the earlier day first.")
         return attrs
@@ -51,7 +57,7 @@ class OwnUsageQuerySerializer(RangeSerializer):
     project = serializers.UUIDField(required=False)
 
 
-class UsageRowSerializer(serializers.Serializer[Line]):
+class UsageRowSerializer(serializers.Serializer[UsageLine]):
     """Tokens are the providers', and our own count where a provider reports none."""
 
     key = serializers.CharField(
@@ -83,9 +89,11 @@ class UsageRowsSerializer(serializers.Serializer[Any]):
 
 
 class TableRenderer(JSONRenderer):
-    """All rows as CSV, for spreadsheets; a refusal is JSON all the same."""
+    """Renders all rows as CSV for spreadsheets, and errors as JSON."""
 
-    media_type, format, charset = "text/csv", "csv", "utf-8"
+    media_type = "text/csv"
+    format = "csv"
+    charset = "utf-8"
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> Any:
         if not isinstance(data, list):
@@ -95,14 +103,14 @@ class TableRenderer(JSONRenderer):
 
 
 class LinePages(PageNumberPagination):
-    """Of rows that are summed in one piece."""
+    """Paginates a list of rows that are computed at once."""
 
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 200
 
 
-class LimitStateSerializer(serializers.Serializer[dict[str, str]]):
+class LimitStateSerializer(serializers.Serializer[LimitJson]):
     """How far a limit is used up; money in US dollars."""
 
     unit = serializers.ChoiceField(choices=Limit.Unit.choices)
@@ -121,7 +129,7 @@ class MyselfSerializer(MeSerializer):
         fields: ClassVar = [*MeSerializer.Meta.fields, "limits"]
 
     @extend_schema_field(LimitStateSerializer(many=True))
-    def get_limits(self, person: User) -> list[dict[str, Any]]:
+    def get_limits(self, person: User) -> list[LimitJson]:
         return all_states(person, origin().token_id)
 
 
@@ -129,7 +137,7 @@ class MyselfSerializer(MeSerializer):
     get=extend_schema(responses=MyselfSerializer), patch=extend_schema(request=MeSerializer, responses=MyselfSerializer)
 )
 class MyselfView(MeView):
-    """With the limits that hold for them."""
+    """The signed-in user with their limits."""
 
     serializer_class = MyselfSerializer
 
@@ -137,17 +145,17 @@ class MyselfView(MeView):
 class _SumsView(ScopedView):
     renderer_classes = (JSONRenderer, TableRenderer)
 
-    def answered(self, lines: list[Line]) -> Response:
-        """A page of them, or, as a table, all."""
+    def respond(self, lines: list[UsageLine]) -> Response:
+        """Return one page of the lines as JSON, or all of them as CSV."""
         renderer: Any = self.request.accepted_renderer
         if renderer.format == TableRenderer.format:
-            return Response(_shown(lines))
+            return Response(_serialize(lines))
         pages = LinePages()
-        rows = _shown(pages.paginate_queryset(lines, self.request) or [])
+        rows = _serialize(pages.paginate_queryset(lines, self.request) or [])
         return Response({"next": pages.get_next_link(), "previous": pages.get_previous_link(), "results": rows})
 
 
-def _shown(lines: Any) -> Any:
+def _serialize(lines: Any) -> Any:
     return UsageRowSerializer(lines, many=True).data
 
 
@@ -161,26 +169,27 @@ DAYS = [
 
 
 class UsageView(_SumsView):
-    """Whoever may see model calls in the admin may ask here."""
+    """Usage of the workspace, for users with the right to see model calls in the admin."""
 
     scope = "admin"
 
     @extend_schema(parameters=[UsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
     def get(self, request: Request) -> Response:
-        """What the workspace's model calls took and cost, by what they have in common: the last days, else the dearest,
-        first. Days are those of the workspace's time zone. A person is counted to one group: of several the oldest."""
+        """The usage and cost of the workspace's model calls, in groups: days newest first, other groups dearest first.
+        Days are those of the workspace's time zone. A person is counted to one group: of several the oldest."""
         require_right(self.person, "view", ModelCall)
-        asked = valid(UsageQuerySerializer, request, request.query_params)
-        used = Used(asked.get("from"), asked.get("to"), timezone.get_default_timezone())
-        return self.answered(used.lines(asked["by"]))
+        query = valid(UsageQuerySerializer, request, request.query_params)
+        usage = UsageReport(query.get("from"), query.get("to"), timezone.get_default_timezone())
+        return self.respond(usage.lines(query["by"]))
 
 
 class OwnUsageView(_SumsView):
     @extend_schema(parameters=[OwnUsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
     def get(self, request: Request) -> Response:
-        """What your model calls took and cost, by what they have in common: the last days, else the dearest, first.
+        """The usage and cost of your model calls, in groups: days newest first, other groups dearest first.
         Days are those of your time zone."""
-        asked = valid(OwnUsageQuerySerializer, request, request.query_params)
-        by, first, last = asked.pop("by"), asked.pop("from", None), asked.pop("to", None)
-        only = {"person_id": self.person.pk, **{f"{name}_id": pk for name, pk in asked.items()}}
-        return self.answered(Used(first, last, self.person.zone, only).lines(by))
+        query = valid(OwnUsageQuerySerializer, request, request.query_params)
+        names = ("model", "conversation", "project")
+        only = {"person_id": self.person.pk, **{f"{name}_id": query[name] for name in names if name in query}}
+        usage = UsageReport(query.get("from"), query.get("to"), self.person.zone, only)
+        return self.respond(usage.lines(query["by"]))

@@ -5,7 +5,7 @@ class LedgerConfig(AppConfig):
     name = "chat.ledger"
 
     def ready(self) -> None:
-        from chat.ledger.searching import written_down
-        from files.index.ledger import write_down_in
+        from chat.ledger.searching import record_search_call
+        from files.index.ledger import register_ledger
 
-        write_down_in(written_down)
+        register_ledger(record_search_call)

@@ -1,4 +1,13 @@
-"""What the product itself asks a model, as for a title or a summary: one call, written down in the ledger."""
+"""Model calls that the product makes for itself, such as for a title or a summary, with their rows in the ledger.
+
+`ask` makes one call:
+
+1. It tries the model's own reasoning efforts, the least first, until the model accepts one.
+2. It counts the prompt and stores a row of the ledger with this count, before anything is sent.
+3. It streams the answer, at most `longest` characters of it.
+4. It replaces the count in the row by the provider's figures. A refused call is removed from the ledger.
+5. It checks whether the server has truncated the prompt, and asks once more on a mere suspicion.
+"""
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -9,14 +18,14 @@ from accounts.access.rights import counted_to
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
 from chat.models.conversation_state import scope_of
-from core.background import completed, on_database, persistently
+from core.background import completed, on_database, with_retries
 from core.errors import ModelError
 from llm import tokens
 from llm.learning import check_truncation, learn_refused_window, names_the_window
 from llm.models import Model
 from llm.models.provider import UNSAID
 from llm.services import learn_fact, shared_client
-from llm.truncation import Sent, Truncation, TruncationSuspicion, script_shares
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion, script_shares
 from llm.types.model_call import (
     STREAM,
     ModelRequest,
@@ -33,11 +42,11 @@ CHEAP = 1_000  # tokens; a call that costs less is made again on a mere suspicio
 
 
 @dataclass(slots=True)
-class Said:
-    """What a model has answered; `usage` as the provider reports it, zeros where it does not.
+class OwnAnswer:
+    """Answer of a model to a call of the product.
 
-    `ended`: it came to its end by itself. `unread`: its server has proven not to have read the whole prompt, so what it
-    has written stands for nothing.
+    `usage` is the provider's report, with zeros where there is none. `ended`: the model ended the answer by itself.
+    `unread`: the server has proven that it did not read the whole prompt, so the answer must not be used.
     """
 
     text: str = ""
@@ -48,10 +57,12 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
-    """As what a call is written down, and whose it is: `person` is an id, None where a command makes it; `conversation`
-    is None where it is for none. `reading` is the id of the one that it is a part of; `token` that of the API token
-    with which a program began what the call is made for."""
+class Billing:
+    """Attribution of a model call: the user, the purpose and the work that it is billed to.
+
+    `person`: id of the user; None for a call of a command. `reading`: id of the reading of a whole file that the call
+    belongs to. `token`: id of the API token with which a program started the work.
+    """
 
     conversation: Conversation | None
     purpose: ModelCall.Purpose
@@ -61,14 +72,13 @@ class Charge:
 
 
 async def ask(
-    model: Model, request: ModelRequest, charge: Charge, *, longest: int, patience: float | None = None
-) -> Said:
-    """Asks the model; an answer of more than `longest` characters is cut off.
+    model: Model, request: ModelRequest, billing: Billing, *, longest: int, patience: float | None = None
+) -> OwnAnswer:
+    """Ask the model, and cut its answer off after `longest` characters.
 
-    It reasons as little as it can be told to: what is asked here is not worth more. A model that refuses the least
-    effort is asked with the next one, then without any; what it takes is remembered. Where the server reports oddly few
-    tokens of a small prompt, it is asked once more, and the second answer counts.
-    `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
+    The model reasons with the least effort that it accepts, since these calls are not worth more. The effort that it
+    accepts is remembered. When the server reports too few tokens for a small prompt, the model is asked once more, and
+    the second answer counts. `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
     efforts = model.own_efforts
     request = replace(
@@ -80,100 +90,103 @@ async def ask(
     for number, effort in enumerate(efforts):
         with_effort = replace(request, sampling=replace(request.sampling, reasoning_effort=effort))
         try:
-            said = await _ask_and_check(model, with_effort, charge, longest=longest, patience=patience)
+            answer = await _ask_and_check(model, with_effort, billing, longest=longest, patience=patience)
         except ModelError as error:
             if error.code != "bad_model_request" or number == len(efforts) - 1:
                 raise
             continue
         if number:
             await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSAID))
-        return said
+        return answer
     raise AssertionError("there is always an effort to ask with")
 
 
 async def _ask_and_check(
-    model: Model, request: ModelRequest, charge: Charge, *, longest: int, patience: float | None
-) -> Said:
-    """Ask, and once more where the server reports oddly few tokens of a cheap prompt."""
-    counted = await on_database(_counted, model, request)
+    model: Model, request: ModelRequest, billing: Billing, *, longest: int, patience: float | None
+) -> OwnAnswer:
+    """Ask, and once more when the server reports too few tokens for a cheap prompt."""
+    counted = await on_database(_count_prompt, model, request)
     request = replace(request, counted=counted)
-    said = await _ask_once(model, request, charge, longest, patience)
-    seen = await _compare(model, request, counted, said)
-    if isinstance(seen, TruncationSuspicion) and _cost(model, counted, said) < CHEAP:
-        said = await _ask_once(model, request, charge, longest, patience)
-        seen = await _compare(model, request, counted, said)
-    said.unread = isinstance(seen, Truncation)
-    return said
+    answer = await _ask_once(model, request, billing, longest, patience)
+    truncation = await _check_truncation(model, request, counted, answer)
+    if isinstance(truncation, TruncationSuspicion) and _count_call(model, counted, answer) < CHEAP:
+        answer = await _ask_once(model, request, billing, longest, patience)
+        truncation = await _check_truncation(model, request, counted, answer)
+    answer.unread = isinstance(truncation, Truncation)
+    return answer
 
 
-async def _ask_once(model: Model, request: ModelRequest, charge: Charge, longest: int, patience: float | None) -> Said:
-    said, refused, counted = Said(), False, request.counted or 0
-    row = await on_database(_begun, model, counted, charge)
+async def _ask_once(
+    model: Model, request: ModelRequest, billing: Billing, longest: int, patience: float | None
+) -> OwnAnswer:
+    answer = OwnAnswer()
+    refused = False
+    counted = request.counted or 0
+    row = await on_database(_store_call, model, counted, billing)
     try:
         async with aclosing(shared_client(model.provider, patience).stream(request)) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    said.text += event.text
+                    answer.text += event.text
                 elif isinstance(event, TextBecameReasoning):
-                    said.text = ""
+                    answer.text = ""
                     await on_database(partial(learn_fact, model, "untagged_reasoning", value=True))
                 elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
                     await on_database(partial(learn_fact, model, "whole_answers", value=True))
                 elif isinstance(event, StepFinished):
-                    said.ended = event.reason == "stop"
-                    said.cut_off = not said.ended
-                    said.usage = event.usage or said.usage
-                # Text may turn out to be reasoning, which is longer than what is asked for.
-                if len(said.text) > longest + LONGEST_REASONING:
-                    said.cut_off = True
+                    answer.ended = event.reason == "stop"
+                    answer.cut_off = not answer.ended
+                    answer.usage = event.usage or answer.usage
+                # The text may turn out to be reasoning, which is longer than an answer.
+                if len(answer.text) > longest + LONGEST_REASONING:
+                    answer.cut_off = True
                     break
     except ModelError as error:
-        refused = not said.text
-        answer = request.max_output or 0
-        if error.code == "context_too_long" and names_the_window(error, counted, answer):
+        refused = not answer.text
+        if error.code == "context_too_long" and names_the_window(error, counted, request.max_output or 0):
             await on_database(learn_refused_window, model, error, counted)  # the next prompt is planned for it
         raise
     finally:
-        settle = partial(row.delete) if refused else partial(_settle, row, model, counted, said)
-        await completed(persistently(settle))  # also when time is up: the provider has read the prompt
-    if len(said.text) > longest:
-        said.text, said.cut_off = said.text[:longest], True
-    return said
+        settle = partial(row.delete) if refused else partial(_settle, row, model, counted, answer)
+        await completed(with_retries(settle))  # also when time is up: the provider has read the prompt
+    if len(answer.text) > longest:
+        answer.text = answer.text[:longest]
+        answer.cut_off = True
+    return answer
 
 
-async def _compare(
-    model: Model, request: ModelRequest, counted: int, said: Said
+async def _check_truncation(
+    model: Model, request: ModelRequest, counted: int, answer: OwnAnswer
 ) -> Truncation | TruncationSuspicion | None:
     texts = [message.text for message in request.messages]
     plain = not any(message.images for message in request.messages)
-    sent = Sent(counted, plain=plain, scripts=script_shares(texts))
-    return (await check_truncation(model, sent, said.usage))[0]
+    sent = SentTokens(counted, plain=plain, scripts=script_shares(texts))
+    return (await check_truncation(model, sent, answer.usage))[0]
 
 
-def _cost(model: Model, counted: int, said: Said) -> int:
-    """Return the tokens of a call by our count, prompt and answer."""
-    return counted + (said.usage.output or tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count(said.text))
+def _count_call(model: Model, counted: int, answer: OwnAnswer) -> int:
+    """Return the tokens of prompt and answer together, by our count."""
+    return counted + (answer.usage.output or tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count(answer.text))
 
 
-def _counted(model: Model, request: ModelRequest) -> int:
+def _count_prompt(model: Model, request: ModelRequest) -> int:
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     return sum(count(message.text) for message in request.messages)
 
 
-def _begun(model: Model, counted: int, charge: Charge) -> ModelCall:
-    """The row of a call that is about to be made, as far as it is known: a worker that is killed has asked all the
-    same."""
-    scope = scope_of(charge.conversation) if charge.conversation is not None else None
+def _store_call(model: Model, counted: int, billing: Billing) -> ModelCall:
+    """Store the row of a call before the call is made, so that also a killed worker leaves its call in the ledger."""
+    scope = scope_of(billing.conversation) if billing.conversation is not None else None
     row = ModelCall.of(
         model,
         NOTHING,
         Usage(counted, 0),
-        purpose=charge.purpose,
-        person_id=charge.person,
-        group_id=counted_to(charge.person) if charge.person is not None else None,
-        reading_id=charge.reading,
-        token_id=charge.token,
-        conversation=charge.conversation,
+        purpose=billing.purpose,
+        person_id=billing.person,
+        group_id=counted_to(billing.person) if billing.person is not None else None,
+        reading_id=billing.reading,
+        token_id=billing.token,
+        conversation_id=billing.conversation.pk if billing.conversation is not None else None,
         project=scope.project if scope else None,
         persona=scope.persona if scope else None,
     )
@@ -181,8 +194,8 @@ def _begun(model: Model, counted: int, charge: Charge) -> ModelCall:
     return row
 
 
-def _settle(row: ModelCall, model: Model, counted: int, said: Said) -> None:
-    """What the call has come to takes the place of what was known before it."""
+def _settle(row: ModelCall, model: Model, counted: int, answer: OwnAnswer) -> None:
+    """Replace our count in the row by the provider's figures."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    row.used(model, said.usage, Usage(counted, count(said.text)))
+    row.set_usage(model, answer.usage, Usage(counted, count(answer.text)))
     row.save(force_update=True, update_fields=ModelCall.USED)

@@ -1,11 +1,11 @@
-"""Who holds people and their programs to the limits: what was used, by the ledger, and what is set aside.
+"""Enforce the limits of users and API tokens, by the ledger and by the reservations of live turns.
 
-A turn that begins sets aside what its plan may take, on its row, and gives it back by ending. So what is set aside is
-that of live turns, whatever becomes of their workers, and of many turns at once no two go by the same sum: those of one
-person begin one after the other (`chat.models.queries.lock`).
+1. `require_within` checks the limits before a turn starts. The turns of one user start one after the other, since the
+   caller holds the lock of the user (`chat.models.conversation_state.lock`). So no two turns use the same sum.
+2. `require_prompt_within` refuses a turn whose prompt alone exceeds the rest of a limit.
+3. The turn reserves on its row what its plan may use. The reservation ends with the turn, also when its worker is lost.
 
-The last turn that a limit lets begin may go over it by its answer; the next one does not begin. A turn whose prompt
-alone is more than what is left does not begin either.
+The answer of the last turn that a limit admits may exceed the limit. The next turn is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -33,10 +33,10 @@ from core.sentences import Sentence
 from files.services import stored_bytes
 
 WARN_FROM = 80  # percent
-SOON = 30  # seconds; where a limit is reached only by what is set aside, an answer that ends gives some of it back
+SOON = 30  # seconds; for a limit that is only reached by reservations, since an answer that ends releases its own
 _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 
-# What a person has used up is that of days that are over, by their sums, and of the calls since then.
+# The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.
 _OF_PERSON = """
     SELECT FALSE AS of_token, FALSE AS reserved, FALSE AS today,
         s.input + s.output AS tokens, s.cost AS money, s.answers AS turns
@@ -85,9 +85,19 @@ FROM ({of}) used GROUP BY of_token, reserved, today
 _SUMMED = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # in the order of the columns
 
 
+class LimitJson(TypedDict):
+    """State of a limit for programs. Numbers are exact, as text; `resets` is an ISO time, None where nothing resets."""
+
+    unit: str
+    per: str | None
+    amount: str
+    used: str
+    resets: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """How far a limit is used up, and what is set aside of it for answers that are being written; in its unit."""
+    """Used part of a limit, and the part that is reserved for live turns, both in the unit of the limit."""
 
     limit: Limit
     used: Decimal
@@ -96,59 +106,68 @@ class LimitState:
 
     @property
     def share(self) -> Decimal:
-        """Percent."""
+        """Return the used percentage."""
         return 100 * self.used / self.limit.amount if self.limit.amount else Decimal(100)
 
     def reached(self, turns: int = 0) -> bool:
-        """Whether no more may begin, of turns so many more."""
-        taken = self.used + self.reserved
+        """Return whether no more work may start; for a limit of turns, whether `turns` more may not."""
+        occupied = self.used + self.reserved
         if self.limit.unit == Limit.Unit.TURNS:
-            return taken + max(1, turns) > self.limit.amount
-        return taken >= self.limit.amount
+            return occupied + max(1, turns) > self.limit.amount
+        return occupied >= self.limit.amount
 
     def lets_through(self, prompt: "PlannedPrompt") -> bool:
-        """Return whether what is left is enough for a prompt."""
+        """Return whether the rest of the limit is enough for a prompt."""
         needed = {Limit.Unit.TOKENS: Decimal(prompt.tokens), Limit.Unit.MONEY: prompt.cost or Decimal(0)}
         unit = Limit.Unit(self.limit.unit)
         return unit not in needed or self.used + self.reserved + needed[unit] <= self.limit.amount
 
-    def as_json(self) -> dict[str, Any]:
-        """As programs have it; numbers are exact, as text."""
-        limit, resets = self.limit, self.resets.isoformat()
-        numbers = {"amount": f"{limit.amount.normalize():f}", "used": f"{self.used.normalize():f}"}
-        return {"unit": limit.unit, "per": limit.per, **numbers, "resets": resets}
+    def as_json(self) -> LimitJson:
+        return {
+            "unit": self.limit.unit,
+            "per": self.limit.per,
+            "amount": f"{self.limit.amount.normalize():f}",
+            "used": f"{self.used.normalize():f}",
+            "resets": self.resets.isoformat(),
+        }
 
 
 def limits_of(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
-    """Those that a turn may use up; `token`: with which a program asks."""
+    """Return the limits that a turn uses up: those of the user, and those of the token of the program that asks."""
     limits = [*limits_of_person(person, version), *limits_of_token(token, version)]
     return [each for each in limits if each.unit in Limit.USED_UP]
 
 
 def states(person: UUID, limits: Sequence[Limit]) -> list[LimitState]:
-    """Of limits that are used up, in their order, by one query; none without limits."""
+    """Return the state of each limit, in the same order. One query; none without limits."""
     if not limits:
         return []
-    now, token = timezone.now(), next((each.token_id for each in limits if each.token_id is not None), None)
+    now = timezone.now()
+    token = next((each.token_id for each in limits if each.token_id is not None), None)
     of_person = any(each.token_id is None for each in limits)
     parts = [_OF_PERSON] if of_person else []
     statement = _SUMS.replace("{of}", " UNION ALL ".join([*parts, _OF_PROGRAM] if token is not None else parts))
     monthly = any(each.per == Limit.Per.MONTH for each in limits)
-    with executed(statement, _bound(person, token, now, monthly=monthly)) as cursor:
-        found = {tuple(row[:3]): row[3:] for row in cursor.fetchall()}
-    return [_state(each, found, now) for each in limits]
-
-
-def _bound(person: UUID, token: UUID | None, now: datetime, *, monthly: bool) -> dict[str, Any]:
     today, _tomorrow = period(Limit.Per.DAY, now)
     since = period(Limit.Per.MONTH, now)[0] if monthly else today
-    zone = str(timezone.get_default_timezone())
-    times = {"today": today, "since": since, "first": since.date(), "zone": zone}
-    return {"person": person, "token": token, "answers": list(_ANSWERS), **times}
+    parameters = {
+        "person": person,
+        "token": token,
+        "answers": list(_ANSWERS),
+        "today": today,
+        "since": since,
+        "first": since.date(),
+        "zone": str(timezone.get_default_timezone()),
+    }
+    with executed(statement, parameters) as cursor:
+        sums = {tuple(row[:3]): row[3:] for row in cursor.fetchall()}
+    return [_state(each, sums, now) for each in limits]
 
 
 def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now: datetime) -> LimitState:
-    column, of_token = _SUMMED.index(Limit.Unit(limit.unit)), limit.token_id is not None
+    """Return the state of a limit from the rows of `_SUMS`: (of_token, reserved, today) → the sums of `_SUMMED`."""
+    column = _SUMMED.index(Limit.Unit(limit.unit))
+    of_token = limit.token_id is not None
 
     def total(*, reserved: bool, today: bool) -> Decimal:
         kind = (of_token, reserved, today)
@@ -161,44 +180,46 @@ def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now
 
 
 def require_within(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> list[LimitState]:
-    """Return the limits to set something aside of. Raises `limit_reached` (429) where one of them lets nothing more
-    begin; `turns` are how many would. Without a limit it asks the database for nothing.
+    """Return the limits to reserve from, after the check that `turns` more may start.
 
-    Call it with the person's line locked (`chat.models.queries.lock`).
+    Raises `limit_reached` (429). Makes no query without limits. The caller holds the lock of the user
+    (`chat.models.conversation_state.lock`).
     """
-    held = states(person, limits_of(person, token, version))
-    for state in held:
+    limit_states = states(person, limits_of(person, token, version))
+    for state in limit_states:
         if state.reached(turns):
             raise _refusal(state)
-    return held
+    return limit_states
 
 
 class PlannedPrompt(NamedTuple):
-    """What the prompt of a turn takes at least: tokens, and US dollars, None without a price."""
+    """Least usage of the prompt of a turn: tokens, and US dollars, None without a price."""
 
     tokens: int
     cost: Decimal | None
 
 
 def require_prompt_within(limits: Sequence[LimitState], prompt: PlannedPrompt) -> None:
-    """Raises `limit_reached` (429) where the prompt alone takes more than one of the limits has left."""
+    """Raise `limit_reached` (429) if the prompt alone needs more than the rest of a limit."""
     for state in limits:
         if not state.lets_through(prompt):
             raise _refusal(state, prompt)
 
 
 def require_unused(person: UUID, token: UUID | None) -> None:
-    """For what the product does by itself, which nobody waits for: raises `limit_reached` where tokens or money are
-    used up. What is set aside for answers stands in its way as little as their number."""
+    """Raise `limit_reached` (429) if tokens or money are used up. For background work that nobody waits for.
+
+    Reservations and limits of turns do not stop such work.
+    """
     for state in states(person, limits_of(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.used >= state.limit.amount:
             raise _refusal(state)
 
 
 def require_room(person: UUID, token: UUID | None) -> None:
-    """For calls that are no turns: raises `limit_reached` where tokens or money are used up or set aside.
+    """Raise `limit_reached` (429) if tokens or money are used up or reserved. For calls that are no turns.
 
-    Call it with the person's line locked (`chat.models.queries.join_line`).
+    The caller holds the lock of the user (`chat.models.conversation_state.join_line`).
     """
     for state in states(person, limits_of(person, token, None)):
         if state.limit.unit != Limit.Unit.TURNS and state.reached():
@@ -206,7 +227,8 @@ def require_room(person: UUID, token: UUID | None) -> None:
 
 
 def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductError:
-    limit, now = state.limit, timezone.now()
+    limit = state.limit
+    now = timezone.now()
     only_reserved = state.used < limit.amount
     if prompt is not None:
         only_reserved = replace(state, reserved=Decimal(0)).lets_through(prompt)
@@ -231,7 +253,8 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
         return Sentence(
             "What is being answered may use up your limit. Wait until it is complete, then send; your text is kept."
         )
-    limit, resets = state.limit, f"{state.resets:%Y-%m-%d %H:%M %Z}"
+    limit = state.limit
+    resets = f"{state.resets:%Y-%m-%d %H:%M %Z}"
     most = Decimal(f"{limit.amount.normalize():f}")
     match limit.unit, limit.per:
         case Limit.Unit.TOKENS, Limit.Per.DAY:
@@ -274,38 +297,53 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
 
 
 def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:
-    """How many turns of one person may be live: what everybody may have, or less where a limit says so; None is any."""
+    """Return the highest number of live turns of a user: the setting or a lower limit; None is any number."""
     limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
-    said = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
-    return min((each for each in said if each is not None), default=None)
+    bounds = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
+    return min((each for each in bounds if each is not None), default=None)
 
 
-def most_used(person: UUID) -> dict[str, str] | None:
-    """The limit of which the largest part is used up, where that is so much that it is said before one sends."""
-    found = states(person, limits_of(person, None, None))
-    nearest = max(found, key=lambda state: state.share, default=None)
+def most_used(person: UUID) -> LimitJson | None:
+    """Return the limit with the largest used share, if that share is large enough to warn before a send."""
+    nearest = max(states(person, limits_of(person, None, None)), key=lambda state: state.share, default=None)
     return nearest.as_json() if nearest is not None and nearest.share >= WARN_FROM else None
 
 
-def all_states(person: User, token: UUID | None = None) -> list[dict[str, Any]]:
-    """Of every limit of a person, as `LimitState.as_json`, and those of the token with which a program asks."""
-    now = []
-    for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _live)):
+def all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
+    """Return the state of every limit of a user, and of the limits of the token of the program that asks."""
+    at_once: list[LimitJson] = []
+    for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _count_live_turns)):
         most = most_at_once(person.pk, unit)
         if most is not None:
-            said = {"unit": unit.value, "per": None, "amount": f"{most.normalize():f}", "used": str(used(person))}
-            now.append({**said, "resets": None})
+            at_once.append(
+                {
+                    "unit": unit.value,
+                    "per": None,
+                    "amount": f"{most.normalize():f}",
+                    "used": str(used(person)),
+                    "resets": None,
+                }
+            )
     used_up = states(person.pk, limits_of(person.pk, token, None))
-    return [*(state.as_json() for state in used_up), *now]
+    return [*(state.as_json() for state in used_up), *at_once]
 
 
-def _live(person: User) -> int:
+def _count_live_turns(person: User) -> int:
     return Turn.objects.live().filter(conversation__owner=person).count()
 
 
-def in_words(state: Mapping[str, Any]) -> dict[str, str]:
-    """For pages, of `LimitState.as_json`: what is limited, the most, and how much of that is used."""
-    kinds = {
+class LimitWords(TypedDict):
+    """State of a limit for pages, in the language of the reader; `what` is the kind of the limit."""
+
+    what: str
+    used: str
+    most: str
+    share: str
+
+
+def in_words(state: LimitJson) -> LimitWords:
+    """Return the state of a limit in words."""
+    kinds: dict[tuple[Limit.Unit, str | None], str] = {
         (Limit.Unit.TOKENS, Limit.Per.DAY): _("Tokens a day"),
         (Limit.Unit.TOKENS, Limit.Per.MONTH): _("Tokens a month"),
         (Limit.Unit.MONEY, Limit.Per.DAY): _("Money a day"),
@@ -315,7 +353,9 @@ def in_words(state: Mapping[str, Any]) -> dict[str, str]:
         (Limit.Unit.STORAGE, None): _("Stored"),
         (Limit.Unit.LIVE_TURNS, None): _("Turns at once"),
     }
-    unit, used, most = Limit.Unit(state["unit"]), Decimal(state["used"]), Decimal(state["amount"])
+    unit = Limit.Unit(state["unit"])
+    used = Decimal(state["used"])
+    most = Decimal(state["amount"])
     numbers: dict[Limit.Unit, Callable[[Decimal], str]] = {Limit.Unit.MONEY: dollars, Limit.Unit.STORAGE: _size}
     number = numbers.get(unit, _whole)
     return {

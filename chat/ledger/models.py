@@ -1,9 +1,10 @@
-"""The ledger: what each model call took and cost, and what those of a day did together."""
+"""Rows of the ledger: one of each model call, with its tokens and its cost, and sums of the calls of each day."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar, Self
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -16,6 +17,8 @@ from accounts.models import asked_with
 from chat.models.conversation import Conversation, Turn
 from llm.models import Model
 from llm.types.model_call import Usage
+from personas.models import Persona
+from projects.models import Project
 
 
 class ModelCallQuerySet(models.QuerySet["ModelCall"]):
@@ -23,14 +26,21 @@ class ModelCallQuerySet(models.QuerySet["ModelCall"]):
         return self.filter(person_id=user.pk)
 
 
-def _named(to: Any, **options: Any) -> Any:
-    """What a call names, while that is there. The database enforces nothing: a call has cost what it has cost, also
-    where the model or the project is removed in the moment in which it is written down."""
-    return models.ForeignKey(to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False, **options)
+def _loose_key(to: Any, *, db_index: bool = True) -> Any:
+    """Return a foreign key that is set to null when its target is deleted, without a constraint in the database.
+
+    A call is stored with its cost even when its model or project is removed in the same moment.
+    """
+    return models.ForeignKey(
+        to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False, db_index=db_index
+    )
 
 
 def counted_to_group() -> Any:
-    """As of a token: the id says apart what two groups that are gone have used."""
+    """Return a foreign key to a group that keeps its id when the group is deleted.
+
+    The id tells the usage of two deleted groups apart. `accounts.models.asked_with` does the same for API tokens.
+    """
     return models.ForeignKey(
         "accounts.PeopleGroup",
         null=True,
@@ -42,15 +52,17 @@ def counted_to_group() -> Any:
 
 
 class ModelCall(models.Model):
-    """What one model call took and cost, at the prices of its moment; the ledger of all usage. Rows are never changed,
-    but for those of calls under way that the product itself makes (`chat.ledger.asking`, `chat.ledger.searching`).
-    Embedders and re-rankers have no row of a model: their calls have its name and their own as the provider's.
+    """Model call with its tokens and its cost, at the prices of its moment.
 
-    `number` counts the calls of a turn from 1. Tokens are the provider's; where it said nothing, such as of a call that
-    was cut off, our own, and then `counted` is true. `cached_input` and `cache_written` are parts of `input`,
-    `reasoning` of `output`. `cost` is in US dollars, exact; null where the model had no price. `token`: with which a
-    program has asked. `group`: the one that its person was counted to then (`accounts.access.rights.counted_to`); the
-    ids of both stay when they are gone.
+    Rows never change, except those of calls under way that the product makes for itself (`chat.ledger.asking`,
+    `chat.ledger.searching`). Calls of embedders and re-rankers have no `model`; they have its name, and the name of
+    the embedder or re-ranker as `provider_name`.
+
+    `number` counts the calls of a turn from 1. Tokens are those that the provider reports. Where it reports none, for
+    example for an aborted call, they are our own count, and `counted` is true. `cached_input` and `cache_written` are
+    parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null where the model
+    had no price. `token`: the API token of the program that asked. `group`: the group that the usage of the user
+    counted to at the time (`accounts.access.rights.counted_to`). Both ids stay when token or group are deleted.
     """
 
     class Purpose(models.TextChoices):
@@ -68,14 +80,14 @@ class ModelCall(models.Model):
     USED = ("input", "cached_input", "cache_written", "output", "reasoning", "counted", "cost")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    person = _named(settings.AUTH_USER_MODEL)
+    person = _loose_key(settings.AUTH_USER_MODEL)
     group = counted_to_group()
-    conversation = _named(Conversation)
-    turn = _named(Turn)
-    project = _named("projects.Project")
-    persona = _named("personas.Persona")
-    reading = _named("chat.Reading", db_index=False)
-    model = _named("llm.Model")
+    conversation = _loose_key(Conversation)
+    turn = _loose_key(Turn)
+    project = _loose_key("projects.Project")
+    persona = _loose_key("personas.Persona")
+    reading = _loose_key("chat.Reading", db_index=False)
+    model = _loose_key("llm.Model")
     token = asked_with()
     model_name = models.CharField(max_length=200)
     provider_name = models.CharField(max_length=100)
@@ -113,33 +125,67 @@ class ModelCall(models.Model):
         return f"{self.model_name}: {self.input} / {self.output}"
 
     @classmethod
-    def of(cls, model: Model, said: Usage, counted: Usage, **named: Any) -> Self:
-        """A row, not stored yet, of what the provider `said`; where that is nothing, of what we `counted`."""
-        row = cls(**named, model_id=model.pk, model_name=model.name, provider_name=model.provider.name)
-        row.used(model, said, counted)
+    def of(
+        cls,
+        model: Model,
+        reported: Usage,
+        counted: Usage,
+        *,
+        purpose: str,
+        person_id: UUID | None,
+        group_id: UUID | None,
+        token_id: UUID | None,
+        conversation_id: UUID | None,
+        project: Project | None,
+        persona: Persona | None,
+        turn: Turn | None = None,
+        number: int = 1,
+        reading_id: UUID | None = None,
+    ) -> Self:
+        """Return an unsaved row with the usage that the provider `reported`, or that we `counted` where it did not."""
+        row = cls(
+            model_id=model.pk,
+            model_name=model.name,
+            provider_name=model.provider.name,
+            purpose=purpose,
+            person_id=person_id,
+            group_id=group_id,
+            token_id=token_id,
+            conversation_id=conversation_id,
+            turn=turn,
+            number=number,
+            project=project,
+            persona=persona,
+            reading_id=reading_id,
+        )
+        row.set_usage(model, reported, counted)
         return row
 
-    def used(self, model: Model, said: Usage, counted: Usage) -> None:
-        """Sets the fields `USED`, as `of` does."""
-        read = said if said.input else replace(counted, reasoning=said.reasoning)
-        usage = replace(read, output=said.output or counted.output).sensible()
-        for name, number in asdict(usage).items():
-            setattr(self, name, number)
-        self.counted = (usage.input, usage.output) != (said.input, said.output)
+    def set_usage(self, model: Model, reported: Usage, counted: Usage) -> None:
+        """Set the fields of `USED`: the reported usage and its cost, or the counted usage where none was reported."""
+        read = reported if reported.input else replace(counted, reasoning=reported.reasoning)
+        usage = replace(read, output=reported.output or counted.output).sensible()
+        self.input = usage.input
+        self.cached_input = usage.cached_input
+        self.cache_written = usage.cache_written
+        self.output = usage.output
+        self.reasoning = usage.reasoning
+        self.counted = (usage.input, usage.output) != (reported.input, reported.output)
         self.cost = model.prices.cost(usage) if model.prices is not None else None
 
 
 def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
-    """US dollars; None where no call has a price."""
+    """Return the cost of all calls in US dollars; None where no call has a price."""
     priced = [call.cost for call in calls if call.cost is not None]
     return sum(priced, Decimal(0)) if priced else None
 
 
 class UsageDay(models.Model):
-    """A day that is over, whose calls `chat.ledger.sums` has summed. `zone`: that in which it was a day.
+    """Past day whose calls `chat.ledger.sums` has summed.
 
-    `people`: how many asked a model; who is deleted later was there all the same. `whole` is false where a version
-    before has not summed all that is asked for now: such a day is summed anew. `by_person` is that version's mark.
+    `zone`: the time zone of the day. `people`: number of users who asked a model, those who are deleted by now
+    included. `whole` is false where an earlier version of the product stored fewer sums; such a day is summed anew.
+    `by_person` is the mark of that version.
     """
 
     day = models.DateField(primary_key=True)
@@ -156,8 +202,11 @@ class UsageDay(models.Model):
 
 
 class SumOfCalls(models.Model):
-    """`answers`: turns, by their first calls. `cost` is in US dollars, exact; null where no call had a price, and
-    `unpriced` are the calls without one. The others are sums of what `ModelCall` calls the same."""
+    """Sums of the fields of the same names in `ModelCall`.
+
+    `answers` is the number of turns, counted by their first calls. `unpriced` is the number of calls without a price.
+    `cost` is in US dollars, exact; null where no call had a price.
+    """
 
     calls = models.PositiveIntegerField()
     answers = models.PositiveIntegerField()
@@ -175,14 +224,16 @@ class SumOfCalls(models.Model):
 
 
 class UsageSum(SumOfCalls):
-    """The sums of a day's calls of one model for one persona and purpose; where model or persona are gone, several rows
-    may be of nobody's."""
+    """Sums of the calls of one day by model, persona and purpose.
+
+    A deleted model or persona is null, so several rows may have the same keys.
+    """
 
     day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="sums")
-    model = _named(Model)
+    model = _loose_key(Model)
     model_name = models.CharField(max_length=200)
     provider_name = models.CharField(max_length=100)
-    persona = _named("personas.Persona")
+    persona = _loose_key("personas.Persona")
     purpose = models.CharField(max_length=10, db_default="")
 
     class Meta:
@@ -193,10 +244,10 @@ class UsageSum(SumOfCalls):
 
 
 class PersonSum(SumOfCalls):
-    """The sums of a day's calls of one person; of those who are gone, several rows may be of nobody's."""
+    """Sums of the calls of one day by user. A deleted user is null, so several rows may have no user."""
 
     day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="people_sums")
-    person = _named(settings.AUTH_USER_MODEL)
+    person = _loose_key(settings.AUTH_USER_MODEL)
 
     class Meta:
         app_label = "chat"
@@ -206,11 +257,13 @@ class PersonSum(SumOfCalls):
 
 
 class PlaceSum(SumOfCalls):
-    """The sums of a day's calls in one project, for one group and with one API token: most have none of the three but
-    “Everyone”, so these are few rows."""
+    """Sums of the calls of one day by project, group and API token.
+
+    These are few rows: most calls have no project and no token, and the group “Everyone”.
+    """
 
     day = models.ForeignKey(UsageDay, on_delete=models.CASCADE, related_name="place_sums")
-    project = _named("projects.Project")
+    project = _loose_key("projects.Project")
     group = counted_to_group()
     token = asked_with()
 

@@ -1,7 +1,7 @@
-"""What the workspace did in the last days and does now, for the start page of the admin.
+"""UsageFigures of the last days and of this moment, for the start page of the admin.
 
-Each is a few queries over the sums of these days (`chat.ledger.sums`), or over the newest rows of theirs. Turns are
-found by the time inside their ids.
+Each function makes a few queries over the sums of these days (`chat.ledger.sums`) or over their newest rows. Turns are
+selected by the time inside their ids.
 """
 
 from collections import Counter
@@ -17,15 +17,15 @@ from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from chat.ledger.models import ModelCall
-from chat.ledger.services import Figures, midnight
-from chat.ledger.sums import Used
+from chat.ledger.services import UsageFigures, midnight
+from chat.ledger.sums import UsageReport
 from chat.models import Message, Turn
 from core.ids import id_at
 from core.sentences import NO_SENTENCE, Sentence
 
 SHOWN = 8  # rows of a table
-NEWEST = 500  # turns that are looked at
-ASKING = [{"approval": "waiting"}]  # is among the parts of an answer whose person is asked for leave
+NEWEST = 500  # turns that are read
+ASKING = [{"approval": "waiting"}]  # a part of an answer that waits for the user's permission to call a tool
 LONGEST = 1000  # characters of a failure's sentence
 
 
@@ -52,8 +52,8 @@ class Days:
         return ModelCall.objects.filter(created__gte=self.since)
 
     @cached_property
-    def used(self) -> Used:
-        return Used(self.first, None, self.zone)
+    def usage(self) -> UsageReport:
+        return UsageReport(self.first, None, self.zone)
 
     @property
     def turns(self) -> QuerySet[Turn]:
@@ -62,21 +62,25 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """`people`: how many asked a model."""
+    """Usage of one day. `people`: number of users who asked a model."""
 
     day: date
     people: int
-    figures: Figures
+    figures: UsageFigures
 
 
 def by_day(days: Days) -> list[Day]:
-    """Every day, also those without a call. Answers are counted by their first calls, runs' included."""
-    figures, people = days.used.by("day_id"), days.used.people()
-    return [Day(day, people.get(day, 0), figures.get(day, Figures())) for day in days]
+    """Return every day, also days without a call. Answers are counted by their first calls, those of runs included."""
+    figures = days.usage.by("day_id")
+    people = days.usage.people()
+    return [Day(day, people.get(day, 0), figures.get(day, UsageFigures())) for day in days]
 
 
 def active_people(days: Days) -> int:
-    """How many of those who are there have asked a model. Of each the index has the newest call first."""
+    """Return the number of users who asked a model in these days.
+
+    The subquery reads one entry of the index for each user: the newest call.
+    """
     calls = ModelCall.objects.filter(person=OuterRef("pk")).order_by("-created")
     people = get_user_model().objects.alias(asked=Subquery(calls.values("created")[:1]))
     return people.filter(asked__gte=days.since).count()
@@ -84,7 +88,7 @@ def active_people(days: Days) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Turns that failed alike; `sentence` is that of the newest."""
+    """Turns that failed with the same model and error code. `sentence` is the error of the newest one."""
 
     provider: str
     model: str
@@ -95,7 +99,7 @@ class Failure:
 
 
 def failures(days: Days) -> list[Failure]:
-    """Most frequent first, of the newest `NEWEST`; interrupted answers are among them."""
+    """Return the failures among the newest `NEWEST` broken turns, most frequent first. Interruptions are included."""
     rows = days.turns.filter(status__in=Turn.BROKEN).order_by("-pk")
     named = rows.values_list("model__provider__name", "model__name", "model_id", "answer__error_code", "answer_id")
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -105,16 +109,18 @@ def failures(days: Days) -> list[Failure]:
         newest.setdefault(tuple(alike), answer)
     shown = counts.most_common(SHOWN)
     answers = Message.objects.filter(pk__in=[newest[alike] for alike, _ in shown])
-    said = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
+    details = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
     return [
-        Failure(provider or "", model or "", pk, code, count, said.get(newest[provider, model, pk, code], NO_SENTENCE))
+        Failure(
+            provider or "", model or "", pk, code, count, details.get(newest[provider, model, pk, code], NO_SENTENCE)
+        )
         for (provider, model, pk, code), count in shown
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Of `turns`, in seconds: what half of them and what 19 of 20 took at most; None where there are none."""
+    """Median and 95th percentile of a time of `turns` turns, in seconds; None without turns."""
 
     name: str
     turns: int
@@ -124,30 +130,30 @@ class Waits:
 
 
 def _waits(name: str, seconds: Iterable[float], model_id: UUID | None = None) -> Waits:
-    found = sorted(seconds)
-    if not found:
+    times = sorted(seconds)
+    if not times:
         return Waits(name, 0, None, None)
-    return Waits(name, len(found), found[(len(found) - 1) // 2], found[(len(found) * 19 - 1) // 20], model_id)
+    return Waits(name, len(times), times[(len(times) - 1) // 2], times[(len(times) * 19 - 1) // 20], model_id)
 
 
 def waits(days: Days) -> tuple[list[Waits], Waits]:
-    """From asking to the first token by model, and from asking to stop to its end: of the newest `NEWEST` turns."""
+    """Return the times to the first token by model, and the times that a stop took, of the newest `NEWEST` turns."""
     rows = days.turns.order_by("-pk")
     timed = rows.values_list("model_id", "model__name", "first_token_ms", "stop_asked", "finished")
     first: dict[tuple[UUID | None, str], list[float]] = {}
     stopped = []
-    for model_id, model, milliseconds, asked, finished in timed[:NEWEST]:
+    for model_id, model, milliseconds, stop_requested, finished in timed[:NEWEST]:
         if milliseconds is not None:
             first.setdefault((model_id, model or ""), []).append(milliseconds / 1_000)
-        if asked is not None and finished is not None:
-            stopped.append(max(0.0, (finished - asked).total_seconds()))
+        if stop_requested is not None and finished is not None:
+            stopped.append(max(0.0, (finished - stop_requested).total_seconds()))
     by_model = sorted(first.items(), key=lambda item: -len(item[1]))[:SHOWN]
     return [_waits(model, seconds, pk) for (pk, model), seconds in by_model], _waits("", stopped)
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
-    """Answers that wait, are written, and ask their person; `oldest`: since when the first of those that wait does."""
+class LiveTurns:
+    """Numbers of turns that wait, that run, and that ask their user. `oldest`: creation of the oldest waiting turn."""
 
     queued: int
     running: int
@@ -155,7 +161,7 @@ class Now:
     oldest: datetime | None
 
 
-def now() -> Now:
+def live_turns() -> LiveTurns:
     live = Turn.objects.live()
     asking = Q(answer__parts__contains=ASKING)
     counts: Mapping[str, Any] = live.aggregate(
@@ -164,4 +170,4 @@ def now() -> Now:
         asking=Count("pk", filter=asking),
         oldest=Min("created", filter=Q(status=Turn.Status.QUEUED)),
     )
-    return Now(**counts)
+    return LiveTurns(counts["queued"], counts["running"], counts["asking"], counts["oldest"])

@@ -1,4 +1,4 @@
-"""Calls of embedders and re-rankers in the ledger; `files.index.ledger` has it registered."""
+"""Calls of embedders and re-rankers in the ledger. Registered with `files.index.ledger` by the app's configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,34 +9,41 @@ from django.db import transaction
 from accounts.access.rights import counted_to
 from chat.ledger.limits import require_room
 from chat.ledger.models import ModelCall
-from chat.models.queries import join_line
+from chat.models.conversation_state import join_line
 from core.errors import ModelError
-from files.index.ledger import Payer, Read
+from files.index.ledger import Payer, SearchUsage
 from files.models import Embedder, Reranker
 
-MILLION, THOUSAND = 1_000_000, 1_000
-LARGEST = 2**31 - 1  # what the column holds
+MILLION = 1_000_000
+THOUSAND = 1_000
+LARGEST = 2**31 - 1  # the largest value of the column
 
 
 @contextmanager
-def written_down(server: Embedder | Reranker, payer: Payer, expected: int, *, limited: bool = False) -> Iterator[Read]:
-    """As `files.index.ledger.Ledger`. `limited`: raises `limit_reached` (429) where the payer's tokens or money are
-    used up or set aside; of many at once no two go by the same sum."""
-    row = _begun(server, payer, expected, limited=limited)
-    read = Read()
+def record_search_call(
+    server: Embedder | Reranker, payer: Payer, expected: int, *, limited: bool = False
+) -> Iterator[SearchUsage]:
+    """Store a call in the ledger before it is made, and its real usage afterwards.
+
+    Implements `files.index.ledger.Ledger`. `limited`: raises `limit_reached` (429) if tokens or money of the payer are
+    used up or reserved. Simultaneous calls of one payer are checked one after the other. A call that fails without any
+    usage leaves no row.
+    """
+    row = _store_call(server, payer, expected, limited=limited)
+    usage = SearchUsage()
     try:
-        yield read
+        yield usage
     except ModelError:
-        if not (read.said or read.counted):
+        if not (usage.reported or usage.counted):
             row.delete()
         else:
-            _settle(row, server, read)
+            _settle(row, server, usage)
         raise
-    _settle(row, server, read)
+    _settle(row, server, usage)
 
 
 @transaction.atomic
-def _begun(server: Embedder | Reranker, payer: Payer, expected: int, *, limited: bool) -> ModelCall:
+def _store_call(server: Embedder | Reranker, payer: Payer, expected: int, *, limited: bool) -> ModelCall:
     if limited and payer.person is not None:
         join_line(payer.person)
         require_room(payer.person, payer.token)
@@ -51,23 +58,24 @@ def _begun(server: Embedder | Reranker, payer: Payer, expected: int, *, limited:
         purpose=ModelCall.Purpose.EMBEDDING if embeds else ModelCall.Purpose.RERANKING,
         output=0,
     )
-    _take(row, server, Read(counted=expected, searches=1))
+    _set_usage(row, server, SearchUsage(counted=expected, searches=1))
     row.save(force_insert=True)
     return row
 
 
-def _settle(row: ModelCall, server: Embedder | Reranker, read: Read) -> None:
-    _take(row, server, read)
+def _settle(row: ModelCall, server: Embedder | Reranker, usage: SearchUsage) -> None:
+    _set_usage(row, server, usage)
     row.save(force_update=True, update_fields=("input", "counted", "cost"))
 
 
-def _take(row: ModelCall, server: Embedder | Reranker, read: Read) -> None:
-    row.input, row.counted = min(LARGEST, read.said + read.counted), read.counted > 0 or not read.said
-    row.cost = _cost(server, row.input, read.searches)
+def _set_usage(row: ModelCall, server: Embedder | Reranker, usage: SearchUsage) -> None:
+    row.input = min(LARGEST, usage.reported + usage.counted)
+    row.counted = usage.counted > 0 or not usage.reported
+    row.cost = _cost(server, row.input, usage.searches)
 
 
 def _cost(server: Embedder | Reranker, tokens: int, searches: int) -> Decimal | None:
-    """US dollars; None without a price. The bundled embedder runs in our own processes."""
+    """Return US dollars; None without a price. The bundled embedder is free: it runs in the product's processes."""
     of_searches = server.search_price if isinstance(server, Reranker) else None
     if isinstance(server, Embedder) and server.kind == Embedder.Kind.BUNDLED:
         return Decimal(0)

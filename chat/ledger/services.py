@@ -1,7 +1,7 @@
-"""What model calls took and cost: figures of any calls, in words, and as tables to take along.
+"""Usage figures of any model calls: as numbers, in words, and as a CSV to download.
 
-Every number here is a sum over the rows of `ModelCall`, so that all of them agree. By what calls have in common:
-`chat.ledger.sums`.
+Every number is a sum over rows of `ModelCall`, so all of them agree. `chat.ledger.sums` groups them by day, model, user
+and more.
 """
 
 import csv
@@ -24,7 +24,7 @@ from chat.ledger.models import ModelCall
 from core.audit.services import plain, record
 from core.i18n import dollars, grouped
 
-# By the names of `Figures`. What is counted without a price stands first: later `cost` is the sum.
+# One aggregate for each field of `UsageFigures`. `unpriced` comes before `cost`, which hides the column of that name.
 OF_CALLS: Mapping[str, Any] = {
     "calls": Count("pk"),
     "answers": Count("pk", filter=Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])),
@@ -36,7 +36,7 @@ OF_CALLS: Mapping[str, Any] = {
     "reasoning": Sum("reasoning", default=0),
     "cost": Sum("cost"),
 }
-# Of one call: what a table to take along has of it.
+# The columns of the CSV, one row for each call.
 COLUMNS = (
     *(
         "created",
@@ -53,14 +53,18 @@ COLUMNS = (
     *("output", "reasoning", "counted", "cost"),
 )
 AT_ONCE = 2_000  # rows
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # as what begins with one is read by spreadsheets
-FIRST_DAY, LAST_DAY = date(1970, 1, 1), date(9998, 12, 31)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell as a formula if it begins with one of these
+FIRST_DAY = date(1970, 1, 1)
+LAST_DAY = date(9998, 12, 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """`answers` are turns, by their first calls; what follows `unpriced`, the calls without a price, is in tokens, and
-    `cost` in US dollars: None where no call had a price."""
+class UsageFigures:
+    """Sums over model calls.
+
+    `answers`: number of turns, counted by their first calls. `unpriced`: number of calls without a price. `input` to
+    `reasoning` are tokens. `cost` is in US dollars; None where no call had a price.
+    """
 
     calls: int = 0
     answers: int = 0
@@ -87,13 +91,18 @@ class Figures:
         )
 
 
-def totals(rows: QuerySet[ModelCall]) -> Figures:
-    """Of all rows together."""
-    return Figures(**rows.aggregate(**OF_CALLS))
+def with_figures(rows: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
+    """Annotate grouped calls with the fields of `UsageFigures`, in their order."""
+    grouped_rows: QuerySet[Any, Any] = rows.annotate(**OF_CALLS)
+    return grouped_rows
+
+
+def totals(rows: QuerySet[ModelCall]) -> UsageFigures:
+    return UsageFigures(**rows.aggregate(**OF_CALLS))
 
 
 def between(rows: QuerySet[ModelCall], zone: tzinfo, first: date | None, last: date | None) -> QuerySet[ModelCall]:
-    """From the first to the last day, both included; None leaves that end open."""
+    """Return the calls from the first to the last day, both included. None leaves that end open."""
     if first is not None:
         rows = rows.filter(created__gte=midnight(first, zone))
     if last is not None:
@@ -105,12 +114,12 @@ def midnight(day: date, zone: tzinfo) -> datetime:
     return datetime.combine(max(day, FIRST_DAY), time.min, zone)
 
 
-def in_words(sums: Figures) -> str:
-    """“1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price the tokens only."""
+def in_words(sums: UsageFigures) -> str:
+    """Return “1,234 read, 1,000 of them cached, 200 written · $0.0042”; without a price only the tokens."""
     return " · ".join(filter(None, [tokens_in_words(sums), money_in_words(sums)]))
 
 
-def tokens_in_words(sums: Figures) -> str:
+def tokens_in_words(sums: UsageFigures) -> str:
     read = _("%(count)s read") % {"count": grouped(sums.input)}
     cached = "" if not sums.cached_input else _("%(count)s of them cached") % {"count": grouped(sums.cached_input)}
     written = _("%(count)s written") % {"count": grouped(sums.output)}
@@ -118,13 +127,13 @@ def tokens_in_words(sums: Figures) -> str:
 
 
 def spent(rows: QuerySet[ModelCall]) -> str:
-    """All of the rows in words; empty where there are none."""
+    """Return the totals of the calls in words; empty without calls."""
     sums = totals(rows)
     return in_words(sums) if sums.calls else ""
 
 
-def money_in_words(sums: Figures) -> str:
-    """Says it when some calls have no price; empty when none has one."""
+def money_in_words(sums: UsageFigures) -> str:
+    """Return the cost and the number of calls without a price; empty if no call has a price."""
     if sums.cost is None:
         return ""
     if not sums.unpriced:
@@ -139,18 +148,18 @@ def money_in_words(sums: Figures) -> str:
 
 @transaction.atomic
 def record_export(*, user: AbstractUser, first: date | None, last: date | None) -> None:
-    """That somebody takes model calls of these days along."""
+    """Record in the audit log that a user downloads the model calls of these days."""
     record(user=user, action="usage.exported", changes={"first": plain(first), "last": plain(last)})
 
 
 def as_csv(rows: QuerySet[ModelCall], name: str) -> StreamingHttpResponse:
-    """A row a call, as a download that is read while it is sent."""
-    response = StreamingHttpResponse(_sent(csv_pages(rows)), content_type="text/csv; charset=utf-8")
+    """Return a download with one row for each call. The rows are read while the response is sent."""
+    response = StreamingHttpResponse(_stream(csv_pages(rows)), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
-async def _sent(pages: Iterator[str]) -> AsyncIterator[str]:
+async def _stream(pages: Iterator[str]) -> AsyncIterator[str]:
     while page := await sync_to_async(_next_page)(pages):
         yield page
 
@@ -163,7 +172,7 @@ def _next_page(pages: Iterator[str]) -> str:
 
 
 def csv_pages(rows: QuerySet[ModelCall]) -> Iterator[str]:
-    """The lines of a table with a row a call, in the order in which they were made; some thousands at a time."""
+    """Yield the CSV of the calls, oldest first, in pieces of at most `AT_ONCE` rows."""
     page: list[tuple[Any, ...]] = [
         ("", *(column.replace("__username", "").replace("__name", "") for column in COLUMNS))
     ]
@@ -174,7 +183,7 @@ def csv_pages(rows: QuerySet[ModelCall]) -> Iterator[str]:
 
 
 def table(rows: Iterable[Sequence[Any]]) -> str:
-    """The lines of a CSV, of which no cell is a formula."""
+    """Return rows as CSV. An apostrophe before `FORMULAS` keeps spreadsheets from computing a cell."""
     text = StringIO()
     csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()

@@ -1,9 +1,8 @@
-"""“My usage”: what a month of one's own model calls took and cost, as a page and as a table to take along."""
+"""“My usage”: tokens and cost of one's own model calls in a month, as a page and as a CSV to download."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
@@ -15,7 +14,7 @@ from accounts.access.sessions import SignedInRequest as Request
 from chat.ledger import limits
 from chat.ledger.models import ModelCall
 from chat.ledger.services import as_csv, between, in_words, record_export
-from chat.ledger.sums import Used
+from chat.ledger.sums import UsageReport
 
 SHOWN = 50  # rows of a table; the API has all
 TABLES = {
@@ -31,10 +30,10 @@ TABLES = {
 def my_usage(request: Request) -> HttpResponse:
     first = _first(request)
     today = timezone.localdate(timezone=request.user.zone)
-    used = Used(first, _last(first), request.user.zone, {"person_id": request.user.pk})
-    tables = [{"kind": kind, "title": title, "rows": used.lines(kind, SHOWN)} for kind, title in TABLES.items()]
-    total = used.total()
-    shown = [_shown(state) for state in limits.all_states(request.user)] if today < _next(first) else []
+    usage = UsageReport(first, _last(first), request.user.zone, {"person_id": request.user.pk})
+    tables = [{"kind": kind, "title": title, "rows": usage.lines(kind, SHOWN)} for kind, title in TABLES.items()]
+    total = usage.total()
+    shown = [_shown_limit(state) for state in limits.all_states(request.user)] if today < _next(first) else []
     context = {
         "section": "settings",
         "place": "usage",
@@ -43,17 +42,35 @@ def my_usage(request: Request) -> HttpResponse:
         "after": _next(first) if _next(first) <= today else None,
         "total": in_words(total) if total.calls else "",
         "limits": shown,
-        "used_up": any(limit["used_up"] for limit in shown),
+        "used_up": any(limit.used_up for limit in shown),
         "tables": tables,
     }
 
     return render(request, "chat/usage.html", context)
 
 
-def _shown(state: Mapping[str, Any]) -> dict[str, Any]:
-    resets = state["resets"]
-    used_up = state["unit"] in ("tokens", "money") and Decimal(state["used"]) >= Decimal(state["amount"])
-    return {**limits.in_words(state), "used_up": used_up, "resets": datetime.fromisoformat(resets) if resets else None}
+@dataclass(frozen=True, slots=True)
+class ShownLimit:
+    """Limit on the page, in the language of the reader. `used_up`: no more model calls are made until it resets."""
+
+    what: str
+    used: str
+    most: str
+    share: str
+    used_up: bool
+    resets: datetime | None
+
+
+def _shown_limit(state: limits.LimitJson) -> ShownLimit:
+    words = limits.in_words(state)
+    return ShownLimit(
+        what=words["what"],
+        used=words["used"],
+        most=words["most"],
+        share=words["share"],
+        used_up=state["unit"] in ("tokens", "money") and Decimal(state["used"]) >= Decimal(state["amount"]),
+        resets=datetime.fromisoformat(state["resets"]) if state["resets"] else None,
+    )
 
 
 @require_GET
@@ -66,7 +83,7 @@ def my_usage_csv(request: Request) -> StreamingHttpResponse:
 
 
 def _first(request: Request) -> date:
-    """The first day of the month that the address names, else of the present one."""
+    """Return the first day of the month in the address, by default of the present month."""
     try:
         return date.fromisoformat(f"{request.GET.get('month', '')}-01")
     except ValueError:
@@ -78,5 +95,5 @@ def _last(first: date) -> date:
 
 
 def _next(first: date) -> date:
-    """The first day of the month after, of the last that there can be that month itself."""
+    """Return the first day of the next month; of the last possible month, its own first day."""
     return (first + timedelta(days=32)).replace(day=1) if first < date(9990, 1, 1) else first

@@ -18,7 +18,7 @@ from core.sentence_field import SentenceColumn
 from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
-RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes what was deleted
+RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes deleted rows
 TEMPORARY_FOR = timedelta(hours=24)  # a temporary conversation is erased then, unless it was closed before
 
 
@@ -28,7 +28,7 @@ class TagQuerySet(models.QuerySet["Tag"]):
 
 
 class Tag(models.Model):
-    """A word of a person's own; it is there as long as a conversation has it."""
+    """A person's own word for conversations. It is deleted with the last conversation that has it."""
 
     MAX_NAME = 40
     MOST = 100  # of one person
@@ -56,20 +56,20 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(owner_id=user.pk, deleted=None)
 
     def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """What lists and searches show: no requests of programs in OpenAI's protocol, and nothing temporary."""
+        """Return what lists and searches show: no requests in OpenAI's protocol, and nothing temporary."""
         return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
 
     def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """Deleted, but not longer ago than that can be undone. A temporary one never comes back."""
+        """Return deleted conversations that can still be restored. A temporary one never can."""
         rows = self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
         return rows.exclude(origin=Conversation.Origin.TEMPORARY)
 
 
 class Conversation(models.Model):
-    """`leaf` is the newest message of the branch on show.
+    """A tree of messages. `leaf` is the newest message of the branch on show.
 
-    Of origin `api` is one request of a program in OpenAI's protocol: see `chat.openai_api`. One of origin `temporary`
-    is in no list, search or export of everything, and is erased when it is closed: see `chat.conversations.erasing`.
+    Origin `api`: one request of a program in OpenAI's protocol (`chat.openai_api`). Origin `temporary`: it is in no
+    list, search or export of everything, and is erased when it is closed (`chat.conversations.erasing`).
     """
 
     class Origin(models.TextChoices):
@@ -142,31 +142,31 @@ class Conversation(models.Model):
 
     @property
     def erased_at(self) -> datetime | None:
-        """When a temporary one goes by itself; None for the others."""
+        """Time at which a temporary conversation is erased by itself; None for the others."""
         return self.created + TEMPORARY_FOR if self.temporary else None
 
 
 class OfConversation(models.QuerySet[Row]):
-    """Rows that belong to a conversation are visible to whom that is."""
+    """Query set of rows that belong to a conversation, and are visible to its owner."""
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         return self.filter(conversation__owner_id=user.pk, conversation__deleted=None)
 
 
 def text_in(parts: Sequence[Mapping[str, Any]]) -> str:
-    """What was written, without reasoning and tools."""
+    """Return the written text of the parts, without reasoning and tools."""
     return "\n\n".join(part["text"] for part in parts if part["type"] == "text" and part["text"])
 
 
 class MessageQuerySet(OfConversation["Message"]):
     def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "MessageQuerySet":
-        """Deleted, but not longer ago than that can be undone, and what they stood below was not."""
+        """Return deleted messages that can still be restored, and whose parent is not deleted."""
         rows = self.visible_to(user).filter(deleted__gt=timezone.now() - RESTORABLE_FOR)
         return rows.filter(Q(parent=None) | Q(parent__deleted=None))
 
 
 class MessageManager(models.Manager["Message"]):
-    """Those that are not deleted: whatever reads messages by `objects`, or from another row, finds no others."""
+    """Manager of messages that are not deleted. Related managers of other rows use it, too."""
 
     def get_queryset(self) -> MessageQuerySet:
         return MessageQuerySet(self.model, using=self._db).filter(deleted=None)
@@ -176,25 +176,30 @@ class MessageManager(models.Manager["Message"]):
 
 
 def owner_of_conversation() -> Any:
-    """Whose the row's conversation is, which is deleted with its person and never changes hands. Empty only in rows of
-    before the column, until migrations have filled it: a trigger fills what code leaves out. As rows go with their
-    conversation, nothing has to look for those of a person, and no index does."""
-    options: dict[str, Any] = {"null": True, "editable": False, "db_constraint": False, "db_index": False}
-    return models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.DO_NOTHING, related_name="+", **options)
+    """Return the field for the owner of the row's conversation, which never changes hands.
+
+    It is empty only in rows that are older than the column, until migrations have filled it. A trigger fills what code
+    leaves out. Rows are deleted with their conversation, so nothing looks for those of a person, and no index does.
+    """
+    field: models.ForeignKey[Any, Any] = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        null=True,
+        editable=False,
+        db_constraint=False,
+        db_index=False,
+    )
+    return field
 
 
 class Message(models.Model):
-    """`parts` is a list of objects, each with a `type`: text, reasoning, tool_call, tool_result or file.
+    """A question or an answer. An answer holds the whole turn in one row, in the order in which it happened.
 
-    text, reasoning: `text`; of a text that cites something, `citations` and `check` (as the events of these names have
-    it). tool_call: `id`, `name`, `arguments` (JSON text), `label`, and where one is needed
-    `approval` and, while it waits, `until` when (ISO 8601).
-    tool_result: `id`, `text`, `error`, `documents` (what it found: `number`, `title`, and where to open it), where
-    something left the workspace `outgoing` (`core.net.outgoing.Sent`), and of a long one `stored` (`StoredResult`).
-    An answer holds the whole turn in one row, in the order in which it happened.
+    `parts` is a list of `MessagePart`.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
-    A message is deleted with all below it, at one moment, which tells what is restored together; so above one that is
-    there, nothing is deleted. `with_deleted` has all of them.
+    A message is deleted with all below it, at one moment, which tells what is restored together. So nothing is deleted
+    above a message that is not. `with_deleted` has all of them.
     """
 
     class Role(models.TextChoices):
@@ -248,40 +253,40 @@ class Message(models.Model):
 
     @property
     def text(self) -> str:
-        """What was written, without reasoning and tools."""
+        """Return the written text, without reasoning and tools."""
         return text_in(self.parts)
 
     @property
     def continues(self) -> bool:
-        """Whether this is the question that asks to continue an answer that was cut off."""
+        """Return whether this question asks to continue an answer that was cut off."""
         return any(part.get("continues") for part in self.parts)
 
     @property
     def finish_reason(self) -> str:
-        """Of an answer, why the model's last step ended; empty while it is not complete."""
+        """Return why the last step of an answer ended; empty while it is not complete."""
         turn: Turn | None = getattr(self, "turn", None)
         return turn.finish_reason if turn is not None else ""
 
     @property
     def finish_detail(self) -> str:
-        """The provider's word for a reason that is not known for a good end; empty for the others."""
+        """Return the provider's word for a reason that is not known for a good end; empty for the others."""
         turn: Turn | None = getattr(self, "turn", None)
         return turn.finish_detail if turn is not None else ""
 
     @property
     def continuable(self) -> bool:
-        """Whether it was cut off before its end."""
+        """Return whether the answer was cut off before its end."""
         return self.finish_reason in Turn.CUT_SHORT or self.status not in (self.Status.DONE, self.Status.PENDING)
 
     @property
     def asked_model_id(self) -> UUID | None:
-        """The model that was to write the answer; `model` is the one that did, which may be a fallback of it."""
+        """Return the model that was to write the answer; `model` is the one that did, perhaps a fallback of it."""
         turn: Turn | None = getattr(self, "turn", None)
         return (turn.model_id if turn is not None else None) or self.model_id
 
 
 class Attachment(models.Model):
-    """A file that was uploaded with a message; it stands above it for ever."""
+    """A file that was uploaded with a message. The row outlives the file."""
 
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="attachments")
     file = models.ForeignKey("files.File", null=True, on_delete=models.SET_NULL, related_name="attachments")
@@ -300,10 +305,10 @@ class Attachment(models.Model):
 
 class TurnQuerySet(OfConversation["Turn"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
-        return super().visible_to(user).there()
+        return super().visible_to(user).with_answer()
 
-    def there(self) -> Self:
-        """Without those of deleted answers."""
+    def with_answer(self) -> Self:
+        """Leave out turns whose answer is deleted."""
         return self.filter(answer__deleted=None)
 
     def live(self) -> "TurnQuerySet":
@@ -328,9 +333,10 @@ class Turn(models.Model):
 
     LIVE = (Status.QUEUED, Status.RUNNING)
     BROKEN = (Status.FAILED, Status.INTERRUPTED)
-    # Finish reasons of a complete turn whose answer has not come to its end, and of one that declines.
-    CUT_SHORT, DECLINED = ("length", "context_window", "pause"), ("refusal", "content_filter")
-    # One that may be tried again as it is: the provider's reason is not known for a good end.
+    # Finish reasons of a complete turn whose answer has not come to its end, and of an answer that declines.
+    CUT_SHORT = ("length", "context_window", "pause")
+    DECLINED = ("refusal", "content_filter")
+    # The finish reason of an answer that may be tried again as it is: the provider's word is not known for a good end.
     UNKNOWN_END = "other"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -349,7 +355,7 @@ class Turn(models.Model):
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
     effort = effort_field(help_text="As the person chose it; a program's is in its options.")
-    # What a program asked for beside its messages, see `chat.prompts.turn_context.Options`; empty for a person's turn.
+    # Options of a program's request (`chat.prompts.turn_context.ProgramOptions`); empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     fallback_reason = models.CharField(
         max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
@@ -360,7 +366,7 @@ class Turn(models.Model):
     )
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
-    # What it has asked of models so far, the fields of `chat.turns.store.Asked` each; empty once it has ended.
+    # A `chat.turns.store.RequestedCall` for each request to a model so far; empty once the turn has ended.
     asked: "models.JSONField[Any, Any]" = models.JSONField(default=list, db_default=[], editable=False)
     cost = models.DecimalField(
         max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
@@ -383,7 +389,7 @@ class Turn(models.Model):
         null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
     )
     token = asked_with()
-    # What its plan may take of its person's limits, see `chat.ledger.limits`; it counts as used while the turn is live.
+    # Tokens and money that are set aside of its person's limits (`chat.ledger.limits`) while the turn is live.
     reserved_tokens = models.PositiveIntegerField(null=True, blank=True)
     reserved_cost = models.DecimalField(max_digits=26, decimal_places=12, null=True, help_text="US dollars.")
 
@@ -414,9 +420,10 @@ class Turn(models.Model):
 
 
 class NextMessage(models.Model):
-    """What a person wrote while an answer was being written; it is sent, and this row gone, when that is complete.
+    """A message that a person wrote while an answer was being written. It is sent when that answer is complete.
 
-    `files` and `asked_models` are ids, as the person chose them. `problem`: the sentence why it could not be sent.
+    The row is deleted then. `files` and `asked_models` are ids, as the person chose them. `problem`: the sentence that
+    says why it could not be sent.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -436,12 +443,12 @@ class NextMessage(models.Model):
 
 
 class StepReasoning(models.Model):
-    """What the provider wants back of the reasoning of one step of a turn; see `llm.types.model_call.ReasoningState`.
+    """Reasoning of one step of a turn that the provider needs back (`llm.types.model_call.ReasoningState`).
 
-    Nobody but the provider's adapter reads `items`: they are no part of what people or programs are shown.
-    `number` counts the turn's steps with tool calls, from 1. `calls` says which they were, for programs that run them
-    and send them back in a request of its own (`chat.prompts.history.known_by`). `reminder`: what an append-only turn
-    was reminded of in that step's prompt.
+    Only the provider's adapter reads `items`: no person and no program is shown them.
+    `number` counts the turn's steps with tool calls, from 1. `calls` identifies those calls, for programs that run them
+    and send them back in a request of its own (`chat.prompts.history.calls_digest`). `reminder`: the reminder in that
+    step's prompt of an append-only turn.
     """
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reasoning")
@@ -461,11 +468,11 @@ class StepReasoning(models.Model):
 
 
 class RenderedAnswer(models.Model):
-    """The HTML of a complete answer in one language; `chat.rendering.kept` writes and reads it, and says when it holds.
+    """The HTML of a complete answer in one language. `chat.rendering.kept` writes, reads and validates it.
 
-    `linked`: a citation in it leads to a file or page, which is the owner's to open. What a stranger is shown by a
-    link has another row then, without. `numbers`: of the citations that stand in it, leading somewhere or not.
-    `blocks`: of each text part in order, the HTML of its blocks.
+    `linked`: a citation in it links to a file or page that only the owner may open. Readers of a share get another row,
+    without links. `numbers`: of all citations in it, with or without a link. `blocks`: for each text part in order, the
+    HTML of its blocks.
     """
 
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="rendered")
@@ -485,7 +492,7 @@ class RenderedAnswer(models.Model):
 
 
 class ToolPermission(models.Model):
-    """What a person has decided once for a whole conversation about calls that would ask.
+    """A person's decision for a whole conversation about tool calls that would ask for approval.
 
     `host`: of the addresses that the tool opens; empty where the decision is about the tool as such.
     """

@@ -1,33 +1,39 @@
-"""A conversation to those who act in it: look-ups, its scope, its lock, and the state that it settles in.
+"""The state of a conversation: look-ups, its scope, its lock, its status, and how it settles when something ends.
 
-Everybody who begins or ends a turn, a summary or a run locks the conversation first and goes through here. Whether
-nothing goes on in it says `chat.summaries.idle`.
+Code that begins or ends a turn, a summary or a run locks the conversation first, with the functions in here.
+`chat.summaries.idle` refuses to begin something while something else is under way.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef
+from django.db import connection
+from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from accounts.models import User
 from accounts.realtime import News, tell
-from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn, queries
-from chat.models.queries import Standing
+from chat.models.conversation import Conversation, Message, NextMessage, Turn
+from chat.models.summary import SummaryJob
 from chat.models.tree import with_rows
 from core.errors import NotFound, ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
 from personas.models import Persona
 from projects.models import Project
+from projects.planner.models import Run, Task
+from workspace.models import WorkspaceVersion
 
 NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
 
 
 @dataclass(frozen=True, slots=True)
 class ChatScope:
-    """Where a question is asked: its conversation, if there is one yet, and the project and persona that hold there."""
+    """The conversation of a question, if there is one yet, and the project and persona that apply to it."""
 
     conversation: Conversation | None = None
     project: Project | None = None
@@ -35,9 +41,12 @@ class ChatScope:
 
 
 def scope_of(conversation: Conversation) -> ChatScope:
-    """A project or a persona that is not shared with the person any more counts no more. The persona of a project
-    answers whoever is in the project."""
-    project, persona = conversation.project, conversation.persona
+    """Return the project and the persona that apply in the conversation.
+
+    Those that are no longer shared with its owner do not. The persona of a project answers all of its members.
+    """
+    project = conversation.project
+    persona = conversation.persona
     if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
         project = None
     of_project = persona is not None and project is not None and project.persona_id == persona.pk
@@ -46,15 +55,19 @@ def scope_of(conversation: Conversation) -> ChatScope:
     return ChatScope(conversation, project, persona or (project.persona if project else None))
 
 
+def _is_borrowed(persona: Persona, user: User) -> bool:
+    """Return whether the persona is private and somebody else's."""
+    return persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
+
+
 def _closed(persona: Persona, user: User) -> bool:
-    """A query only where it is shared with some people alone."""
-    borrowed = persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
-    return borrowed and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
+    """Return whether the user may not use the persona. It asks the database only about a borrowed one."""
+    return _is_borrowed(persona, user) and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
 
 
-def require_persona(conversation: Conversation, found: Standing) -> None:
-    """Raises `persona_lost` (403) where the conversation's own persona is not shared with its person any more."""
-    if found.borrows and conversation.persona != scope_of(conversation).persona:
+def require_persona(conversation: Conversation, status: "ConversationStatus") -> None:
+    """Raise `persona_lost` (403) where the conversation's own persona is no longer shared with its owner."""
+    if status.borrows and conversation.persona != scope_of(conversation).persona:
         raise ProductError(
             "persona_lost",
             "The persona of this conversation is not shared with you any more. Choose another one, or none, and send "
@@ -64,13 +77,16 @@ def require_persona(conversation: Conversation, found: Standing) -> None:
 
 
 def visible_conversation(user: User, pk: object) -> Conversation:
-    """With `waits`: whether a next message does; and `asked`: the id of the model that was asked last."""
+    """Return a conversation of the user. Raises `NotFound`.
+
+    It has `waits`: whether a next message waits; and `newest_model`: the id of the model that was asked last.
+    """
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
-    # Asked along, since it is seldom so, and a page has few queries to spend.
+    # In the same query, since a page has few queries to spend.
     waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
-    asked = Coalesce("leaf__turn__model", "leaf__model")
-    return get_or_404(rows.annotate(waits=waits, asked=asked), pk, "conversation")
+    newest_model = Coalesce("leaf__turn__model", "leaf__model")
+    return get_or_404(rows.annotate(waits=waits, newest_model=newest_model), pk, "conversation")
 
 
 def visible_message(user: User, pk: object) -> Message:
@@ -82,27 +98,118 @@ def visible_turn(user: User, pk: object) -> Turn:
     return get_or_404(Turn.objects.visible_to(user).select_related("conversation", "answer"), pk, "turn")
 
 
+# The conversation first, then its owner's line: code that takes both locks takes them in this order. A subquery with
+# FOR UPDATE is never merged into the outer query, so the row is locked before the condition takes the line's lock.
+_LOCK = """
+WITH locked AS (SELECT * FROM chat_conversation WHERE id = %s AND deleted IS NULL FOR UPDATE)
+SELECT * FROM locked WHERE pg_advisory_xact_lock(hashtextextended('turns:' || owner_id, 0)) IS NOT NULL
+"""
+
+
 def lock(conversation: Conversation) -> Conversation:
-    """The row, locked until the transaction ends: two sends at once come one after the other, whatever the conversation
-    of their person."""
-    locked = queries.lock(conversation.pk)
-    if locked is None:
-        raise NotFound("conversation")
-    return locked
+    """Return the row, locked until the transaction ends, together with its owner's line.
 
-
-def require_room(found: Standing, wanted: int, most: int | None) -> None:
-    """Raises `too_many_answers` (429) where so many more live turns are too many for one person: of `most` at once,
-    None is any number, and `settings.WAITING_TURNS` more, which wait in their person's own line (`chat.turns.line`).
-
-    Runs do not wait there, and leave one for what their person writes meanwhile; they go on when another answer is
-    complete. `found` after `lock`, in the transaction that begins the turns: sends of one person at once come one after
-    the other.
+    Two sends of one person come one after the other, whatever the conversation. Statements after this one see all that
+    the sends before have done. Raises `NotFound` for a conversation that was deleted meanwhile.
     """
-    live = found.live
+    for locked in Conversation.objects.raw(_LOCK, [conversation.pk]):
+        return locked
+    raise NotFound("conversation")
+
+
+def join_line(owner_id: object) -> None:
+    """Lock a person's line as `lock` does, for a conversation that is not stored yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('turns:' || %s::text, 0))", [str(owner_id)])
+
+
+class ConversationStatus(NamedTuple):
+    """Facts that decide whether something may begin in a conversation.
+
+    `answering`, `summarising`, `running`: whether an answer, a summary or a run is under way.
+    `live`: how many answers of its owner are being written or wait, in all conversations.
+    `leaf_depth`: depth of its leaf. `version`: of the workspace (`workspace.models.version`).
+    `borrows`: its persona is private and somebody else's.
+    `sent_before`: tokens of its newest prompt that has a count; the next prompt has the same messages.
+    """
+
+    answering: bool
+    summarising: bool
+    running: bool
+    live: int
+    leaf_depth: int | None
+    version: UUID | None
+    borrows: bool
+    sent_before: int
+
+
+_VERSION = Subquery(WorkspaceVersion.objects.values("version"))
+
+
+@cache
+def _statuses() -> QuerySet[Conversation, tuple[Any, ...]]:
+    """Return the fields of `ConversationStatus`, in their order, for every conversation.
+
+    The query set is built once, since that takes longer than the query.
+    """
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
+    borrowed = Persona.objects.filter(pk=OuterRef("persona"), visibility=Persona.Visibility.PRIVATE)
+    counted = Turn.objects.filter(conversation=here, context_used__isnull=False).order_by("-id")
+    return Conversation.objects.values_list(
+        Exists(Turn.objects.live().filter(conversation=here)),
+        Exists(SummaryJob.objects.live().filter(conversation=here)),
+        Exists(Run.objects.filter(conversation=here, status__in=Run.UNFINISHED)),
+        _live_turns_of(owner),
+        Subquery(Message.with_deleted.filter(pk=OuterRef("leaf")).values("depth")),
+        _VERSION,
+        Exists(borrowed.exclude(owner=owner)),
+        Coalesce(Subquery(counted.values("context_used")[:1]), 0),
+    )
+
+
+def _live_turns_of(owner: OuterRef) -> Coalesce:
+    turns = Turn.objects.live().filter(conversation__owner=owner).order_by().values("conversation__owner")
+    return Coalesce(Subquery(turns.annotate(count=Count("pk")).values("count")), 0)
+
+
+def status_of(conversation: Conversation) -> ConversationStatus:
+    """Read the status of a conversation in one query.
+
+    Call it after `lock`, in a statement of its own: the snapshot of the locking statement is older than the lock.
+    """
+    return ConversationStatus(*_statuses().get(pk=conversation.pk))
+
+
+def status_of_new(conversation: Conversation) -> ConversationStatus:
+    """Read the status of a conversation that is not stored yet in one query, after `join_line`."""
+    owner = User.objects.filter(pk=conversation.owner_id)
+    live, version = owner.values_list(_live_turns_of(OuterRef("pk")), _VERSION).get()
+    return ConversationStatus(
+        answering=False,
+        summarising=False,
+        running=False,
+        live=live,
+        leaf_depth=None,
+        version=version,
+        borrows=conversation.persona is not None and _is_borrowed(conversation.persona, conversation.owner),
+        sent_before=0,
+    )
+
+
+def require_room(status: ConversationStatus, turns: int, most: int | None) -> None:
+    """Raise `too_many_answers` (429) where so many more turns are too many for one person.
+
+    A person may have `most` turns written at once, None for any number, and `settings.WAITING_TURNS` more that wait in
+    their own line (`chat.turns.line`). A run's turns do not wait there, and leave one place for what their person
+    writes meanwhile; the run goes on when another answer is complete.
+
+    `status` must be read after `lock`, in the transaction that begins the turns.
+    """
+    live = status.live
     if most is None:
         return
-    if found.running and live + wanted > max(wanted, most - 1):
+    if status.running and live + turns > max(turns, most - 1):
         raise _too_many(
             Sentence(
                 "{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop "
@@ -111,7 +218,7 @@ def require_room(found: Standing, wanted: int, most: int | None) -> None:
                 most=most,
             )
         )
-    if live + wanted > max(wanted, most) + settings.WAITING_TURNS:
+    if live + turns > max(turns, most) + settings.WAITING_TURNS:
         raise _too_many(
             Sentence(
                 "{live} answers of yours are being written or wait, and there is no room for more. Wait for one, or "
@@ -139,30 +246,90 @@ def require_owner(user: User, conversation: Conversation) -> None:
 
 
 def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
-    """The conversation's state once a turn or a summary job has ended; inside their transaction.
+    """Return the conversation's state once a turn or a summary job has ended; inside that transaction.
 
     While an answer is live it stays answering. After the last one a summary that is `due` is queued: in the same
-    transaction, so that no question comes between. Locked first: of two turns that end at once, the second must see
-    that the first has ended.
+    transaction, so that no question comes between. The row is locked first: of two turns that end at once, the second
+    must see that the first has ended.
     """
-    held = Conversation.objects.select_for_update().filter(pk=conversation_id).values_list("state", flat=True).first()
-    if held is None:
+    locked = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
+    if locked is None:
         return Conversation.State.IDLE
-    if due is not None and not Turn.objects.live().filter(conversation=conversation_id).exists():
+    status = status_of(locked)
+    if status.answering:
+        return locked.state
+    if due is not None:
         SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
-    settled = queries.settle(conversation_id)
-    if settled is None:
-        return held
-    list_changed(settled)
-    return settled.state
+    # A due job is live now, or conflicts with one that is.
+    summarising = status.summarising or due is not None
+    locked.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
+    locked.updated = timezone.now()
+    locked.save(update_fields=["state", "updated"])
+    list_changed(locked)
+    return locked.state
 
 
 def state_of(conversation_id: UUID) -> str:
-    found = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True).first()
-    return found or Conversation.State.IDLE
+    states = Conversation.objects.filter(pk=conversation_id).values_list("state", flat=True)
+    return states.first() or Conversation.State.IDLE
+
+
+class FollowUps(NamedTuple):
+    """Work that may follow in a conversation in which something has ended. A hint: each starter checks again itself.
+
+    `message`: a message waits. `run`, `summary`: there is a run, a queued summary. `draft`: a checklist of its owner is
+    to be drafted. `untitled`: nobody has given it a title yet. `line`: turns of its owner that no worker has claimed.
+    `interrupted`: the answer on show was interrupted.
+    """
+
+    message: bool
+    run: bool
+    summary: bool
+    draft: bool
+    untitled: bool
+    line: bool
+    interrupted: bool
+
+
+NO_FOLLOW_UPS = FollowUps(*[False] * 7)
+
+
+@cache
+def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
+    """Return the fields of `FollowUps`, in their order, for every conversation. Built once, too."""
+    here = OuterRef("pk")
+    owner = OuterRef("owner")
+    return Conversation.objects.values_list(
+        Exists(NextMessage.objects.filter(conversation=here)),
+        Exists(Run.objects.filter(conversation=here)),
+        Exists(SummaryJob.objects.filter(conversation=here, status=SummaryJob.Status.QUEUED)),
+        Exists(Task.objects.filter(owner=owner, draft=Task.Draft.DUE)),
+        ExpressionWrapper(Q(titled=False), output_field=BooleanField()),
+        Exists(_queued().filter(conversation__owner=owner)),
+        Exists(Turn.objects.filter(answer=OuterRef("leaf"), status=Turn.Status.INTERRUPTED)),
+    )
+
+
+def follow_ups(conversation_id: UUID) -> FollowUps:
+    """Read in one query what may follow; nothing in a conversation that is gone."""
+    row = _follow_ups().filter(pk=conversation_id).first()
+    return FollowUps(*row) if row is not None else NO_FOLLOW_UPS
+
+
+def place_in_line(turn_id: UUID) -> int | None:
+    """Return the place, from 1, of a turn among its owner's turns that no worker has claimed; None when it is none."""
+    owner = _queued().filter(pk=turn_id).values_list("conversation__owner", flat=True).first()
+    return _queued().filter(conversation__owner=owner, pk__lte=turn_id).count() if owner is not None else None
+
+
+def _queued() -> QuerySet[Turn]:
+    return Turn.objects.filter(status=Turn.Status.QUEUED)
 
 
 def list_changed(conversation: Conversation) -> None:
-    """On commit. What no list shows, see `Conversation.objects.listed_for`, changes none."""
+    """Tell the owner's pages on commit that their list of conversations has changed.
+
+    A conversation that no list shows (`Conversation.objects.listed_for`) changes none.
+    """
     if conversation.origin == Conversation.Origin.WORKSPACE:
         tell(conversation.owner_id, News.CONVERSATIONS)

@@ -1,4 +1,4 @@
-"""Conversations that somebody brings along from another product."""
+"""Imports of conversations from another product."""
 
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -20,19 +20,16 @@ class ImportQuerySet(models.QuerySet["Import"]):
     def live(self) -> "ImportQuerySet":
         return self.filter(status__in=Import.LIVE)
 
-    def uncounted(self) -> "ImportQuerySet":
-        return self.filter(status=Import.Status.DONE, counting=True)
-
     def kept(self) -> "ImportQuerySet":
-        """Failed ones whose upload is still there, so that they can be tried again."""
+        """Return failed imports whose upload is still stored, so that they can be tried again."""
         return self.filter(status=Import.Status.FAILED).exclude(blob="")
 
 
 class Import(models.Model):
-    """One uploaded export and what became of it. The row, not the broker, is the truth about who works on it.
+    """One uploaded export and its progress. The row, not the broker, is the truth about who works on it.
 
-    `results`, there at the end, has one object for each conversation of the export: `title`, `outcome` (imported,
-    known or skipped), `why` (a sentence, empty for what was imported) and `conversation` (its id here, or None).
+    `results`, filled at the end, has one object for each conversation of the export: `title`, `outcome` (imported,
+    known or skipped), `why` (a sentence, empty for an imported one) and `conversation` (its id here, or None).
     """
 
     class Status(models.TextChoices):
@@ -88,7 +85,7 @@ class Import(models.Model):
 
     @property
     def kept_until(self) -> datetime | None:
-        """Until when a failed one can be tried again; None where it cannot be."""
+        """Time until which a failed import can be tried again; None where it cannot be."""
         if self.status != self.Status.FAILED or not self.blob or self.finished is None:
             return None
         return self.finished + self.KEPT_FOR

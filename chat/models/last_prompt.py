@@ -1,4 +1,4 @@
-"""Which prompt a provider's cache has, which makes the next one cheaper."""
+"""The newest prompt of a conversation with a model, which the provider's cache may hold."""
 
 from typing import Any, ClassVar
 
@@ -8,8 +8,9 @@ from chat.models.conversation import Conversation
 
 
 class LastPrompt(models.Model):
-    """The fingerprint of the newest prompt that a conversation has sent to a model, as `chat.context.cache` makes it:
-    by it the next plan knows what the provider's cache will serve. None of the prompt's text is in it.
+    """The fingerprint of the newest prompt that a conversation has sent to a model (`chat.context.cache.SentPrompt`).
+
+    The next plan compares itself with it to tell what the provider's cache will serve. It holds no text of the prompt.
 
     `window_cap`: tokens; the window under which it was planned, where the provider had refused a longer prompt of this
     conversation without naming its limit. See `chat.prompts.turn_context.wider_cap`.

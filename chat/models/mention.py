@@ -1,4 +1,4 @@
-"""Which tasks a person's messages mentioned on which day."""
+"""Tasks that a person's messages mentioned, by day."""
 
 from typing import ClassVar
 
@@ -9,9 +9,9 @@ from projects.planner.models.codes import MAX_LENGTH
 
 
 class Mention(models.Model):
-    """On this day of theirs, a person's message mentioned the objective or task of this code with @.
+    """A person's message mentioned the objective or task of this code with @ on this day of theirs.
 
-    An item that is mentioned means its task. The row outlives the message: it was mentioned, whatever became of it.
+    A mentioned item counts as its task. The row outlives the message.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -22,19 +22,21 @@ class ShareQuerySet(OfConversation["Share"]):
         return super().visible_to(user).filter(leaf__deleted=None)
 
     def readable(self) -> "ShareQuerySet":
-        """By whoever has the link, and its password where it has one, while the workspace has links."""
-        off = models.Exists(Workspace.objects.filter(sharing=False))
-        open_ = Q(expires=None) | Q(expires__gt=timezone.now())
-        there = Q(conversation__deleted=None, leaf__deleted=None)
-        return self.filter(~off, open_, there, conversation__owner__is_active=True)
+        """Return the shares that open for a reader who has the link, and the password where one is set."""
+        sharing_is_off = models.Exists(Workspace.objects.filter(sharing=False))
+        not_expired = Q(expires=None) | Q(expires__gt=timezone.now())
+        not_deleted = Q(conversation__deleted=None, leaf__deleted=None)
+        return self.filter(~sharing_is_off, not_expired, not_deleted, conversation__owner__is_active=True)
 
 
 class Share(models.Model):
-    """The branch that ended at `leaf` when the link was made. What is written later is not in it: messages never
-    change, so the leaf is a snapshot. Deleting one of its messages ends the link, until that is taken back.
+    """A link to the branch that ended at `leaf` when it was made.
 
-    The token is kept as it is, so that its owner can copy the link again: who can read this table can read the
-    messages beside it, so a hash would hide nothing from them. A password is one that people choose, so it is hashed.
+    Messages never change, so the leaf is a snapshot: later messages are not in it. Deleting one of its messages ends
+    the link, until the message is restored.
+
+    The token is stored as it is, so that its owner can copy the link again. A hash would hide nothing from those who
+    can read this table, since they can read the messages, too. People choose the password, so it is hashed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

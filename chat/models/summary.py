@@ -1,5 +1,7 @@
-"""What stands between the messages and the prompt: summaries of what is too old to be sent word for word, their jobs,
-and a person's marks, by which a turn is always sent or left out (docs/develop/context.md, “Summaries” and “Marks”)."""
+"""Summaries of messages that are too old to be sent word for word, the jobs that write them, and a person's marks.
+
+A marked turn is always sent, or left out (docs/develop/context.md, “Summaries” and “Marks”).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +31,10 @@ class SummaryQuerySet(OfConversation["Summary"]):
 
 
 class Summary(models.Model):
-    """Stands for every message from the root of a branch to `last` but those `left_aside`, which were pinned or left
-    out when it was written, so it holds for every branch through `last` on which nothing that it tells of is left out.
+    """A text that is sent in the place of every message from the root of a branch to `last`.
+
+    Messages `left_aside`, which were pinned or left out when it was written, are not in it. It holds for every branch
+    through `last` on which no message that it covers is left out.
 
     A row never changes but for `withdrawn`: an edited, rebuilt or longer summary is a new row that `supersedes` it.
     `sections` is a list of `{"name", "text"}`, oldest part first, names as in `chat.context.summary.SECTION_SHARES`.
@@ -78,10 +82,10 @@ class Summary(models.Model):
 
 
 class Mark(models.Model):
-    """What a person has said of a turn, or of one `file` of its question `message`: always send it, or leave it out.
+    """A person's choice to always send a turn, or to leave it out; or one `file` of its question `message`.
 
-    A mark is the branch's: it holds wherever `since`, the end of the branch when it was set, is above. Of several on a
-    branch the one with the lowest `since` holds; `none` takes one back there, and leaves it on other branches.
+    A mark belongs to a branch: it holds wherever `since`, the end of the branch when it was set, is above. Of several
+    on a branch the one with the lowest `since` holds; `none` takes a mark back there, and leaves it on other branches.
     A branch that forks above `since` begins with a copy (`carry_marks`). Files are never pinned: their turns are.
     """
 
@@ -123,14 +127,14 @@ class MarkedMessage:
 
 @dataclass(frozen=True)
 class Marks:
-    """What holds on one branch. `files`: of a question, those of its files that are left out."""
+    """The marks of one branch. `files`: by question, those of its files that are left out."""
 
     messages: Sequence[MarkedMessage] = ()
     files: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
 
     @cached_property
     def by_message(self) -> dict[UUID, str]:
-        """`pinned` or `excluded`, for every message of a marked turn."""
+        """Return `pinned` or `excluded` for every message of a marked turn."""
         return {message.id: message.mark for message in self.messages}
 
     @cached_property
@@ -142,12 +146,12 @@ class Marks:
         return [message.id for message in self.messages if message.mark == Mark.Kind.EXCLUDED]
 
     def of_file(self, question: UUID, file: UUID | None) -> str | None:
-        """What a file of the question is marked: itself, else its turn."""
+        """Return the mark of a file of the question: its own, else that of its turn."""
         left_out = file is not None and file in self.files.get(question, ())
         return Mark.Kind.EXCLUDED.value if left_out else self.by_message.get(question)
 
-    def told_by(self, last_depth: int, left_aside: Iterable[str]) -> bool:
-        """Whether a summary down to `last_depth` tells of a message that is left out."""
+    def excludes_covered(self, last_depth: int, left_aside: Iterable[str]) -> bool:
+        """Return whether a summary down to `last_depth` covers a message that is left out."""
         aside = frozenset(left_aside)
         return any(
             message.mark == Mark.Kind.EXCLUDED and message.depth <= last_depth and str(message.id) not in aside
@@ -182,7 +186,7 @@ JOIN path q ON q.id = h.message_id JOIN turns t ON t.start = q.depth AND (h.file
 WHERE h.mark <> 'none' ORDER BY t.depth
 """
 
-# What was marked below a fork, of what stands at it or above; nothing where the fork is not on the branch.
+# Marks that were set below a fork on messages at it or above it; nothing where the fork is not on the branch.
 _TO_CARRY = """
 SELECT h.message_id, h.file_id, h.mark FROM holding h
 JOIN path q ON q.id = h.message_id JOIN path fork ON fork.id = %(fork)s
@@ -191,13 +195,13 @@ WHERE h.since > fork.depth AND q.depth <= fork.depth
 
 
 def marks_on(conversation_id: UUID, leaf_id: UUID | None) -> Marks:
-    """What holds on the branch that ends at `leaf_id`; one query."""
-    found = _holding(_MARKED, {"conversation": conversation_id, "leaf": leaf_id}) if leaf_id else []
-    if not found:
+    """Return the marks of the branch that ends at `leaf_id`; one query."""
+    rows = _rows_of_marks(_MARKED, {"conversation": conversation_id, "leaf": leaf_id}) if leaf_id else []
+    if not rows:
         return NO_MARKS
     files: dict[UUID, set[UUID]] = {}
     messages = []
-    for question, file, mark, pk, depth in found:
+    for question, file, mark, pk, depth in rows:
         if file is None:
             messages.append(MarkedMessage(pk, question, depth, mark))
         else:
@@ -206,10 +210,12 @@ def marks_on(conversation_id: UUID, leaf_id: UUID | None) -> Marks:
 
 
 def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Iterable[UUID]) -> None:
-    """The branches that begin with the messages `to`, below `fork` or in its place, get the marks of the branch that
-    ends at `leaf_id`, as far as what is marked is theirs, too."""
-    bound = {"conversation": conversation_id, "leaf": leaf_id, "fork": fork}
-    carried = _holding(_TO_CARRY, bound) if leaf_id and leaf_id != fork else []
+    """Copy the marks of the branch that ends at `leaf_id` to branches that fork from it.
+
+    They begin with the messages `to`, below `fork` or in its place. Marks of messages below the fork stay behind.
+    """
+    values = {"conversation": conversation_id, "leaf": leaf_id, "fork": fork}
+    carried = _rows_of_marks(_TO_CARRY, values) if leaf_id and leaf_id != fork else []
     set_marks(
         Mark(conversation_id=conversation_id, message_id=message, file_id=file, mark=mark, since_id=since)
         for message, file, mark in carried
@@ -218,14 +224,15 @@ def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Ite
 
 
 def set_marks(marks: Iterable[Mark]) -> None:
-    """In place of those of the same targets and ends."""
+    """Store the marks in the place of those with the same target and `since`."""
     fields = ["since", "message", "file"]
     Mark.objects.bulk_create(list(marks), update_conflicts=True, unique_fields=fields, update_fields=["mark"])
 
 
-def _holding(asked: str, bound: Mapping[str, Any]) -> list[Any]:
+def _rows_of_marks(select: str, values: Mapping[str, Any]) -> list[Any]:
+    """Return the rows that `select` reads from the marks that hold on a branch."""
     with connection.cursor() as cursor:
-        cursor.execute(_HOLDING + asked, bound)
+        cursor.execute(_HOLDING + select, values)
         return list(cursor.fetchall())
 
 
@@ -303,21 +310,20 @@ SELECT id FROM up WHERE id = ANY(%(ends)s)
 def in_force(
     conversation_id: UUID, leaf_id: UUID | None, marks: Marks | None = None, *, prompt_version: int | None = None
 ) -> Summary | None:
-    """The summary that holds on the branch ending at `leaf_id`: the one that reaches furthest, of those the newest.
+    """Return the summary that holds on the branch ending at `leaf_id`: the one that reaches furthest, then the newest.
 
     A summary covers everything above its last message, so it holds where that message is on the branch: a branch that
-    forked before a summary's end gets an earlier one, or none. `marks` are the branch's, asked for where not given: a
-    summary that tells of what is left out does not hold there. `prompt_version` asks for one written under that
-    version only.
+    forked before a summary's end gets an earlier one, or none. A summary of a message that is left out does not hold.
+    `marks` of the branch are read where they are None. `prompt_version`: only summaries of that version.
     """
     rows = Summary.objects.in_force().filter(conversation=conversation_id)
     if prompt_version is not None:
         rows = rows.filter(prompt_version=prompt_version)
-    known = list(rows.values_list("pk", "last", "last__depth", "left_aside")) if leaf_id else []
-    if not known:
+    candidates = list(rows.values_list("pk", "last", "last__depth", "left_aside")) if leaf_id else []
+    if not candidates:
         return None
     marks = marks_on(conversation_id, leaf_id) if marks is None else marks
-    holding = {pk: last for pk, last, depth, aside in known if not marks.told_by(depth, aside)}
+    holding = {pk: last for pk, last, depth, aside in candidates if not marks.excludes_covered(depth, aside)}
     with connection.cursor() as cursor:
         cursor.execute(_FIRST_COVERED, {"leaf": leaf_id, "ends": list({*holding.values()})})
         end = cursor.fetchone()
@@ -325,14 +331,14 @@ def in_force(
 
 
 def text_of(summary: Summary, texts: Texts) -> str:
-    """What the model reads. The same as long as the row is, so “Today” is said with its date."""
+    """Return the text that the model reads. It depends on the row alone, so “Today” is written with its date."""
     zone = zone_or_workspaces(summary.timezone)
-    end, then = summary.span_end.astimezone(zone), summary.as_of.astimezone(zone)
-    said = {"until": f"{end:%Y-%m-%d %H:%M}", "weekday": f"{then:%A}", "date": f"{then:%Y-%m-%d}"}
-    frame = texts.fill("summary", **said)
+    end = summary.span_end.astimezone(zone)
+    then = summary.as_of.astimezone(zone)
+    frame = texts.fill("summary", until=f"{end:%Y-%m-%d %H:%M}", weekday=f"{then:%A}", date=f"{then:%Y-%m-%d}")
     return "\n".join([frame, *bracketed(summary.sections)])
 
 
 def bracketed(sections: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line for each section: `[Today: …]`."""
+    """Return one line for each section: `[Today: …]`."""
     return [f"[{section['name']}: {section['text']}]" for section in sections if section["text"]]

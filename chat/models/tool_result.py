@@ -8,10 +8,10 @@ from chat.models.conversation import Conversation, Message, OfConversation
 
 
 class ToolResult(models.Model):
-    """The text of a tool's result that was too long for a prompt, for the model to read on in.
+    """The text of a tool's result that was too long for a prompt. The model can read on in it.
 
-    It goes with its message. `size` in bytes counts as stored by the owner. `url`: of a page, where it came from;
-    `characters`: of the whole result, of which `text` may be the beginning.
+    It is deleted with its message. `size` in bytes counts as stored by the owner. `url`: address of the page, if it is
+    one. `characters`: of the whole result, of which `text` may be the beginning.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -39,8 +39,7 @@ _ATTACHED = Prefetch("attachments", Attachment.objects.select_related("file"))
 
 
 def branch(leaf_id: UUID, *, newest: int, leaf_depth: int) -> list[Message]:
-    """The `newest` messages of the branch that ends at `leaf_id`, oldest first; without their conversation's row, which
-    whoever asks has."""
+    """Return the `newest` messages of the branch that ends at `leaf_id`, oldest first, without their conversation."""
     lowest = max(-1, leaf_depth - newest)
     ids = RawSQL(_ANCESTORS, [leaf_id, lowest])  # noqa: S611 - a constant statement with bound parameters
     rows = Message.objects.filter(pk__in=ids).select_related("turn__model", "model__provider").defer("turn__report")
@@ -48,67 +47,69 @@ def branch(leaf_id: UUID, *, newest: int, leaf_depth: int) -> list[Message]:
 
 
 def ids_down_to(leaf_id: UUID, depth: int) -> list[UUID]:
-    """From a leaf upwards to the message of its branch at `depth`, which comes last."""
+    """Return the ids from a leaf upwards to the message of its branch at `depth`, which comes last."""
     with connection.cursor() as cursor:
         cursor.execute(_ANCESTORS, [leaf_id, depth - 1])
         return [row[0] for row in cursor.fetchall()]
 
 
 def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
-    """All messages of the branch, as a query set that can be paged."""
+    """Return all messages of the branch, as a query set that can be paged."""
     ids = RawSQL(_ANCESTORS, [leaf_id, -1])  # noqa: S611 - a constant statement with bound parameters
     return with_rows(Message.objects.filter(pk__in=ids))
 
 
 def rows_between(above: UUID | None, end: UUID) -> list[Message]:
-    """The messages of a branch below `above` (all from its root for None) down to `end`, oldest first.
+    """Return the messages of a branch below `above` (all from its root for None) down to `end`, oldest first.
 
-    Each of their attachments has its file and, as `beginning`, how its text begins; None for what has no text.
+    Each of their attachments has its file and, as `beginning`, the first characters of its text; None without a text.
     """
     if above == end:
         return []
     depth = Message.objects.filter(pk=above).values_list("depth", flat=True).first() if above else None
     # The walk takes a message's parent while that message is deeper than the bound; the bound itself is not ours.
     rows = Message.objects.raw(_ANCESTORS, [end, -1 if depth is None else depth])
-    begun = Attachment.objects.select_related("file").annotate(beginning=Left("file__content__text", BEGINNING))
-    found = Message.objects.filter(pk__in=[row.pk for row in rows]).prefetch_related(Prefetch("attachments", begun))
-    return list(found.order_by("depth"))
+    attachments = Attachment.objects.select_related("file").annotate(beginning=Left("file__content__text", BEGINNING))
+    messages = Message.objects.filter(pk__in=[row.pk for row in rows])
+    return list(messages.prefetch_related(Prefetch("attachments", attachments)).order_by("depth"))
 
 
 def sibling_rows(message: Message) -> "QuerySet[Message]":
-    """The message and the others at its place, as a query set that can be paged."""
+    """Return the message and its siblings, as a query set that can be paged."""
     same = Message.objects.filter(conversation=message.conversation_id, parent=message.parent_id)
     return with_rows(same)
 
 
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
-    """The rows that every reader of a message needs, in the same query."""
+    """Read the rows that every reader of a message needs in the same query."""
     rows = messages.select_related("conversation", "turn__model", "model__provider").defer("turn__report")
     return rows.prefetch_related(_ATTACHED)
 
 
-class Below(NamedTuple):
+class BelowMessage(NamedTuple):
+    """A message of a subtree."""
+
     id: UUID
     parent: UUID | None
     role: str
 
 
-def below(message_id: UUID) -> list[Below]:
-    """The message and everything under it, in all branches; of a deleted one what was deleted with it."""
+def below(message_id: UUID) -> list[BelowMessage]:
+    """Return the message and everything below it, in all branches; of a deleted one what was deleted with it."""
     with connection.cursor() as cursor:
         cursor.execute(_BELOW, [message_id])
-        return [Below(*row) for row in cursor.fetchall()]
+        return [BelowMessage(*row) for row in cursor.fetchall()]
 
 
 def newest_leaf(message_id: UUID) -> UUID | None:
-    """Where the newest branch through the message ends; None when there is no such message."""
+    """Return the leaf of the newest branch through the message; None when there is no such message."""
     rows = below(message_id)
     inner = {row.parent for row in rows}
     return max((row.id for row in rows if row.id not in inner), default=None)
 
 
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
-    """For each message of one conversation, the ids of its parent's children, oldest first: the branches it is one of.
+    """Return for each message of one conversation the ids of its siblings and its own, oldest first.
 
     First messages, which have no parent, are branches of the conversation.
     """
@@ -122,12 +123,12 @@ def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
     return {message.pk: by_parent.get(message.parent_id, [message.pk]) for message in messages}
 
 
-def asked_together(answer: Message) -> list[UUID]:
-    """The answers of the models that were asked side by side with this one, itself included, by slot."""
+def ids_side_by_side(answer: Message) -> list[UUID]:
+    """Return the answers that were written side by side with this one, itself included, by slot."""
     group: list[UUID] = []
     turns = Turn.objects.filter(user_message=answer.parent_id).order_by("id")
     for pk, slot in turns.values_list("answer", "slot"):
-        if slot == 0:  # where a new asking begins
+        if slot == 0:  # here the answers of a later request begin
             if answer.pk in group:
                 break
             group = []

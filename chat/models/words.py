@@ -1,6 +1,6 @@
-"""The words of what somebody wrote: how a query is read, folded and found in the index of messages; titles of them.
+"""Words of messages: parse a search query, fold words, search the index of messages, make titles.
 
-Words are compared here as the database does it in `chat_words` (its migration says how).
+Words are compared here as the database does it in `chat_words` (see its migration).
 """
 
 import re
@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TypeAlias
 from uuid import UUID
 
 from django.contrib.postgres.search import SearchQuery, SearchVectorField
@@ -30,8 +30,8 @@ _CHARACTER = re.compile(f"[{_ALONE}]")
 _WORD = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
 _PHRASE = re.compile(r'"[^"]*"|[^\s"]+')
 
-# A phrase counts for the more, the fewer of the messages have it. The words of a message are taken from it once. Terms
-# are told apart by their text: to PostgreSQL a word and the beginning of one are equal.
+# A phrase weighs more, the fewer of the messages have it. The words of a message are extracted once. Terms are compared
+# by their text: to PostgreSQL a word and a prefix are equal.
 _BEST = """
 WITH terms AS (
     SELECT said, to_tsquery('simple', said) AS term FROM (SELECT DISTINCT unnest(%(terms)s::text[]) AS said) AS each
@@ -49,7 +49,7 @@ GROUP BY id, depth ORDER BY sum(weight) DESC, depth DESC LIMIT %(limit)s
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A folded word; a `prefix` also matches longer ones."""
+    """A folded word of a query. A `prefix` also matches longer words."""
 
     word: str
     prefix: bool
@@ -58,61 +58,71 @@ class Term:
         return folded.startswith(self.word) if self.prefix else folded == self.word
 
 
+Phrases: TypeAlias = Sequence[Sequence[Term]]
+"""A parsed query: phrases that must all match, each a sequence of words that stand next to each other."""
+
+
 def fold(text: str) -> str:
+    """Return the text in lower case and without accents, as the index has it."""
     if text.isascii():
         return text.lower()
     plain = _MARKS.sub("", unicodedata.normalize("NFD", text.lower()))
     return unicodedata.normalize("NFC", plain).replace("đ", "d")
 
 
-def phrases(query: str) -> list[list[Term]]:
-    """What must all be there: words that stand beside each other, each phrase's last one as a beginning.
+def parse_query(query: str) -> list[list[Term]]:
+    """Return the phrases of a query. The last word of each matches as a prefix.
 
     Quotation marks make a phrase of several words and take its last one exactly; so do the signs in a name in code.
     """
-    found, left = [], MAX_WORDS
-    for piece in _PHRASE.findall(query[:MAX_QUERY].replace("\0", " ")):
-        exact = piece.startswith('"')
-        words = _WORD.findall(fold(piece))[:left]
-        left -= len(words)
+    phrases = []
+    words_left = MAX_WORDS
+    for phrase in _PHRASE.findall(query[:MAX_QUERY].replace("\0", " ")):
+        exact = phrase.startswith('"')
+        words = _WORD.findall(fold(phrase))[:words_left]
+        words_left -= len(words)
         if words:
-            found.append([Term(word, not exact and place == len(words) - 1) for place, word in enumerate(words)])
-    return found
+            phrases.append([Term(word, not exact and place == len(words) - 1) for place, word in enumerate(words)])
+    return phrases
 
 
-def tsquery(asked: Sequence[Sequence[Term]]) -> str:
-    """In the language of `to_tsquery`; words hold letters and digits alone, so nothing in them is a sign of it."""
-    return " & ".join(map(_adjacent, asked))
+def tsquery(phrases: Phrases) -> str:
+    """Return the phrases in the language of `to_tsquery`. Words are letters and digits, so they need no quoting."""
+    return " & ".join(map(_adjacent, phrases))
 
 
 def _adjacent(phrase: Sequence[Term]) -> str:
     return "(" + " <-> ".join(f"'{term.word}'" + (":*" if term.prefix else "") for term in phrase) + ")"
 
 
-def best(messages: Sequence[UUID], asked: Sequence[Sequence[Term]], limit: int) -> list[UUID]:
-    """Of these messages those with any of the phrases, the best first: with most of them, rare ones foremost, and whole
-    words before the beginnings of longer ones ("box 1", "box 17"). Of equals the newest."""
-    parts = [part for phrase in asked for part in _apart(phrase)]
+def best(messages: Sequence[UUID], phrases: Phrases, limit: int) -> list[UUID]:
+    """Return those of the messages that have any of the phrases, best match first.
+
+    A message ranks higher the more phrases it has, the rarer they are, and with whole words before prefixes of longer
+    ones ("box 1", "box 17"). Of equals the newest comes first.
+    """
+    parts = [part for phrase in phrases for part in _split_sentence(phrase)]
     whole = [[Term(term.word, False) for term in part] for part in parts]
     terms = [*map(_adjacent, parts + whole)]
-    bound: dict[str, Any] = {"ids": list(messages), "terms": terms, "any": " | ".join(terms), "limit": limit}
     with connection.cursor() as cursor:
-        cursor.execute(_BEST, bound)
+        cursor.execute(_BEST, {"ids": list(messages), "terms": terms, "any": " | ".join(terms), "limit": limit})
         return [row[0] for row in cursor.fetchall()]
 
 
-def _apart(phrase: Sequence[Term]) -> list[list[Term]]:
-    """Where no spaces are written, what has no quotation marks may be a whole sentence, which stands in no message: its
-    characters by twos, and its other words each."""
+def _split_sentence(phrase: Sequence[Term]) -> list[list[Term]]:
+    """Split a phrase without spaces and quotation marks into pairs of characters, and its other words.
+
+    In languages that write no spaces it may be a whole sentence, which no message has as it is.
+    """
     if len(phrase) < 3 or not phrase[-1].prefix or not any(_CHARACTER.match(term.word) for term in phrase):
         return [list(phrase)]
     pairs = [[a, b] for a, b in pairwise(phrase) if _CHARACTER.match(a.word) and _CHARACTER.match(b.word)]
     return [*pairs, *([term] for term in phrase if not _CHARACTER.match(term.word))]
 
 
-def spans(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
-    """Characters [start, end) of each word that matches a term."""
-    terms = [term for phrase in asked for term in phrase]
+def spans(text: str, phrases: Phrases) -> list[tuple[int, int]]:
+    """Return the characters [start, end) of each word that matches a term."""
+    terms = [term for phrase in phrases for term in phrase]
     return [word.span() for word in _WORD.finditer(text) if _matches(fold(word[0]), terms)]
 
 
@@ -120,40 +130,42 @@ def _matches(folded: str, terms: Sequence[Term]) -> bool:
     return any(term.matches(folded) for term in terms)
 
 
-class _Words(Func):
-    """Not as an index of everybody's has them, which is slower than to read the few that were found."""
+class _WordsOf(Func):
+    """Words of an expression, in a form that no index has: an index of all rows is slower than reading a few."""
 
     template = "%(function)s(COALESCE(%(expressions)s, NULL))"
     output_field = SearchVectorField()
 
 
-class MessageWords(_Words):
-    """Of `parts`."""
+class MessageWords(_WordsOf):
+    """Words of a message's `parts`."""
 
     function = "chat_message_words"
 
 
-class TitleWords(_Words):
+class TitleWords(_WordsOf):
+    """Words of a title."""
+
     function = "chat_words"
 
 
-def as_query(asked: Sequence[Sequence[Term]]) -> SearchQuery:
-    """All of the phrases."""
-    return SearchQuery(tsquery(asked), config="simple", search_type="raw")
+def as_query(phrases: Phrases) -> SearchQuery:
+    """Return a query for texts that have all of the phrases."""
+    return SearchQuery(tsquery(phrases), config="simple", search_type="raw")
 
 
-def messages_with(owner: UUID, asked: Sequence[Sequence[Term]]) -> RawSQL:
-    """Ids of this person's messages that have all of the words, wherever in them; see migration 0040."""
-    return RawSQL("SELECT chat_messages_with(%s, to_tsquery('simple', %s))", [owner, tsquery(asked)])
+def messages_with(owner: UUID, phrases: Phrases) -> RawSQL:
+    """Return the ids of this person's messages that have all of the words, wherever in them; see migration 0040."""
+    return RawSQL("SELECT chat_messages_with(%s, to_tsquery('simple', %s))", [owner, tsquery(phrases)])
 
 
-def titles_with(owner: UUID, asked: Sequence[Sequence[Term]]) -> RawSQL:
-    """Ids of this person's conversations that have all of the words in their titles; see migration 0060."""
-    return RawSQL("SELECT chat_titles_with(%s, to_tsquery('simple', %s))", [owner, tsquery(asked)])
+def titles_with(owner: UUID, phrases: Phrases) -> RawSQL:
+    """Return the ids of this person's conversations with all of the words in their titles; see migration 0060."""
+    return RawSQL("SELECT chat_titles_with(%s, to_tsquery('simple', %s))", [owner, tsquery(phrases)])
 
 
 def title_from(text: str) -> str:
-    """The beginning of a text, cut between words where it has any."""
+    """Return the beginning of a text, cut between words where it has any."""
     line = first_line(text, LENGTH)
     if " " not in line[:LENGTH]:
         return line[:LENGTH]

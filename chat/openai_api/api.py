@@ -1,4 +1,12 @@
-"""The views of `/v1/`. A token is needed: a browser's session is no way in, so nothing here needs its protection."""
+"""Serve `/v1/`. Every request needs a token. A browser's session does not count, so CSRF protection is not needed.
+
+A completion goes through these steps:
+
+1. The token is checked and the rate of calls is counted (`for_tokens`).
+2. The body is checked (`parse`), the model is found and its abilities are compared (`create_turn.target`).
+3. The images are stored and read (`files_of`), the rows are created (`create_turn.start`).
+4. A `Relay` follows the turn and makes the protocol's chunks, as a stream or as one answer.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,30 +24,32 @@ from chat.models import Turn
 from chat.openai_api import create_turn, embedding
 from chat.openai_api.create_turn import files_of
 from chat.openai_api.errors import refusal
-from chat.openai_api.names import find, offered
-from chat.openai_api.parse import body_of, read
-from chat.openai_api.serialize import Completion, Head, Relay
+from chat.openai_api.names import find, named_models
+from chat.openai_api.parse import body_of, parse
+from chat.openai_api.serialize import ChunkHead, Completion, Relay
 from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
-from core.api.rate_limit import Allowance, count, require
+from core.api.rate_limit import RateAllowance, count, require
 from core.api.views import missing_scope
 from core.background import completed
 from core.errors import ProductError
 from core.requests import settle
 from core.sentences import Sentence
 
-PROJECT, REPORT, SYSTEM = "X-Glasshouse-Project", "X-Glasshouse-Report", "X-Glasshouse-System"
+PROJECT = "X-Glasshouse-Project"
+REPORT = "X-Glasshouse-Report"
+SYSTEM = "X-Glasshouse-System"
 SYSTEM_SCOPE = "system"
 
 _embedding_calls = embedding.PersonalCalls()
 
 
 class Caller(NamedTuple):
-    """Who asks, with the scopes of the token."""
+    """The user of the token, its scopes, and the allowance of calls."""
 
     user: User
     scopes: frozenset[str]
-    allowance: Allowance | None
+    allowance: RateAllowance | None
 
 
 Arguments = ParamSpec("Arguments")
@@ -49,7 +59,7 @@ View = Callable[Concatenate[HttpRequest, Caller, Arguments], Coroutine[Any, Any,
 def for_tokens(
     method: str, *scopes: str
 ) -> "Callable[[View[Arguments]], Callable[..., Coroutine[Any, Any, HttpResponseBase]]]":
-    """A view for one method and for tokens with one of the scopes, within the rate of calls of the kind `chat`."""
+    """Make a view for one method and for tokens with one of the scopes. Calls count to the rate limit `chat`."""
 
     def decorate(view: "View[Arguments]") -> Callable[..., Coroutine[Any, Any, HttpResponseBase]]:
         @csrf_exempt
@@ -75,7 +85,7 @@ def for_tokens(
 
 
 def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
-    """Raises `not_authenticated` and `bad_token` (401), `missing_scope` (403)."""
+    """Return the caller of a request. Raises `not_authenticated` and `bad_token` (401), `missing_scope` (403)."""
     token = bearer(request)
     if token is None:
         sentence = "Send a token as “Authorization: Bearer …”: it is what the clients call the API key."
@@ -89,7 +99,7 @@ def _caller(request: HttpRequest, scopes: tuple[str, ...]) -> Caller:
     return Caller(user, frozenset(row.scopes), count(user, "chat"))
 
 
-def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> HttpResponseBase:
+def _with_limits(response: HttpResponseBase, allowance: RateAllowance | None) -> HttpResponseBase:
     if allowance is not None:
         response["X-RateLimit-Limit-Requests"] = str(allowance.limit)
         response["X-RateLimit-Remaining-Requests"] = str(max(0, allowance.limit - allowance.used))
@@ -99,42 +109,45 @@ def _with_limits(response: HttpResponseBase, allowance: Allowance | None) -> Htt
 
 @for_tokens("GET", "chat")
 async def models(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    rows = await threaded(offered)(caller.user)
+    rows = await threaded(named_models)(caller.user)
     return JsonResponse({"object": "list", "data": [each.as_json() for each in rows]})
 
 
 @for_tokens("GET", "chat")
 async def model(request: HttpRequest, caller: Caller, name: str) -> HttpResponseBase:
-    found = await threaded(find)(caller.user, name)
-    return JsonResponse(found.as_json())
+    named = await threaded(find)(caller.user, name)
+    return JsonResponse(named.as_json())
 
 
 @for_tokens("POST", "chat")
 async def chat_completions(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    user, replaces_system = caller.user, _replaces_system(request, caller)
-    wanted = await asyncio.to_thread(lambda: read(body_of(request), replaces_system=replaces_system))
-    asked = await threaded(create_turn.asked)(user, wanted, request.headers.get(PROJECT))
-    files = await files_of(user, wanted.history.pictures)
-    turn = await _started(lambda: create_turn.start(user, wanted, asked, files))
+    user = caller.user
+    replaces_system = _replaces_system(request, caller)
+    completion_request = await asyncio.to_thread(lambda: parse(body_of(request), replaces_system=replaces_system))
+    target = await threaded(create_turn.target)(user, completion_request, request.headers.get(PROJECT))
+    files = await files_of(user, completion_request.history.pictures)
+    turn = await _started(lambda: create_turn.start(user, completion_request, target, files))
     settle(request)
-    external = {tool.name for tool in wanted.options.tools}
-    head = Head(
-        str(turn.pk),
-        asked.offered.name,
-        external,
-        request.build_absolute_uri,
-        wanted.include_usage,
-        ends_with_answer=wanted.history.rows[-1].role == "assistant",
+    head = ChunkHead(
+        turn=str(turn.pk),
+        model=target.named.name,
+        external={tool.name for tool in completion_request.options.tools},
+        absolute=request.build_absolute_uri,
+        include_usage=completion_request.include_usage,
+        ends_with_answer=completion_request.history.rows[-1].role == "assistant",
     )
     relay = Relay(turn, Completion(head))
-    response = await _response(relay, Credential.of(request, user), streamed=wanted.stream)
+    response = await _response(relay, Credential.of(request, user), streamed=completion_request.stream)
     response[REPORT] = request.build_absolute_uri(reverse("turn-report", args=[turn.pk]))
     return response
 
 
 def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
-    """Return whether the program's system messages replace the workspace's system prompt: as the request says, else if
-    the token may. Raises `bad_header` (400) and `missing_scope` (403)."""
+    """Tell whether the program's system messages replace the workspace's system prompt.
+
+    The header of the request decides, without it the scope of the token. Raises `bad_header` (400) and `missing_scope`
+    (403).
+    """
     choice = request.headers.get(SYSTEM, "").strip().lower()
     if choice not in ("", "replace", "beside"):
         raise ProductError("bad_header", Sentence("The header {system} is “replace” or “beside”.", system=SYSTEM))
@@ -144,17 +157,17 @@ def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
 
 
 async def _started(start: Callable[[], Turn]) -> Turn:
-    """The turn. A program that goes away in this very moment must not leave one behind that nobody waits for."""
-    starting_it = asyncio.ensure_future(threaded(start)())
+    """Start the turn. If the program disconnects meanwhile, the turn is stopped, since nobody waits for it."""
+    starting = asyncio.ensure_future(threaded(start)())
     try:
-        return await asyncio.shield(starting_it)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await _close(Relay(await starting_it, Completion(Head("", "", (), str))))
+        await _close(Relay(await starting, Completion(ChunkHead("", "", (), str))))
         raise
 
 
 async def _response(relay: Relay, credential: Credential, *, streamed: bool) -> HttpResponseBase:
-    """The whole answer, or a stream, while this credential holds."""
+    """Return the whole answer, or a stream that lasts while the credential is valid."""
     try:
         if not streamed:
             return JsonResponse(await relay.whole(credential))
@@ -173,7 +186,7 @@ async def _close(relay: Relay) -> None:
 
 @for_tokens("POST", "chat", "files")
 async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
-    body: dict[str, Any] = await asyncio.to_thread(body_of, request)
+    body = await asyncio.to_thread(body_of, request)
     async with _embedding_calls.turn(caller.user.pk):
-        # A client that goes away must not let the next call begin before this one has ended.
+        # The next call must not start before this one has ended, even if the client disconnects.
         return JsonResponse(await completed(threaded(embedding.answer)(caller.user, body)))

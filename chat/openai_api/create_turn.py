@@ -1,6 +1,6 @@
-"""A request's rows: a conversation of its own with the given messages and images, and the turn that answers them.
+"""Create the rows of a request: its own conversation with its messages and images, and the turn that answers them.
 
-They are kept for a while, for their reports, and then forgotten.
+The rows are stored for their reports and deleted after some days (`forget_old`).
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from django.utils import timezone
 from accounts.access.holds import free
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.queries import join_line, standing
+from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
 from chat.openai_api.errors import refused
-from chat.openai_api.names import Offered, find
-from chat.openai_api.parse import History, Picture, Wanted, is_picture
+from chat.openai_api.names import NamedModel, find
+from chat.openai_api.parse import CompletionRequest, Picture, RequestHistory, is_picture
 from chat.realtime.event_stream import threaded
-from chat.turns.admission import admit, tokens_given
+from chat.turns.admission import admit, question_tokens
 from chat.turns.submit import begin_answers
 from core.errors import ProductError
 from files import services
@@ -35,94 +35,109 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
 
-PATIENCE, LOOK_AGAIN = 60.0, 0.05  # seconds
-BATCH = 200  # conversations forgotten at once
+IMAGE_TIMEOUT = 60.0  # seconds until the images of a request must be read
+IMAGE_INTERVAL = 0.05  # seconds between two looks at their rows
+BATCH = 200  # conversations deleted at once
 
 
-class Asked(NamedTuple):
-    """Who is asked, and where."""
+class TurnTarget(NamedTuple):
+    """The persona or model that a request names, the model that answers, and the project."""
 
-    offered: Offered
+    named: NamedModel
     model: Model
     project: Project | None
 
 
-def asked(user: User, wanted: Wanted, project: str | None) -> Asked:
-    """`project` is an id. Raises `model_not_found`, `not_found`, and 400 for what the model is not able to do."""
-    offered = find(user, wanted.model)
-    model = offered.model
-    if wanted.options.tools and not model.tools:
+def target(user: User, request: CompletionRequest, project: str | None) -> TurnTarget:
+    """Return the target of a request. `project` is an id.
+
+    Raises `model_not_found` and `not_found` (404), and 400 for a parameter that the model does not support.
+    """
+    named = find(user, request.model)
+    model = named.model
+    options = request.options
+    if options.tools and not model.tools:
         sentence = f"{model.name} cannot call tools. Leave “tools” out, or ask an admin to switch them on for it."
         raise refused("tools", sentence, "unsupported_parameter")
-    options = wanted.options
-    unheard = lacking(model.provider.protocol, options.sampling, options.response_format, options.stop)
-    if unheard is not None:
+    unsupported = lacking(model.provider.protocol, options.sampling, options.response_format, options.stop)
+    if unsupported is not None:
         sentence = (
-            f"{model.name} cannot be given “{unheard}” with this value: its provider knows none such. Leave it out."
+            f"{model.name} cannot be given “{unsupported}” with this value: its provider knows none such. Leave it out."
         )
-        raise refused(unheard, sentence, "unsupported_parameter")
-    if wanted.history.pictures and not model.vision:
-        raise refused(wanted.history.pictures[0].where, f"{model.name} cannot see images.", "unsupported_content")
-    return Asked(offered, model, visible_project(user, project) if project else None)
+        raise refused(unsupported, sentence, "unsupported_parameter")
+    if request.history.pictures and not model.vision:
+        raise refused(request.history.pictures[0].where, f"{model.name} cannot see images.", "unsupported_content")
+    return TurnTarget(named, model, visible_project(user, project) if project else None)
 
 
 @transaction.atomic
-def start(user: User, wanted: Wanted, asked: Asked, files: list[File]) -> Turn:
-    """`files` are those of the history's pictures, in their order. On commit a worker is told.
+def start(user: User, request: CompletionRequest, target: TurnTarget, files: list[File]) -> Turn:
+    """Create the conversation and its turn. A worker is notified on commit.
 
-    Nobody reads these conversations on: no model is asked for a title, and none is summarised.
+    `files` are those of the history's pictures, in their order. Nobody continues such a conversation, so no model is
+    asked for a title and nothing is summarised.
     """
-    history = wanted.history
+    history = request.history
     conversation = Conversation(
         owner=user,
         origin=Conversation.Origin.API,
         title=title_from(history.rows[history.question].parts[0]["text"]),
         titled=True,
-        persona=asked.offered.persona,
-        project=asked.project,
+        persona=target.named.persona,
+        project=target.project,
         automatic_summaries=False,
     )
     rows = _messages(conversation, history)
-    question, last = rows[history.question], rows[-1]
-    options = wanted.options.as_json()
+    question = rows[history.question]
+    last = rows[-1]
     join_line(user.pk)
-    given = tokens_given("".join(row.text for row in rows), files)
-    admitted = admit(conversation, standing(conversation), [asked.model], given)
+    tokens = question_tokens("".join(row.text for row in rows), files)
+    admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
+    options = request.options.as_json()
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)
     return turn
 
 
-def _messages(conversation: Conversation, history: History) -> list[Message]:
+def _messages(conversation: Conversation, history: RequestHistory) -> list[Message]:
+    """Return the rows of the messages, each below the one before."""
     rows: list[Message] = []
     for depth, row in enumerate(history.rows):
-        parent = rows[-1] if rows else None
-        whose = {"conversation": conversation, "owner_id": conversation.owner_id}
-        rows.append(Message(**whose, parent=parent, role=row.role, parts=row.parts, depth=depth))
+        rows.append(
+            Message(
+                conversation=conversation,
+                owner_id=conversation.owner_id,
+                parent=rows[-1] if rows else None,
+                role=row.role,
+                parts=row.parts,
+                depth=depth,
+            )
+        )
     return rows
 
 
-def _attach(messages: list[Message], history: History, files: list[File]) -> None:
-    waiting = iter(files)
+def _attach(messages: list[Message], history: RequestHistory, files: list[File]) -> None:
+    """Attach the files to the messages of their pictures."""
+    next_files = iter(files)
     attached = [
         Attachment(message=message, file=file, name=file.name, ordinal=number)
         for message, row in zip(messages, history.rows, strict=True)
-        for number, file in enumerate(islice(waiting, len(row.pictures)))
+        for number, file in enumerate(islice(next_files, len(row.pictures)))
     ]
     Attachment.objects.bulk_create(attached)
 
 
 async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
-    """A readable file for each picture, in their order.
+    """Return a readable file for each picture, in their order.
 
-    Raises `invalid_image` for what is none, and `images_not_ready` (503) when they cannot be read in time.
+    Raises `invalid_image` (400), and `images_not_ready` (503) if they cannot be read in time.
     """
     files = await threaded(_stored)(user, pictures)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(IMAGE_TIMEOUT):
             while any(file.unread for file in files):
-                await asyncio.sleep(LOOK_AGAIN)
-                files = await threaded(_again)(files)
+                await asyncio.sleep(IMAGE_INTERVAL)
+                files = await threaded(_reloaded)(files)
     except TimeoutError as error:
         sentence = "The images could not be read in time. Try again in a minute."
         raise ProductError("images_not_ready", sentence, status=503) from error
@@ -134,37 +149,44 @@ async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
 
 
 def _stored(user: User, pictures: Sequence[Picture]) -> list[File]:
-    """A program sends an image again with every request: one that its last requests had is not stored twice."""
-    made: dict[str, File] = {}
+    """Return a file for each picture. An image that an earlier request sent is not stored twice.
+
+    A program sends an image again with every request of a conversation.
+    """
+    files: dict[str, File] = {}
     for picture in pictures:
-        if picture.digest not in made:
-            made[picture.digest] = _known(user, picture) or services.upload(
+        if picture.digest not in files:
+            files[picture.digest] = _sent_before(user, picture) or services.upload(
                 user=user, name=picture.name, content=ContentFile(picture.data)
             )
-    return [made[picture.digest] for picture in pictures]
+    return [files[picture.digest] for picture in pictures]
 
 
-def _known(user: User, picture: Picture) -> File | None:
+def _sent_before(user: User, picture: Picture) -> File | None:
+    """Return the file of the same image from an earlier request, if any."""
     sent_before = Q(attachments__message__conversation__origin=Conversation.Origin.API)
     rows = File.objects.owned_by(user).filter(sent_before, sha256=picture.digest, status=File.Status.READY)
     return rows.filter(name=picture.name).first()
 
 
-def _again(files: Iterable[File]) -> list[File]:
+def _reloaded(files: Iterable[File]) -> list[File]:
+    """Return the files as they are stored now. A deleted file counts as failed."""
     rows = File.objects.in_bulk([file.pk for file in files])
-    return [rows[file.pk] if file.pk in rows else _gone(file) for file in files]
+    return [rows[file.pk] if file.pk in rows else _deleted(file) for file in files]
 
 
-def _gone(file: File) -> File:
+def _deleted(file: File) -> File:
     file.status = File.Status.FAILED
     return file
 
 
 def forget_old() -> None:
-    """Removes those that are older than the workspace or `settings.API_CONVERSATION_DAYS` say, with the images that
-    came with them alone."""
-    kept = workspace_at().api_conversation_days
-    days = settings.API_CONVERSATION_DAYS if kept is None else kept
+    """Delete conversations of requests that are too old, with the images that only they have.
+
+    The workspace sets the days, else `settings.API_CONVERSATION_DAYS`.
+    """
+    workspace_days = workspace_at().api_conversation_days
+    days = settings.API_CONVERSATION_DAYS if workspace_days is None else workspace_days
     if not days:
         return
     before = timezone.now() - timedelta(days=days)

@@ -1,11 +1,11 @@
-"""`embeddings`: what the workspace's active embedder makes of texts."""
+"""Answer `embeddings` with the vectors of the workspace's active embedder."""
 
 import asyncio
 import base64
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -13,11 +13,12 @@ import numpy as np
 from django.utils.text import slugify
 
 from accounts.models import User
-from chat.ledger.searching import written_down
+from chat.ledger.searching import record_search_call
 from chat.openai_api.errors import refused
 from core.audit.origin import origin
 from core.errors import ProductError
-from files.index.embedders import active_embedder, client_of, counted
+from core.json_types import JsonObject
+from files.index.embedders import active_embedder, client_of, count_tokens
 from files.index.ledger import Payer
 from files.index.vectors import Vector
 from files.models import Embedder
@@ -25,13 +26,37 @@ from llm import tokens
 
 MAX_INPUTS = 2_048
 MAX_TOKENS = 8_192  # of one input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
-# Some clients send the tokens of OpenAI's embedding models in place of the text.
+# Some clients send the tokens of OpenAI's embedding models instead of the text.
 SENT_TOKENS = "cl100k_base"
-MOST_WAITING = 32  # calls of a person, beside the one that is worked on
+MOST_WAITING = 32  # waiting calls of a user
+
+
+class EmbeddingEntry(TypedDict):
+    """The vector of one text: numbers, or base64 of little-endian float32."""
+
+    object: str
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(TypedDict):
+    """The tokens of a request."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(TypedDict):
+    """The answer to a request of embeddings."""
+
+    object: str
+    data: list[EmbeddingEntry]
+    model: str
+    usage: EmbeddingUsage
 
 
 class PersonalCalls:
-    """Lets each person embed one call at a time in this process. Used on its event loop alone."""
+    """Lets each user embed one call at a time in this process. Use it only on the event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
@@ -39,7 +64,7 @@ class PersonalCalls:
 
     @asynccontextmanager
     async def turn(self, person: UUID) -> AsyncIterator[None]:
-        """Run the block when it is the person's turn. Raises `too_many_embeddings` (429)."""
+        """Run the block after the user's earlier calls. Raises `too_many_embeddings` (429)."""
         lock = self._locks.setdefault(person, asyncio.Lock())
         if self._waiting[person] > MOST_WAITING:
             sentence = "Your calls are embedded one at a time, and many wait already. Try again in a few seconds."
@@ -49,12 +74,14 @@ class PersonalCalls:
             async with lock:
                 yield
         finally:
-            self._waiting -= Counter([person])  # also drops the person where nobody waits
+            self._waiting -= Counter([person])  # also removes a count of zero
 
 
-def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without members that are null. Raises `model_not_found`, 400, `limit_reached` (429), and `ModelError` of
-    the embedder."""
+def answer(user: User, body: JsonObject) -> EmbeddingList:
+    """Embed the texts of a request. `body` has no members that are null.
+
+    Raises `model_not_found` (404), `ProductError` (400), `limit_reached` (429), and `ModelError` of the embedder.
+    """
     embedder = active_embedder()
     _require_named(embedder, body.get("model"))
     if body.get("dimensions", embedder.dimensions) != embedder.dimensions:
@@ -63,11 +90,12 @@ def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:
     if encoding not in ("float", "base64"):
         raise refused("encoding_format", "“encoding_format” is float or base64.")
     texts = _texts(body.get("input"))
-    nothing = np.zeros(embedder.dimensions, dtype=np.float32)  # of a text without a word that the embedder knows
-    client, payer = client_of(embedder), Payer(user.pk, origin().token_id)
-    with written_down(embedder, payer, counted(texts), limited=True) as read:
-        vectors = [nothing if vector is None else vector for vector in client.embed(texts, read)]
-    used = read.said + read.counted
+    zero = np.zeros(embedder.dimensions, dtype=np.float32)  # for a text without a word that the embedder knows
+    client = client_of(embedder)
+    payer = Payer(user.pk, origin().token_id)
+    with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
+        vectors = [zero if vector is None else vector for vector in client.embed(texts, read)]
+    used = read.reported + read.counted
     return {
         "object": "list",
         "data": [
@@ -80,11 +108,12 @@ def answer(user: User, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_of(embedder: Embedder) -> str:
+    """Return the name by which programs ask the embedder."""
     return embedder.model or slugify(embedder.name) or str(embedder.pk)
 
 
 def _require_named(embedder: Embedder, name: Any) -> None:
-    """Vectors of another embedder than the one asked for would be worse than none."""
+    """Refuse another model than the embedder. Vectors of a wrong embedder would be worse than an error."""
     if name is None:
         raise refused("model", "You must provide “model”.", "missing_required_parameter")
     if name not in (name_of(embedder), str(embedder.pk)):
@@ -92,15 +121,15 @@ def _require_named(embedder: Embedder, name: Any) -> None:
         raise ProductError("model_not_found", sentence, status=404, param="model")
 
 
-def _texts(given: Any) -> list[str]:
-    several = given if isinstance(given, list) and not _are_tokens(given) else [given]
-    if not 1 <= len(several) <= MAX_INPUTS:
+def _texts(value: Any) -> list[str]:
+    values = value if isinstance(value, list) and not _are_tokens(value) else [value]
+    if not 1 <= len(values) <= MAX_INPUTS:
         raise refused("input", f"“input” must have from 1 to {MAX_INPUTS:,} texts.")
-    return [_text(each, f"input[{number}]") for number, each in enumerate(several)]
+    return [_text(each, f"input[{number}]") for number, each in enumerate(values)]
 
 
-def _text(given: Any, where: str) -> str:
-    text = _decoded(given, where) if _are_tokens(given) else given
+def _text(value: Any, where: str) -> str:
+    text = _decoded(value, where) if _are_tokens(value) else value
     if not isinstance(text, str):
         raise refused(where, "“input” must be a text, a list of texts, or their tokens (cl100k_base).", "invalid_type")
     if not text.strip():
@@ -112,8 +141,8 @@ def _text(given: Any, where: str) -> str:
     return text
 
 
-def _are_tokens(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and all(type(each) is int for each in given)
+def _are_tokens(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
 
 
 def _decoded(numbers: list[int], where: str) -> str:

@@ -1,13 +1,14 @@
-"""Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+"""Return errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from django.http import JsonResponse
 
 from core.errors import ProductError
 from core.sentences import Sentence
 
-# Where the protocol has a name for it, which its clients look for.
+# The protocol's names for our codes. Its clients look for them.
 CODES = {
     "bad_token": "invalid_api_key",
     "not_authenticated": "invalid_api_key",
@@ -19,7 +20,7 @@ CODES = {
     "content_filtered": "content_filter",
     "model_declined": "content_filter",
 }
-# Of a turn that has failed; other failures of models and their providers are 502, of the product itself 500.
+# The statuses of failed turns, by code. Other failures of models and providers are 502.
 STATUSES = {
     "context_too_long": 400,
     "file_too_long": 400,
@@ -35,15 +36,31 @@ STATUSES = {
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
+class ErrorMembers(TypedDict):
+    """The members of an error in OpenAI's protocol."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(TypedDict):
+    """The body of an error in OpenAI's protocol."""
+
+    error: ErrorMembers
+
+
 def refused(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
-    """400 for a request that cannot be honoured; `param` names what is wrong, as in `messages[2].content`."""
+    """Return the error (400) of a request that cannot be honoured. `param` names the member: `messages[2].content`."""
     return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
-def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
+def failure(event: Mapping[str, Any], *, ends_with_answer: bool) -> ProductError:
     """Return the error of a turn's RUN_ERROR, or of its answer's `code` and `detail`.
 
-    A provider that refuses a request whose last message is the assistant's refuses what the caller sent: 400.
+    If the last message of the request is the assistant's, a provider that refuses the request refuses the caller's
+    messages: 400.
     """
     code = event["code"]
     if code == "bad_model_request" and ends_with_answer:
@@ -53,15 +70,17 @@ def failure(event: dict[str, Any], *, ends_with_answer: bool) -> ProductError:
     )
 
 
-def body(error: ProductError) -> dict[str, Any]:
+def body(error: ProductError) -> ErrorBody:
+    """Return the body of an error."""
     kind = "server_error" if error.status >= 500 else TYPES.get(error.status, "invalid_request_error")
     code = CODES.get(error.code, error.code)
     return {"error": {"message": error.detail, "type": kind, "param": error.extra.get("param"), "code": code}}
 
 
 def refusal(error: ProductError) -> JsonResponse:
+    """Return the response of an error."""
     response = JsonResponse(body(error), status=error.status, headers=error.headers)
     if "should_retry" in error.extra:
-        # The official clients ask again after 409, 429 and 5xx, unless they are told that it would not help.
+        # The official clients retry after 409, 429 and 5xx unless this header says no.
         response["X-Should-Retry"] = str(error.extra["should_retry"]).lower()
     return response

@@ -1,17 +1,17 @@
-"""What can be named as `model`: every persona and every model that the person may use, the model as itself.
+"""Name the personas and models that a user may use as `model`.
 
-A model has its plain name, a persona the slug of its own. Of several with one name the oldest keeps it, and a model
-before any persona, so that nobody's new persona takes a name over; the others have their UUID. The UUID always works.
+A model has its plain name, a persona the slug of its name. If several have the same name, the oldest keeps it, models
+before personas, so that a new persona never takes a name over. The others are named by their UUID, which always works.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from django.utils.text import slugify
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from core.errors import ProductError
 from llm.models import Model
@@ -19,9 +19,20 @@ from personas.models import Persona
 from personas.services import model_for
 
 
+class ModelEntry(TypedDict):
+    """An entry of `/v1/models`."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+    name: str
+    description: str
+
+
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """Either a persona or a model as itself, to this user."""
+class NamedModel:
+    """A persona, or a model as itself, with the name by which this user's programs ask it."""
 
     name: str
     row: Persona | Model
@@ -29,14 +40,16 @@ class Offered:
 
     @property
     def persona(self) -> Persona | None:
+        """The persona, None for a model as itself."""
         return self.row if isinstance(self.row, Persona) else None
 
     @property
     def model(self) -> Model:
-        """The model that will answer. Raises `no_model`."""
+        """Return the model that will answer. Raises `no_model`."""
         return model_for(self.row, self.user) if isinstance(self.row, Persona) else self.row
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ModelEntry:
+        """Return the entry of `/v1/models`."""
         persona = self.persona
         return {
             "id": self.name,
@@ -48,22 +61,23 @@ class Offered:
         }
 
 
-def offered(user: User) -> list[Offered]:
-    """The personas first, then the models."""
-    taken: set[str] = set()
-    rows = sorted(kept_models_of(user), key=lambda row: (row.created, row.pk))
-    models = list(_named(user, rows, taken))
+def named_models(user: User) -> list[NamedModel]:
+    """Return the personas and models that the user may use, the personas first."""
+    used_names: set[str] = set()
+    rows = sorted(cached_models_of(user), key=lambda row: (row.created, row.pk))
+    models = list(_named(user, rows, used_names))
     personas = Persona.objects.visible_to(user).defer("instructions", "starter_messages")
-    return [*_named(user, personas.order_by("created", "pk"), taken), *models]
+    return [*_named(user, personas.order_by("created", "pk"), used_names), *models]
 
 
-def _named(user: User, rows: Iterable[Persona | Model], taken: set[str]) -> Iterator[Offered]:
+def _named(user: User, rows: Iterable[Persona | Model], used_names: set[str]) -> Iterator[NamedModel]:
+    """Yield the rows with their names, and add these to `used_names`."""
     for row in rows:
         name = row.name if isinstance(row, Model) else slugify(row.name)
-        if not name or name in taken or _is_uuid(name):
+        if not name or name in used_names or _is_uuid(name):
             name = str(row.pk)
-        taken.add(name)
-        yield Offered(name, row, user)
+        used_names.add(name)
+        yield NamedModel(name, row, user)
 
 
 def _is_uuid(name: str) -> bool:
@@ -73,9 +87,9 @@ def _is_uuid(name: str) -> bool:
         return False
 
 
-def find(user: User, name: str) -> Offered:
-    """By name or UUID. Raises `model_not_found` (404)."""
-    for each in offered(user):
+def find(user: User, name: str) -> NamedModel:
+    """Return the persona or model with this name or UUID. Raises `model_not_found` (404)."""
+    for each in named_models(user):
         if name in (each.name, str(each.row.pk)):
             return each
     sentence = f"The model “{name[:200]}” does not exist, or you may not use it. /v1/models lists those that you may."

@@ -1,7 +1,7 @@
-"""A request of `chat/completions`, checked: what it asks for, or an error that names the parameter.
+"""Check a request of `chat/completions` and return its parts, or raise an error that names the parameter.
 
-What does not change what an answer means (user, metadata, …) is accepted and not passed on. What would change it and
-cannot be honoured is refused, rather than answered as if it had not been said.
+Parameters that do not change the meaning of an answer (user, metadata, …) are accepted and not passed on. Parameters
+that would change it and are not supported are refused, so that no answer ignores them silently.
 """
 
 import base64
@@ -9,32 +9,35 @@ import binascii
 import hashlib
 import mimetypes
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from django.http import HttpRequest
 
+from chat.models.parts import MessagePart
 from chat.openai_api.errors import refused
-from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.store import storable
 from core.errors import ProductError
 from core.json_bodies import load
+from core.json_types import JsonObject
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
-MAX_BODY = 8 * 1024 * 1024  # bytes, as the web server takes at most
-MAX_VALUES = 48_000_000  # bytes in memory: lists of a million tokens for an embedder
-MAX_STOPS, MAX_STOP = 4, 1_000
-NO_LIMIT = -1  # of several clients, as “max_tokens”
+MAX_BODY = 8 * 1024 * 1024  # bytes, the limit of the web server
+MAX_VALUES = 48_000_000  # bytes in memory, enough for lists of a million tokens for an embedder
+MAX_STOPS = 4
+MAX_STOP = 1_000  # characters
+NO_LIMIT = -1  # several clients send this as “max_tokens”
 MAX_TOKENS = 10_000_000
 MAX_MESSAGES = 10_000
 MAX_IMAGES = 50
-NAMED = 16  # digits of an image's SHA-256 that its file is named by
+NAME_DIGITS = 16  # digits of an image's SHA-256 in the name of its file
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.IGNORECASE | re.ASCII)
 VERBOSITIES = ("low", "medium", "high")
 LARGEST_SEED = 2**63 - 1
-# The values that say no more than leaving the parameter out would.
+# For each unsupported parameter, whether a value means the same as leaving the parameter out.
 _HONOURED: dict[str, Callable[[Any], bool]] = {
     "n": lambda value: value == 1,
     "logprobs": lambda value: value is False,
@@ -53,7 +56,7 @@ _HONOURED: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """`where` names it in errors."""
+    """An image of a request. `where` is its place, which errors name."""
 
     media_type: str
     data: bytes
@@ -65,30 +68,33 @@ class Picture:
 
     @property
     def name(self) -> str:
-        """Of its file. By its content, as people's files are not: by that it is known again."""
-        return f"{self.digest[:NAMED]}{mimetypes.guess_extension(self.media_type) or ''}"
+        """Return the name of its file.
+
+        It begins with the digest, which users' files do not, so it can be recognised.
+        """
+        return f"{self.digest[:NAME_DIGITS]}{mimetypes.guess_extension(self.media_type) or ''}"
 
 
 def is_picture(name: str, digest: str) -> bool:
-    """Whether a file of this name and SHA-256 came in a request."""
-    return name.startswith(digest[:NAMED])
+    """Tell whether a file with this name and SHA-256 came in a request."""
+    return name.startswith(digest[:NAME_DIGITS])
 
 
 @dataclass(slots=True)
-class Row:
-    """`parts` as in `chat.models.Message`. Results of tools are in the row of the message that called them."""
+class RequestMessage:
+    """A message of the request, as it is stored. Results of tools are parts of the message that called them."""
 
     role: str
-    parts: list[dict[str, Any]]
+    parts: list[MessagePart]
     pictures: list[Picture] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class History:
-    """`instructions` is what the system and developer messages say, wherever they stand."""
+class RequestHistory:
+    """The messages of a request. `instructions` is the text of all system and developer messages."""
 
     instructions: str
-    rows: list[Row]
+    rows: list[RequestMessage]
 
     @property
     def question(self) -> int:
@@ -97,20 +103,23 @@ class History:
 
     @property
     def pictures(self) -> list[Picture]:
+        """The images of all messages, in order."""
         return [picture for row in self.rows for picture in row.pictures]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CompletionRequest:
+    """A checked request of `chat.completions`."""
+
     model: str
-    history: History
-    options: Options
+    history: RequestHistory
+    options: ProgramOptions
     stream: bool
     include_usage: bool
 
 
-def body_of(request: HttpRequest) -> dict[str, Any]:
-    """Raises `request_too_large` (413) and `invalid_json`."""
+def body_of(request: HttpRequest) -> JsonObject:
+    """Return the members of the body that are not null. Raises `request_too_large` (413) and `invalid_json`."""
     raw = request.read(MAX_BODY + 1)
     if len(raw) > MAX_BODY:
         most = f"The request is larger than {MAX_BODY // 1024 // 1024} MiB. Send less, or smaller images."
@@ -124,8 +133,11 @@ def body_of(request: HttpRequest) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
-    """`body` without members that are null. `replaces_system`: see `chat.prompts.turn_context.Options`."""
+def parse(body: JsonObject, *, replaces_system: bool = False) -> CompletionRequest:
+    """Check the body of a request, without members that are null. Raises `ProductError` (400).
+
+    `replaces_system` is that of `chat.prompts.turn_context.ProgramOptions`.
+    """
     for name, honoured in _HONOURED.items():
         if name in body and not honoured(body[name]):
             sentence = f"“{name}” is not supported with this value. Leave it out."
@@ -134,7 +146,7 @@ def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
         if name not in body:
             raise refused(name, f"You must provide “{name}”.", "missing_required_parameter")
     history = _read_messages(body["messages"])
-    return Wanted(
+    return CompletionRequest(
         model=_typed(body, "model", str, ""),
         history=history,
         options=replace(_options(body, history.instructions), replaces_system=replaces_system),
@@ -143,10 +155,10 @@ def read(body: Mapping[str, Any], *, replaces_system: bool = False) -> Wanted:
     )
 
 
-def _options(body: Mapping[str, Any], instructions: str) -> Options:
+def _options(body: JsonObject, instructions: str) -> ProgramOptions:
     tools = _tools(body)
     choice, named = _choice(body.get("tool_choice", "auto"), tools)
-    return Options(
+    return ProgramOptions(
         instructions=instructions,
         temperature=_number(body, "temperature", 0, 2),
         max_output=_max_output(body),
@@ -160,7 +172,8 @@ def _options(body: Mapping[str, Any], instructions: str) -> Options:
     )
 
 
-def _typed(body: Mapping[str, Any], name: str, kind: type[Any], default: Any) -> Any:
+def _typed(body: JsonObject, name: str, kind: type[Any], default: Any) -> Any:
+    """Return a member of this type, or the default."""
     value = body.get(name, default)
     if not isinstance(value, kind):
         word = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}[kind]
@@ -168,7 +181,7 @@ def _typed(body: Mapping[str, Any], name: str, kind: type[Any], default: Any) ->
     return value
 
 
-def _max_output(body: Mapping[str, Any]) -> int | None:
+def _max_output(body: JsonObject) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
         if name in body:
             value = body[name]
@@ -180,8 +193,8 @@ def _max_output(body: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _stop(given: Any) -> tuple[str, ...]:
-    stops = [given] if isinstance(given, str) else given
+def _stop(value: Any) -> tuple[str, ...]:
+    stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > MAX_STOPS:
         raise refused("stop", f"“stop” must be a text or a list of at most {MAX_STOPS}.")
     if not all(isinstance(each, str) and 0 < len(each) <= MAX_STOP for each in stops):
@@ -189,44 +202,45 @@ def _stop(given: Any) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _tools(body: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
-    given = _typed(body, "tools", list, [])
-    if len(given) > MAX_TOOLS:
+def _tools(body: JsonObject) -> tuple[ToolDefinition, ...]:
+    values = _typed(body, "tools", list, [])
+    if len(values) > MAX_TOOLS:
         raise refused("tools", f"At most {MAX_TOOLS} tools can be offered.")
-    tools = tuple(_tool(tool, f"tools[{number}]") for number, tool in enumerate(given))
+    tools = tuple(_tool(value, f"tools[{number}]") for number, value in enumerate(values))
     if len({tool.name for tool in tools}) < len(tools):
         raise refused("tools", "Two tools have the same name.")
     return tools
 
 
-def _tool(given: Any, where: str) -> ToolDefinition:
-    function = given.get("function") if isinstance(given, dict) else None
-    if not isinstance(function, dict) or given.get("type") != "function":
+def _tool(value: Any, where: str) -> ToolDefinition:
+    function = value.get("function") if isinstance(value, dict) else None
+    if not isinstance(function, dict) or value.get("type") != "function":
         raise refused(where, "A tool is an object of the type “function” with “function”.", "unsupported_tool")
-    name, described = function.get("name"), function.get("description") or ""
+    name = function.get("name")
+    description = function.get("description") or ""
     parameters = function.get("parameters") or NO_PARAMETERS
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise refused(f"{where}.function.name", "A tool's name has 1 to 64 letters, digits, hyphens and underscores.")
-    if not isinstance(described, str) or not isinstance(parameters, dict):
+    if not isinstance(description, str) or not isinstance(parameters, dict):
         raise refused(f"{where}.function", "“description” must be a text and “parameters” a JSON schema.")
-    return ToolDefinition(name, described, parameters)
+    return ToolDefinition(name, description, parameters)
 
 
-def _choice(given: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None]:
-    """What is chosen, and the name of the one tool that is demanded, if one is."""
-    if given in ("auto", "none"):
-        return given, None
+def _choice(value: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None]:
+    """Return the tool choice, and the name of the one tool that is required, if any."""
+    if value in ("auto", "none"):
+        return value, None
     names = {tool.name for tool in tools}
-    if given == "required" and names:
+    if value == "required" and names:
         return "required", None
-    function = given.get("function") if isinstance(given, dict) and given.get("type") == "function" else None
+    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
     if isinstance(function, dict) and function.get("name") in names:
         return "required", function["name"]
     raise refused("tool_choice", "“tool_choice” is auto, none, required, or one of the “tools” by its name.")
 
 
-def _read_sampling(body: Mapping[str, Any]) -> Sampling:
-    """What says no more than leaving it out would is left out: some providers cannot be told it."""
+def _read_sampling(body: JsonObject) -> Sampling:
+    """Return the sampling. Default values are left out, since some providers do not take the parameters."""
     verbosity = _word(body, "verbosity", VERBOSITIES)
     return Sampling(
         top_p=_unless(1, _number(body, "top_p", 0, 1)),
@@ -238,7 +252,7 @@ def _read_sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _number(body: Mapping[str, Any], name: str, least: int, most: int) -> float | None:
+def _number(body: JsonObject, name: str, least: int, most: int) -> float | None:
     value = body.get(name)
     if value is None:
         return None
@@ -251,37 +265,37 @@ def _unless(neutral: float, value: float | None) -> float | None:
     return None if value == neutral else value
 
 
-def _seed(body: Mapping[str, Any]) -> int | None:
+def _seed(body: JsonObject) -> int | None:
     value = body.get("seed")
     if value is not None and (type(value) is not int or abs(value) > LARGEST_SEED):
         raise refused("seed", "“seed” must be a whole number of at most 64 bits.")
     return value
 
 
-def _word(body: Mapping[str, Any], name: str, words: Collection[str]) -> str | None:
+def _word(body: JsonObject, name: str, words: Collection[str]) -> str | None:
     value = body.get(name)
     if value is None or (isinstance(value, str) and value in words):
         return value
     raise refused(name, f"“{name}” must be one of {', '.join(words)}.")
 
 
-def _read_format(given: Any) -> dict[str, Any] | None:
-    """What `llm.types.model_call.ModelRequest` wants; None for text, the default."""
-    kind = given.get("type") if isinstance(given, dict) else None
+def _read_format(value: Any) -> JsonObject | None:
+    """Return the response format for `llm.types.model_call.ModelRequest`, None for text, the default."""
+    kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":
         return None
     if kind == "json_object":
         return {"type": kind}
     if kind == "json_schema":
-        return {"type": kind, "json_schema": _schema(given.get("json_schema"))}
+        return {"type": kind, "json_schema": _schema(value.get("json_schema"))}
     raise refused("response_format", "“response_format” is an object of the type text, json_object or json_schema.")
 
 
-def _schema(given: Any) -> dict[str, Any]:
+def _schema(value: Any) -> JsonObject:
     where = "response_format.json_schema"
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise refused(where, "“json_schema” must be an object with “name” and “schema”.", "invalid_type")
-    members = {name: value for name, value in given.items() if value is not None}
+    members = {name: member for name, member in value.items() if member is not None}
     if not isinstance(members.get("name"), str) or not TOOL_NAME.fullmatch(members["name"]):
         raise refused(f"{where}.name", "A format's name has 1 to 64 letters, digits, hyphens and underscores.")
     for name, kind, word in (("schema", dict, "a JSON schema"), ("description", str, "a text")):
@@ -294,16 +308,16 @@ def _schema(given: Any) -> dict[str, Any]:
     return {name: members[name] for name in ("name", "description", "schema", "strict") if name in members}
 
 
-def _read_messages(given: Any) -> History:
-    if not isinstance(given, list) or not given:
+def _read_messages(value: Any) -> RequestHistory:
+    if not isinstance(value, list) or not value:
         raise refused("messages", "“messages” must be a list of at least one message.")
-    if len(given) > MAX_MESSAGES:
+    if len(value) > MAX_MESSAGES:
         raise refused("messages", f"These are more than {MAX_MESSAGES:,} messages. Leave out the oldest.")
-    reader = _Reader()
-    for number, message in enumerate(given):
+    reader = _MessagesReader()
+    for number, message in enumerate(value):
         reader.add(message, f"messages[{number}]")
-    reader.require_answered(f"messages[{len(given) - 1}]")
-    history = History("\n\n".join(text for text in reader.instructions if text.strip()), reader.rows)
+    reader.require_answered(f"messages[{len(value) - 1}]")
+    history = RequestHistory("\n\n".join(text for text in reader.instructions if text.strip()), reader.rows)
     if not any(row.role == "user" for row in history.rows):
         raise refused("messages", "There is nothing to answer: send a message with the role “user”.")
     if len(history.pictures) > MAX_IMAGES:
@@ -311,13 +325,16 @@ def _read_messages(given: Any) -> History:
     return history
 
 
-class _Reader:
+class _MessagesReader:
+    """Reads the messages of a request one after the other."""
+
     def __init__(self) -> None:
         self.instructions: list[str] = []
-        self.rows: list[Row] = []
-        self._open: set[str] = set()  # calls of the newest message that have no result yet
+        self.rows: list[RequestMessage] = []
+        self._open: set[str] = set()  # ids of calls of the newest message without a result yet
 
     def add(self, message: Any, where: str) -> None:
+        """Read the next message. `where` is its place. Raises `ProductError` (400)."""
         if not isinstance(message, dict):
             raise refused(where, "A message is an object with “role” and “content”.")
         match message.get("role"):
@@ -335,58 +352,64 @@ class _Reader:
                 raise refused(f"{where}.role", "“role” is one of system, developer, user, assistant and tool.")
 
     def require_answered(self, where: str) -> None:
+        """Raise `ProductError` (400) if a tool call has no result."""
         if self._open:
             missing = ", ".join(sorted(self._open))
             sentence = f"A message with “tool_calls” must be followed by the result of each; missing: {missing}."
             raise refused(where, sentence)
 
-    def _assistant(self, message: dict[str, Any], where: str) -> None:
-        content, calls = message.get("content"), message.get("tool_calls") or []
+    def _assistant(self, message: JsonObject, where: str) -> None:
+        content = message.get("content")
+        calls = message.get("tool_calls") or []
         if not isinstance(calls, list):
             raise refused(f"{where}.tool_calls", "“tool_calls” must be a list.")
         if content is None and not calls:
             raise refused(f"{where}.content", "A message of the assistant has “content” or “tool_calls”.")
         text = "" if content is None else _text(content, f"{where}.content")
-        parts = [{"type": "text", "text": text}] if text else []
-        parts += [_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)]
-        self._open = {part["id"] for part in parts if part["type"] == "tool_call"}
-        self.rows.append(Row("assistant", parts))
+        call_parts = [_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)]
+        self._open = {part["id"] for part in call_parts}
+        text_parts: list[MessagePart] = [{"type": "text", "text": text}] if text else []
+        self.rows.append(RequestMessage("assistant", [*text_parts, *call_parts]))
 
-    def _tool(self, message: dict[str, Any], where: str) -> None:
+    def _tool(self, message: JsonObject, where: str) -> None:
         call = message.get("tool_call_id")
         if not isinstance(call, str) or call not in self._open:
             sentence = "A message with the role “tool” must answer a call of the assistant's message before it."
             raise refused(f"{where}.tool_call_id", sentence)
         self._open.remove(call)
-        result = {"type": "tool_result", "id": call, "error": False, "documents": []}
-        self.rows[-1].parts.append({**result, "text": _text(message.get("content"), f"{where}.content")})
+        text = _text(message.get("content"), f"{where}.content")
+        self.rows[-1].parts.append({"type": "tool_result", "id": call, "error": False, "documents": [], "text": text})
 
 
-def _call(call: Any, where: str) -> dict[str, Any]:
+def _call(call: Any, where: str) -> MessagePart:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict) or call.get("type", "function") != "function":
         raise refused(where, "A call is an object with “id”, the type “function” and “function”.")
-    fields = {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments", "")}
-    for name, value in fields.items():
+    values = {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments", "")}
+    texts: dict[str, str] = {}
+    for name, value in values.items():
         if not isinstance(value, str) or (name != "arguments" and not value):
             raise refused(where, f"“{name}” of a call must be a text.")
-    return {"type": "tool_call", **fields}
+        texts[name] = value
+    return {"type": "tool_call", "id": texts["id"], "name": texts["name"], "arguments": texts["arguments"]}
 
 
 def _text(content: Any, where: str) -> str:
-    """Of a text or a list of text parts."""
+    """Return the text of a content that is a text or a list of text parts."""
     return "\n\n".join(part for part, picture in _content(content, where) if picture is None)
 
 
-def _user(content: Any, where: str) -> Row:
-    texts, pictures = [], []
+def _user(content: Any, where: str) -> RequestMessage:
+    texts: list[str] = []
+    pictures: list[Picture] = []
     for text, picture in _content(content, where, images=True):
         texts += [text] if picture is None else []
         pictures += [picture] if picture is not None else []
-    return Row("user", [{"type": "text", "text": "\n\n".join(texts)}], pictures)
+    return RequestMessage("user", [{"type": "text", "text": "\n\n".join(texts)}], pictures)
 
 
 def _content(content: Any, where: str, *, images: bool = False) -> Iterator[tuple[str, Picture | None]]:
+    """Yield the parts of a content: texts, and images with an empty text."""
     if isinstance(content, str):
         yield content, None
         return
@@ -400,20 +423,20 @@ def _content(content: Any, where: str, *, images: bool = False) -> Iterator[tupl
         elif kind == "image_url" and images:
             yield "", _picture(part.get("image_url"), f"{place}.image_url")
         else:
-            known = "text and image_url" if images else "text"
-            raise refused(place, f"The parts that can be sent here are {known}.", "unsupported_content")
+            kinds = "text and image_url" if images else "text"
+            raise refused(place, f"The parts that can be sent here are {kinds}.", "unsupported_content")
 
 
-def _picture(given: Any, where: str) -> Picture:
-    url = given.get("url") if isinstance(given, dict) else given
-    found = _DATA_URL.match(url) if isinstance(url, str) else None
-    if not isinstance(url, str) or found is None:
+def _picture(value: Any, where: str) -> Picture:
+    url = value.get("url") if isinstance(value, dict) else value
+    match = _DATA_URL.match(url) if isinstance(url, str) else None
+    if not isinstance(url, str) or match is None:
         sentence = "Send the image itself, as data:image/png;base64,…: the server fetches no addresses for programs."
         raise refused(where, sentence, "unsupported_image_url")
     try:
-        data = base64.b64decode(url[found.end() :], validate=True)
+        data = base64.b64decode(url[match.end() :], validate=True)
     except binascii.Error as error:
         raise refused(where, "The image is not valid base64.", "invalid_image") from error
     if not data:
         raise refused(where, "The image is empty.", "invalid_image")
-    return Picture(found[1].lower(), data, where)
+    return Picture(match[1].lower(), data, where)

@@ -1,35 +1,171 @@
-"""An answer as the protocol says it: chunks of a stream, or one completion made of the same chunks."""
+"""Serialise an answer in OpenAI's protocol: as the chunks of a stream, or as one completion.
+
+1. A `Relay` follows the events of a turn and feeds them to a `Completion`.
+2. The `Completion` makes the chunks of the stream and collects the parts of the answer.
+3. `Relay` yields the chunks as lines of a stream, or `Relay.whole` returns the collected answer.
+"""
 
 import json
 import logging
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn, NotRequired, TypedDict
 
 from django.db import InterfaceError, OperationalError
 
 from accounts.access.authentication import Credential
 from accounts.realtime import WhileSignedIn
 from chat.models import Turn
+from chat.models.parts import CitedSource, MessagePart
 from chat.openai_api import errors
 from chat.openai_api.errors import failure
 from chat.realtime import event_stream
-from chat.realtime.events import EventType
+from chat.realtime.events import EventType, WireEvent
 from chat.rendering.references import CITED
 from chat.turns.services import stop_turn
-from core.background import carry, persistently
+from core.background import carry, with_retries
 from core.errors import ProductError
 from llm import tokens
 
-Chunk = dict[str, Any]
-Delta = dict[str, Any]
 
-# The protocol's words for reasons that it has not. A model that was told to call nothing more and tried to has been cut
-# off by us, not by the program's tools.
-# `other` is no good end, and the protocol has no word for it: `length` tells programs that the answer may not be whole.
+class FunctionCall(TypedDict):
+    """The function of a tool call. `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallEntry(TypedDict):
+    """A tool call of a whole answer."""
+
+    id: str
+    type: str
+    function: FunctionCall
+
+
+class FunctionDelta(TypedDict, total=False):
+    """New text of a tool call's function."""
+
+    name: str
+    arguments: str
+
+
+class CallDelta(TypedDict):
+    """New text of a tool call. `id` and `type` come with the first chunk of the call."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[str]
+    function: FunctionDelta
+
+
+class UrlCitation(TypedDict):
+    """A citation. `start_index` and `end_index` count characters of the answer."""
+
+    start_index: int
+    end_index: int
+    title: str
+    url: str
+
+
+class Annotation(TypedDict):
+    """An annotation of an answer."""
+
+    type: str
+    url_citation: UrlCitation
+
+
+class Delta(TypedDict, total=False):
+    """The new text of a chunk."""
+
+    role: str
+    content: str
+    reasoning_content: str
+    tool_calls: list[CallDelta]
+    annotations: list[Annotation]
+
+
+class PromptTokensDetails(TypedDict):
+    """Details of the prompt's tokens."""
+
+    cached_tokens: int
+
+
+class CompletionTokensDetails(TypedDict):
+    """Details of the answer's tokens."""
+
+    reasoning_tokens: int
+
+
+class CompletionUsage(TypedDict):
+    """The tokens of an answer."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
+
+
+class ChunkChoice(TypedDict):
+    """The choice of a chunk. There is one."""
+
+    index: int
+    delta: Delta
+    logprobs: None
+    finish_reason: str | None
+
+
+class CompletionBase(TypedDict):
+    """The members that every chunk and the whole answer have."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    system_fingerprint: None
+
+
+class CompletionChunk(CompletionBase):
+    """A chunk of a stream. The last one may have no choice, but the usage."""
+
+    choices: list[ChunkChoice]
+    usage: NotRequired[CompletionUsage | None]
+
+
+class AnswerMessage(TypedDict):
+    """The message of a whole answer."""
+
+    role: str
+    content: str | None
+    refusal: None
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCallEntry]]
+    annotations: NotRequired[list[Annotation]]
+
+
+class AnswerChoice(TypedDict):
+    """The choice of a whole answer. There is one."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: None
+    finish_reason: str
+
+
+class WholeCompletion(CompletionBase):
+    """A whole answer."""
+
+    choices: list[AnswerChoice]
+    usage: CompletionUsage
+
+
+# The protocol's words for finish reasons that it lacks. A model that called a tool although it was told to call none is
+# cut off by us, so it stops. `other` is no good end and has no word either: `length` tells programs that the answer may
+# be incomplete.
 REASONS = {
     "tool_calls": "stop",
     "refusal": "content_filter",
@@ -42,11 +178,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What every chunk says: of which turn it is, and the model's name as the program knows it.
+class ChunkHead:
+    """The facts of a request that its chunks need.
 
-    `absolute` makes an address of a path of ours; `external` are the names of the program's own tools.
-    `ends_with_answer`: the last message of the request is the assistant's, which some models refuse to continue.
+    `turn` is the turn's id, `model` the name by which the program asked. `external` are the names of the program's own
+    tools. `absolute` makes an address of a path. `ends_with_answer`: the last message of the request is the
+    assistant's, which some models refuse to continue.
     """
 
     turn: str
@@ -58,34 +195,34 @@ class Head:
 
 
 class Completion:
-    """Fed with the events of a turn (`chat.realtime.events`), in order, until `ended`.
+    """Makes the chunks of an answer from the events of its turn, which are fed in order until `ended`."""
 
-    `feed` returns the chunks to send and raises `ProductError` when the turn ends without a whole answer.
-    """
-
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: ChunkHead) -> None:
         self._head = head
         self._created = int(time.time())
         self._model = head.model
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: dict[str, dict[str, Any]] = {}  # by the call's id, as the protocol shows them
-        self._sources: dict[int, dict[str, Any]] = {}
-        self._part = -1  # the last part of text that was written
-        self._begins: dict[int, int] = {}  # of each part of text, its place in `_text`
-        self._lengths = Counter[int]()  # characters of each part that were told
-        self._planned = 0  # tokens of the prompts, as we count them
-        self._opened = self.ended = False
+        self._calls: dict[str, ToolCallEntry] = {}  # by id
+        self._sources: dict[int, CitedSource] = {}
+        self._part = -1  # the part of the last text
+        self._begins: dict[int, int] = {}  # the index in `_text` at which each part begins
+        self._lengths = Counter[int]()  # characters of each part that were sent
+        self._planned = 0  # tokens of the prompts by our count
+        self._opened = False
+        self.ended = False
         self._finish = "stop"
-        self._usage: dict[str, Any] = {}
+        self._usage: CompletionUsage = self._usage_of({})
 
-    def feed(self, event: dict[str, Any]) -> list[Chunk]:
+    def feed(self, event: WireEvent) -> list[CompletionChunk]:
+        """Return the chunks of an event. Raises `ProductError` if the turn ends without a whole answer."""
         match event["type"]:
-            case "TEXT_MESSAGE_CONTENT" | "REASONING_CONTENT" as type_:
-                tell = self._say if type_ == "TEXT_MESSAGE_CONTENT" else self._think
-                return tell(event["part"], event["delta"])
+            case "TEXT_MESSAGE_CONTENT":
+                return self._add_text(event["part"], event["delta"])
+            case "REASONING_CONTENT":
+                return self._add_reasoning(event["part"], event["delta"])
             case "TEXT_BECAME_REASONING":
-                return self._take_back(event["part"], event["text"])
+                return self._move_to_reasoning(event["part"], event["text"])
             case "TOOL_CALL_START" if event["name"] in self._head.external:
                 return self._call(event["call"], event["name"])
             case "TOOL_CALL_ARGS" if event["call"] in self._calls:
@@ -99,59 +236,69 @@ class Completion:
         self._note(event)
         return []
 
-    def _note(self, event: dict[str, Any]) -> None:
-        """Keeps what the end of the answer is said with."""
+    def _note(self, event: WireEvent) -> None:
+        """Store the facts that the end of the answer needs."""
         match event["type"]:
             case "CITATION":
-                self._sources[event["number"]] = event
+                number = event["number"]
+                self._sources[number] = {"number": number, "title": event["title"], "href": event["href"]}
             case "MODEL_FALLBACK":
                 self._model = event["model"]
             case "CONTEXT_REPORT":
                 self._planned += event["used"]
 
-    def _fail(self, event: dict[str, Any]) -> NoReturn:
+    def _fail(self, event: WireEvent) -> NoReturn:
         self.ended = True
         raise stopped() if event["type"] == "RUN_STOPPED" else self._failure(event)
 
-    def _failure(self, event: dict[str, Any]) -> ProductError:
+    def _failure(self, event: WireEvent) -> ProductError:
         return failure(event, ends_with_answer=self._head.ends_with_answer)
 
-    def end(self, turn: Turn) -> list[Chunk]:
-        """As the row says, when the turn has ended and its last event is gone."""
+    def end(self, turn: Turn) -> list[CompletionChunk]:
+        """Return the last chunks from the turn's row, for a turn whose last event has expired.
+
+        Raises `ProductError`.
+        """
         self.ended = True
         if turn.status == Turn.Status.STOPPED:
             raise stopped()
         if turn.status != Turn.Status.DONE:
             raise self._failure(
-                {"code": turn.answer.error_code, "detail": turn.answer.error_detail.dump(), "retryable": True}
+                {
+                    "type": "RUN_ERROR",
+                    "code": turn.answer.error_code,
+                    "detail": turn.answer.error_detail.dump(),
+                    "retryable": True,
+                }
             )
         self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
         return self._close(turn.finish_reason or "stop", turn.usage)
 
-    def _catch_up(self, event: dict[str, Any]) -> list[Chunk]:
-        """What a SNAPSHOT has that was not told."""
+    def _catch_up(self, event: WireEvent) -> list[CompletionChunk]:
+        """Return the chunks of a SNAPSHOT that were not sent yet."""
         if event["fallback"]:
             self._model = event["model"]
         return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
 
-    def _rest(self, number: int, part: dict[str, Any]) -> list[Chunk]:
+    def _rest(self, number: int, part: MessagePart) -> list[CompletionChunk]:
+        """Return the chunks of a part that were not sent yet."""
         if part["type"] == "reasoning" and number in self._begins:
-            return self._take_back(number, part["text"])
+            return self._move_to_reasoning(number, part["text"])
         if part["type"] in ("text", "reasoning"):
             self._sources |= {source["number"]: source for source in part.get("citations", ())}
-            tell = self._say if part["type"] == "text" else self._think
+            add = self._add_text if part["type"] == "text" else self._add_reasoning
             rest = part["text"][self._lengths[number] :]
-            return tell(number, rest) if rest else []
+            return add(number, rest) if rest else []
         if part["type"] != "tool_call" or part["name"] not in self._head.external:
             return []
-        begun = [] if part["id"] in self._calls else self._call(part["id"], part["name"])
+        first = [] if part["id"] in self._calls else self._call(part["id"], part["name"])
         rest = part["arguments"][len(self._calls[part["id"]]["function"]["arguments"]) :]
-        return [*begun, *(self._arguments(part["id"], rest) if rest else [])]
+        return [*first, *(self._arguments(part["id"], rest) if rest else [])]
 
-    def whole(self) -> dict[str, Any]:
-        """The answer as one object, once it has `ended`."""
+    def whole(self) -> WholeCompletion:
+        """Return the whole answer, after it has `ended`."""
         text = "".join(self._text)
-        message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}
+        message: AnswerMessage = {"role": "assistant", "content": text or None, "refusal": None}
         if not self._calls:
             message["content"] = text
         if self._reasoning:
@@ -160,11 +307,11 @@ class Completion:
             message["tool_calls"] = list(self._calls.values())
         if annotations := self._annotations():
             message["annotations"] = annotations
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
+        choice: AnswerChoice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
         return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage}
 
-    def _say(self, part: int, delta: str) -> list[Chunk]:
-        # What was said before a tool ran and what was said after it are paragraphs of one answer.
+    def _add_text(self, part: int, delta: str) -> list[CompletionChunk]:
+        # The texts before and after a tool call are paragraphs of one answer.
         between = "\n\n" if self._text and part != self._part else ""
         self._part = part
         self._begins.setdefault(part, len(self._text))
@@ -172,42 +319,47 @@ class Completion:
         self._text.append(between + delta)
         return [self._chunk({"content": between + delta})]
 
-    def _take_back(self, part: int, text: str) -> list[Chunk]:
-        """What was sent as content cannot be unsaid; a program that knows of reasoning is sent it once more as such."""
+    def _move_to_reasoning(self, part: int, text: str) -> list[CompletionChunk]:
+        """Send a text again as reasoning. The content that was sent cannot be taken back."""
         del self._text[self._begins.pop(part, len(self._text)) :]
         self._lengths[part] = len(text)
         self._reasoning.append(text)
         return [self._chunk({"reasoning_content": text})]
 
-    def _think(self, part: int, delta: str) -> list[Chunk]:
+    def _add_reasoning(self, part: int, delta: str) -> list[CompletionChunk]:
         self._lengths[part] += len(delta)
         self._reasoning.append(delta)
         return [self._chunk({"reasoning_content": delta})]
 
-    def _call(self, id_: str, name: str) -> list[Chunk]:
-        function = {"name": name, "arguments": ""}
-        self._calls[id_] = {"id": id_, "type": "function", "function": dict(function)}
-        call = {"index": len(self._calls) - 1, "id": id_, "type": "function", "function": function}
+    def _call(self, id_: str, name: str) -> list[CompletionChunk]:
+        self._calls[id_] = {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
+        call: CallDelta = {
+            "index": len(self._calls) - 1,
+            "id": id_,
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         return [self._chunk({"tool_calls": [call]})]
 
-    def _arguments(self, id_: str, delta: str) -> list[Chunk]:
+    def _arguments(self, id_: str, delta: str) -> list[CompletionChunk]:
         self._calls[id_]["function"]["arguments"] += delta
         index = list(self._calls).index(id_)
         return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})]
 
-    def _close(self, finish: str, usage: dict[str, int]) -> list[Chunk]:
+    def _close(self, finish: str, usage: Mapping[str, int]) -> list[CompletionChunk]:
+        """Return the last chunks."""
         self.ended = True
-        # A call that the greatest length of the answer has cut is no call to run.
+        # A call that was cut off by the length limit of the answer must not be run.
         cut = finish in ("length", "context_window")
         self._finish = "tool_calls" if self._calls and not cut else REASONS.get(finish, finish)
-        self._usage = self._counted(usage)
+        self._usage = self._usage_of(usage)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)
-        totals = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
+        totals: CompletionChunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
         return [last, totals] if self._head.include_usage else [last]
 
-    def _counted(self, usage: dict[str, int]) -> dict[str, Any]:
-        """As the provider counts; of one that reports nothing, as we do."""
+    def _usage_of(self, usage: Mapping[str, int]) -> CompletionUsage:
+        """Return the usage by the provider's counts, or by ours if it reports none."""
         into = usage.get("input") or self._planned
         out = usage.get("output") or tokens.count("".join(self._text))
         return {
@@ -218,8 +370,8 @@ class Completion:
             "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
         }
 
-    def _annotations(self) -> list[dict[str, Any]]:
-        """Where the answer cites what, in the protocol's form; `start_index` and `end_index` are characters."""
+    def _annotations(self) -> list[Annotation]:
+        """Return the citations of the answer."""
         return [
             {
                 "type": "url_citation",
@@ -235,7 +387,7 @@ class Completion:
             if number in self._sources
         ]
 
-    def _base(self, kind: str) -> dict[str, Any]:
+    def _base(self, kind: str) -> CompletionBase:
         return {
             "id": f"chatcmpl-{self._head.turn}",
             "object": kind,
@@ -244,40 +396,53 @@ class Completion:
             "system_fingerprint": None,
         }
 
-    def _chunk(self, delta: Delta, finish: str | None = None) -> Chunk:
+    def _chunk(self, delta: Delta, finish: str | None = None) -> CompletionChunk:
         if not self._opened:
             self._opened = True
-            delta = {"role": "assistant", "content": "", **delta}
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        usage = {"usage": None} if self._head.include_usage else {}
-        return {**self._base("chat.completion.chunk"), "choices": [choice], **usage}
+            first: Delta = {"role": "assistant", "content": ""}
+            delta = {**first, **delta}
+        choice: ChunkChoice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        base = self._base("chat.completion.chunk")
+        chunk: CompletionChunk = {
+            "id": base["id"],
+            "object": base["object"],
+            "created": base["created"],
+            "model": base["model"],
+            "system_fingerprint": base["system_fingerprint"],
+            "choices": [choice],
+        }
+        if self._head.include_usage:
+            chunk["usage"] = None
+        return chunk
 
 
 def stopped() -> ProductError:
+    """Return the error of an answer that somebody else stopped."""
     sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
     return ProductError("stopped", sentence, status=409, should_retry=False)
 
 
 class Relay:
-    """One turn on its way to one program. An async iterable of the lines of a stream.
+    """Relays one turn to one program. An async iterable of the lines of a stream.
 
-    `close` stops the turn unless it has ended; Django calls it when a streamed response is over, however it ends.
+    `close` stops the turn unless it has ended. Django calls it at the end of a streamed response, however that ends.
     """
 
     def __init__(self, turn: Turn, completion: Completion) -> None:
-        self._turn, self._completion = turn, completion
+        self._turn = turn
+        self._completion = completion
         self._chunks = self._follow()
-        self._ready: list[Chunk] = []
+        self._ready: list[CompletionChunk] = []
 
     async def begin(self) -> None:
-        """Waits for the first words, or for five silent seconds: until then an error can have a status of its own."""
+        """Wait for the first chunk or some seconds of silence. Until then an error has its own status."""
         async for chunk in self._chunks:
             if chunk:
                 self._ready.append(chunk)
             return
 
-    async def whole(self, credential: Credential) -> dict[str, Any]:
-        """Raises how the turn failed, and `bad_token` (401) once the credential has ended."""
+    async def whole(self, credential: Credential) -> WholeCompletion:
+        """Wait for the whole answer. Raises the turn's error, and `bad_token` (401) when the credential expires."""
         async for _chunk in WhileSignedIn(credential, self._chunks):
             pass
         if not self._completion.ended:
@@ -285,8 +450,8 @@ class Relay:
         return self._completion.whole()
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        for chunk in self._ready:
-            yield _line(chunk)
+        for first in self._ready:
+            yield _line(first)
         try:
             async for chunk in self._chunks:
                 yield _line(chunk) if chunk else ": waiting\n\n"
@@ -300,23 +465,24 @@ class Relay:
             yield "data: [DONE]\n\n"
 
     def close(self) -> None:
+        """Stop the turn unless it has ended."""
         if self._completion.ended:
             return
         try:
             self._stop()
         except (OperationalError, InterfaceError):
-            # All connections to the database are taken, or it is away. Nobody asks again for a client that is gone.
+            # The database has no free connection or is down. The client is gone, so the stop is retried here.
             logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            carry(persistently(self._stop))
+            carry(with_retries(self._stop))
 
     def _stop(self) -> None:
         stop_turn(user=self._turn.conversation.owner, turn=self._turn)
 
-    async def _follow(self) -> AsyncIterator[Chunk]:
-        """The turn's chunks, until its last; an empty one after each 2.5 s of silence. Raises how it failed."""
+    async def _follow(self) -> AsyncIterator[CompletionChunk | None]:
+        """Yield the turn's chunks until the last one, and None after each 2.5 s of silence. Raises the turn's error."""
         async for event in event_stream.wire_events(self._turn):
             if not event:
-                yield {}
+                yield None
                 continue
             for chunk in self._completion.feed(event):
                 yield chunk
@@ -325,5 +491,5 @@ class Relay:
                     yield chunk
 
 
-def _line(value: Any) -> str:
+def _line(value: CompletionChunk | errors.ErrorBody) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"

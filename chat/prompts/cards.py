@@ -1,4 +1,4 @@
-"""What the context panel shows of each group of sections: a card with its rows, which add up to its tokens."""
+"""Make the cards of the context panel: one for each group of sections, with rows that add up to its tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,12 +23,16 @@ ICONS = {
     "summarised": "stack",
     "left_out": "out",
 }
-FILES, NOT_WHOLE = ("file", "project_file"), ("shortened", "stubbed", "by_search", "left_out")
-ALIKE = 4  # rows that are alike; more of them are folded
+READABLE_KINDS = ("file", "project_file")
+NOT_WHOLE = ("shortened", "stubbed", "by_search", "left_out")
+MOST_ALIKE = 4  # rows of one kind and state; more of them become a fold
 
 
-class Target(NamedTuple):
-    """What a row can have marked: the turn of `message`, or one `file` of it; `mark` as it is now."""
+class MarkTarget(NamedTuple):
+    """The object that a user can mark in a row: the turn of `message`, or one `file` of it.
+
+    `mark` is its present mark.
+    """
 
     message: str
     file: str
@@ -36,10 +40,13 @@ class Target(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One source. `state` is a key of `ICONS`; `words` say how and why where it is not there in full. `message`: the
-    element of the page to go to. `rows`: of a fold, those that it stands for. `tokens`: None where it has none of its
-    own. `file`: the id of one that the model does not see whole, so that its person may have all of it read."""
+class SourceRow:
+    """One source of a prompt, as a row of a card.
+
+    `state` is a key of `ICONS`. `words` say how and why, unless the source is sent in full. `tokens` is None for a
+    source without tokens of its own. `message` is the element of the page that the row links to. `rows` are the rows of
+    a fold. `file` is the id of a file that the model does not see whole, so that the user can have all of it read.
+    """
 
     title: str
     state: str
@@ -48,9 +55,9 @@ class Row:
     by: str = ""
     words: str = ""
     message: str = ""
-    target: Target | None = None
+    target: MarkTarget | None = None
     used: bool = False
-    rows: "Sequence[Row]" = ()
+    rows: "Sequence[SourceRow]" = ()
     file: str = ""
 
     @property
@@ -64,12 +71,12 @@ class Row:
 
 @dataclass(slots=True)
 class Card:
-    """`share`: of all that is sent, in thousandths."""
+    """The card of one group of sections. `share` is its part of all tokens sent, in thousandths."""
 
     group: str
     tokens: int
     share: int
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SourceRow] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -77,48 +84,52 @@ class Card:
 
     @property
     def is_one(self) -> bool:
-        """Whether its only row says nothing that its head does not."""
+        """Tell whether the card's only row repeats its head."""
         return [(row.title, row.state) for row in self.rows] == [(self.label, "full")]
 
 
 def totals(report: ResolvedReport) -> dict[str, int]:
-    """Tokens by group, of those that are there, in the order in which they are shown."""
-    found = dict.fromkeys(GROUPS, 0)
+    """Return the tokens of each group that is sent, in the order of the panel."""
+    tokens_of = dict.fromkeys(GROUPS, 0)
     for section, tokens in report["sections"].items():
-        found[GROUP_OF[section]] += tokens
-    return {group: tokens for group, tokens in found.items() if tokens}
+        tokens_of[GROUP_OF[section]] += tokens
+    return {group: tokens for group, tokens in tokens_of.items() if tokens}
 
 
 def cards_of(report: ResolvedReport, marks: Marks) -> list[Card]:
-    """With what can be marked. A group that is not sent has a card if something of it was left out."""
-    tokens, used = totals(report), max(1, report["used"])
-    rows: dict[str, list[Row]] = {group: [] for group in GROUPS}
+    """Return the cards of a report. A group that is not sent has a card if a source of it was left out."""
+    tokens = totals(report)
+    used = max(1, report["used"])
+    rows_of: dict[str, list[SourceRow]] = {group: [] for group in GROUPS}
     for group, row in _placed(report, marks):
-        rows[group].append(row)
-    rows["conversation"][:0] = _not_read(report)
-    found = []
-    for group, there in rows.items():
+        rows_of[group].append(row)
+    rows_of["conversation"][:0] = _not_read(report)
+    cards = []
+    for group, rows in rows_of.items():
         total = tokens.get(group, 0)
-        if there or total:
-            complete = _complete(_joined(group, there), total)
-            found.append(Card(group, total, round(1000 * total / used), [*_folded(complete)]))
-    return found
+        if rows or total:
+            complete = _complete(_joined(group, rows), total)
+            cards.append(Card(group, total, round(1000 * total / used), [*_folded(complete)]))
+    return cards
 
 
-def _not_read(report: ResolvedReport) -> Iterator[Row]:
-    """The messages that are not among the sources: those of the summary, and those too old to have been looked at."""
+def _not_read(report: ResolvedReport) -> Iterator[SourceRow]:
+    """Yield rows for the messages that are no sources: those that the summary covers, and those not loaded."""
     if summary := report.get("summary"):
         words = ngettext("%(count)s older message", "%(count)s older messages", summary["messages"])
         title = words % {"count": grouped(summary["messages"])}
-        yield Row(title, "summarised", 0, words=str(STATES["summarised"]), message=f"summary-{summary['id']}")
+        yield SourceRow(title, "summarised", 0, words=str(STATES["summarised"]), message=f"summary-{summary['id']}")
     if count := report["unloaded"]:
         words = ngettext("%(count)s older message", "%(count)s older messages", count)
-        yield Row(words % {"count": grouped(count)}, "left_out", 0, words=_("left out: there was no room"))
+        yield SourceRow(words % {"count": grouped(count)}, "left_out", 0, words=_("left out: there was no room"))
 
 
-def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, Row]]:
-    """Each source with its group. Files and images stand before the message that they came with, in the order of the
-    report; an image's tokens are part of its message's there, and rows of their own here."""
+def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, SourceRow]]:
+    """Yield each source as a row with its group.
+
+    In the report, files and images stand before their message, and an image's tokens are part of the message's. Here
+    images are rows of their own, and their tokens are taken from the message's row.
+    """
     sections = {each["source"]: each["section"] for each in report["messages"] if each["source"]}
     unseen = {each.get("id") for each in report["sources"] if each.get("reason") == "no_vision"}
     waiting: list[SourceEntry] = []
@@ -142,14 +153,15 @@ def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, Row]]:
 
 def _with_files(
     group: str, message: SourceEntry, files: Sequence[SourceEntry], marks: Marks, unseen: set[str | None]
-) -> Iterator[tuple[str, Row]]:
+) -> Iterator[tuple[str, SourceRow]]:
+    """Yield a message's files and images with their groups, then the message."""
     question = _uuid(message.get("id"))
     images = 0
     for file in files:
         pk = _uuid(file.get("id"))
         row = replace(_row(file), message=f"m-{question}" if question else "")
         if question is not None and pk is not None:
-            row = replace(row, target=Target(str(question), str(pk), marks.of_file(question, pk)))
+            row = replace(row, target=MarkTarget(str(question), str(pk), marks.of_file(question, pk)))
         if file.get("id") in unseen:
             row = replace(row, state="left_out", words=state_of({**file, "state": "left_out", "reason": "no_vision"}))
         if file["kind"] == "image" and file["state"] == "full":
@@ -164,14 +176,16 @@ def _with_files(
     if whole is not None:
         row = replace(row, message=f"m-{whole}")
     if question is not None:
-        row = replace(row, target=Target(str(question), "", marks.by_message.get(question)))
+        row = replace(row, target=MarkTarget(str(question), "", marks.by_message.get(question)))
     yield group, row
 
 
-def _row(source: SourceEntry) -> Row:
-    state, role = source["state"], source.get("role", "")
+def _row(source: SourceEntry) -> SourceRow:
+    state = source["state"]
+    role = source.get("role", "")
     whole = state == "full" and not source.get("reason")
-    return Row(
+    not_whole = source["kind"] in READABLE_KINDS and state in NOT_WHOLE
+    return SourceRow(
         name_of(source) if source.get("id") != "draft" else source.get("title") or _("Your message"),
         state,
         source.get("tokens"),
@@ -179,12 +193,12 @@ def _row(source: SourceEntry) -> Row:
         by=str(ROLES.get(role, "")),
         words="" if whole else state_of(source),
         used=source.get("used", False),
-        file=str(_uuid(source.get("id")) or "") if source["kind"] in FILES and state in NOT_WHOLE else "",
+        file=str(_uuid(source.get("id")) or "") if not_whole else "",
     )
 
 
-def _joined(group: str, rows: Sequence[Row]) -> list[Row]:
-    """A tool's call and its results are one row; tasks stand below the row of their list."""
+def _joined(group: str, rows: Sequence[SourceRow]) -> list[SourceRow]:
+    """Join a tool's call and its results into one row, and put tasks below the row of their list."""
     if group == "tasks":
         whole = [row for row in rows if row.kind != "task"]
         tasks = [row for row in rows if row.kind == "task"]
@@ -192,39 +206,43 @@ def _joined(group: str, rows: Sequence[Row]) -> list[Row]:
             return [*rows]
         title = ngettext("%(count)s task", "%(count)s tasks", len(tasks)) % {"count": grouped(len(tasks))}
         return [replace(whole[0], title=title, rows=tasks)]
-    found: list[Row] = []
+    joined: list[SourceRow] = []
     for row in rows:
-        call = found[-1] if found else None
+        call = joined[-1] if joined else None
         if row.kind != "result" or call is None or call.kind != "call" or call.message != row.message:
-            found.append(row)
+            joined.append(row)
             continue
         tokens = None if call.tokens is None or row.tokens is None else call.tokens + row.tokens
-        state, words = (row.state, row.words) if row.state != "full" else (call.state, call.words)
-        found[-1] = replace(call, tokens=tokens, state=state, words=words)
-    return found
+        shown = row if row.state != "full" else call
+        joined[-1] = replace(call, tokens=tokens, state=shown.state, words=shown.words)
+    return joined
 
 
-def _complete(rows: list[Row], total: int) -> list[Row]:
-    """With a row for what stands around the others. Where texts were counted together, their own sizes may come to more
-    than that: then only the whole has a number."""
+def _complete(rows: list[SourceRow], total: int) -> list[SourceRow]:
+    """Add a row for the tokens around the other rows.
+
+    Texts that were counted together may cost less than the sum of their own counts. Then only the whole has a number.
+    """
     rest = total - sum(row.tokens or 0 for row in rows)
     if rest < 0:
-        rows, rest = [replace(row, tokens=None) for row in rows], total
-        return [*rows, Row(_("All of it, counted together"), "full", rest)]
-    return [*rows, Row(_("Titles and marks around it"), "full", rest, kind="rest")] if rest else rows
+        uncounted = [replace(row, tokens=None) for row in rows]
+        return [*uncounted, SourceRow(_("All of it, counted together"), "full", total)]
+    return [*rows, SourceRow(_("Titles and marks around it"), "full", rest, kind="rest")] if rest else rows
 
 
-def _folded(rows: Iterable[Row]) -> Iterator[Row]:
-    for (kind, state, words), alike in groupby(rows, key=lambda row: (row.kind, row.state, row.words)):
-        each = [*alike]
-        if len(each) <= ALIKE or any(row.rows for row in each):
-            yield from each
+def _folded(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+    """Yield the rows, with a fold for more than `MOST_ALIKE` rows of one kind, state and reason."""
+    for (kind, state, words), group in groupby(rows, key=lambda row: (row.kind, row.state, row.words)):
+        alike = [*group]
+        if len(alike) <= MOST_ALIKE or any(row.rows for row in alike):
+            yield from alike
             continue
-        tokens = [row.tokens for row in each if row.tokens is not None]
-        yield Row(_count(kind, state, each), state, sum(tokens) if tokens else None, words=words, rows=each)
+        tokens = [row.tokens for row in alike if row.tokens is not None]
+        yield SourceRow(_count(kind, state, alike), state, sum(tokens) if tokens else None, words=words, rows=alike)
 
 
-def _count(kind: str, state: str, rows: Sequence[Row]) -> str:
+def _count(kind: str, state: str, rows: Sequence[SourceRow]) -> str:
+    """Return the title of a fold: the number of its rows."""
     count = {"count": grouped(len(rows))}
     if state == "by_search":
         used = {**count, "used": grouped(sum(row.used for row in rows))}
@@ -237,7 +255,7 @@ def _count(kind: str, state: str, rows: Sequence[Row]) -> str:
 
 
 def _uuid(text: str | None) -> UUID | None:
-    """Of the row that a source is; None for a draft, and for a step of an answer, which is marked with all of it."""
+    """Return the id of a source's row, None for a draft and for a step of an answer, which is marked as a whole."""
     try:
         return UUID(text or "")
     except ValueError:

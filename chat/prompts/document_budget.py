@@ -1,6 +1,6 @@
-"""How many tokens of documents a message may carry, and who goes over it.
+"""Compute how many tokens of documents a message may carry, and refuse files above that line.
 
-The rule: docs/develop/context.md, “Files and projects”.
+The rule: docs/develop/context.md, “Document budget”.
 """
 
 from collections.abc import Sequence
@@ -21,23 +21,29 @@ from files.services import tokens_of
 
 
 def summary_in(scope: ChatScope) -> Summary | None:
-    found = scope.conversation
-    return in_force(found.pk, found.leaf_id) if found is not None and found.leaf_id else None
+    """Return the summary in force on the branch on show, if any."""
+    conversation = scope.conversation
+    if conversation is None or not conversation.leaf_id:
+        return None
+    return in_force(conversation.pk, conversation.leaf_id)
 
 
 def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
-    """How many tokens of documents may be selected (docs/develop/context.md, “Files and projects”).
+    """Return the document budget of the place. Selecting, showing and refusing files use the same line.
 
-    The same line for whoever selects, shows and refuses: with the tools that there are once a file is attached, today's
-    tasks and the summary; without those that a calling program brings along. Files of a project give way.
+    It counts the tools that a message with a file has, today's tasks and the summary. It does not count the tools of a
+    calling program or the project's files, which give way.
     """
-    return line_of(context_of_draft(base=base, scope=scope, text="", files=()), scope, summary_in(scope))
+    return budget_of(context_of_draft(base=base, scope=scope, text="", files=()), scope, summary_in(scope))
 
 
-def line_of(context: TurnContext, scope: ChatScope, summary: Summary | None) -> DocumentBudget:
+def budget_of(context: TurnContext, scope: ChatScope, summary: Summary | None) -> DocumentBudget:
+    """Return the document budget of a turn with this context and summary."""
     if context.model.tools:
         context = replace(context, toolbox=with_file_tools(context.toolbox, scope, context.user))
-    profile, room, prompts = context.profile, context.room, builder.required_texts(context, summary)
+    profile = context.profile
+    room = context.room
+    prompts = builder.required_texts(context, summary)
     reserves = Reserves(
         reserved_output=room.reserved_output,
         expected_user=profile.expected_user,
@@ -46,31 +52,31 @@ def line_of(context: TurnContext, scope: ChatScope, summary: Summary | None) -> 
         ui_share=profile.ui_share,
         select_margin=profile.select_margin,
     )
-    found = document_budget(room.window, prompts, reserves)
-    messages = len(prompts) + 2  # with the question, and the files above it
+    documents = document_budget(room.window, prompts, reserves)
+    messages = len(prompts) + 2  # plus the question and the message of its files
     fitting = room.input_limit - sum(prompts) - profile.expected_user - messages * profile.message_overhead
-    return replace(found, selectable_up_to=max(0, min(found.selectable_up_to, fitting)))
+    return replace(documents, selectable_up_to=max(0, min(documents.selectable_up_to, fitting)))
 
 
 def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
-    """The person's files of these ids, in the order of the ids."""
+    """Return the files of these ids that the user may see, in the order of the ids."""
     if not ids:
         return []
-    found = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
-    return [found[pk] for pk in ids if pk in found]
+    files = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
+    return [files[pk] for pk in ids if pk in files]
 
 
-def counted(file: File) -> int | None:
-    """What a file takes of the document budget, None while it is unknown. An image is no document."""
+def document_tokens(file: File) -> int | None:
+    """Return the tokens that a file takes of the document budget, None while unknown. An image takes none."""
     size = tokens_of(file=file)
     return 0 if size is not None and file.is_image else size
 
 
 def refuse_over_line(files: Sequence[File], allowed: DocumentBudget) -> None:
-    """Raises `file_not_ready`, `file_failed` or `files_too_long` for the first file that may not be selected."""
+    """Refuse the first file that may not be selected. Raises `file_not_ready`, `file_failed` or `files_too_long`."""
     selected: list[int] = []
     for file in files:
-        size = counted(file)
+        size = document_tokens(file)
         if file.status == File.Status.FAILED:
             raise ContextError(
                 "file_failed",

@@ -1,10 +1,15 @@
-"""Which files are in a prompt whole, and how the model reaches the others.
+"""Decide which files a prompt holds whole and how the model reaches the others.
+
+1. `project_files` splits a project's files by their sum: inline, or by search.
+2. `PromptFiles.fitted` moves files to search until the required sections fit beside the inline ones.
+3. `PromptFiles.build` builds the prompt with the list of files (L). L names the project's files by search and the
+   attachments of the branch that are out of sight. A longer list may push out more files, so the prompt is built again
+   until the list is complete.
+4. A model with tools searches the listed files itself. For a model without tools the product searches its question and
+   sends the best passages with the list, so that a small model reaches a large project. A brief message such as
+   “thanks” gets only passages that match it.
 
 The rules: docs/develop/context.md, “Files and projects”.
-
-A project's files give way while what must be sent does not fit beside them. The list of files (L) names those and the
-attachments of the branch that are out of sight. A model with tools searches them by itself; for one without, its
-question is searched in its stead, so that a small model reaches a large project too; but a “thanks” costs no passages.
 """
 
 import re
@@ -17,7 +22,7 @@ from django.utils.translation import gettext_noop
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
-from chat.context.rendering import NoteForm, Numbers, documents_text, note_text, split_project_files
+from chat.context.rendering import CitationNumbers, NoteForm, documents_text, note_text, split_project_files
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
 from chat.documents.passages import HITS, passages, phrasings_of
 from chat.models import Attachment, Mark
@@ -28,13 +33,13 @@ from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
-from files.index.search import Hit, SearchResult
+from files.index.search import ChunkHit, SearchResult
 from files.models import File
 from personas.models import BudgetProfile
 from personas.texts import Texts
 from projects.models import ProjectFile
 
-# Above a list of files: for a model with tools, and for one without, with passages and without.
+# Texts above a list of files: for a model with tools, and for a model without tools, with passages and without.
 HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
 NO_MATCH = gettext_noop(
     "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
@@ -49,22 +54,25 @@ NOT_INDEXED = {
         "Could not be made searchable: {names}. The model can only read it page by page. Open the file to try again."
     ),
 }
-NAMED = 3  # files in one such sentence
-# No cosine tells small talk from a question that a passage answers in other words (bundled embedder: up to 0.22, and
-# from 0.02), and a passage too many harms less than one that is missing. So only what says as little has to match.
-BRIEF = 3  # words of a message
-# The lists must be sent, so without a bound a project of a thousand files would leave no room for any question.
-LIST_SHARE = 10  # percent of the room, for each of the two
-FOUND_PART = 4  # passages of attachments take at most this part of the room; those of a project what its line leaves
-HEADER = 40  # tokens that are enough for the built-in words above a list and for the line below it
-JOINT = 4  # texts put together may count a little more than their parts
+NAMED = 3  # files named in one such sentence
+# Words of the longest message whose passages must match it. No cosine separates small talk from a question that a
+# passage answers in other words (bundled embedder: up to 0.22, and from 0.02), and a superfluous passage harms less
+# than a missing one. So longer messages always get passages.
+BRIEF = 3
+# The largest share of the room for each of the two lists, in percent. The lists are required, so without a bound a
+# project of a thousand files would leave no room for a question.
+LIST_SHARE = 10
+PASSAGES_DIVISOR = 4  # passages of attachments take at most a quarter of the room; those of a project use its line
+HEADER = 40  # tokens that suffice for the built-in text above a list and the line below it
+JOINT = 4  # tokens by which a joined text may count more than its parts
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """`inline` go into the prompt whole; `line`: the tokens that they may have together. `pinned` are ids.
+    """A project's files, as documents without text: sent whole (`inline`) or reached `by_search`.
 
-    The documents are without text. `gave_way`: ids of those that were inline until all that must be sent was counted.
+    `line` are the tokens that the inline files may have together. `pinned` are ids. `gave_way` are the ids of files
+    that were inline until the required sections were counted.
     """
 
     inline: tuple[Document, ...] = ()
@@ -75,70 +83,73 @@ class ProjectFiles:
 
     @property
     def inline_tokens(self) -> int:
+        """The tokens of the inline files, without overhead."""
         return sum(document.tokens or 0 for document in self.inline)
 
     def cost(self, overhead: int) -> int:
+        """Return the tokens of P with its overhead, 0 without inline files."""
         return self.inline_tokens + overhead if self.inline else 0
 
     def without(self, ids: frozenset[str]) -> "ProjectFiles":
+        """Return the project without these files."""
         inline = tuple(each for each in self.inline if each.id not in ids)
         return replace(self, inline=inline, by_search=tuple(each for each in self.by_search if each.id not in ids))
 
     def one_less(self) -> "ProjectFiles":
-        """With one more by search: the largest that is not pinned, else the last pinned one."""
+        """Return the project with one more file by search: the largest that is not pinned, else the last pinned one."""
         others = [each for each in reversed(self.inline) if each.id not in self.pinned]
-        away = max(others, key=lambda each: each.tokens or 0) if others else self.inline[-1]
-        inline = tuple(each for each in self.inline if each is not away)
-        return replace(self, inline=inline, by_search=(*self.by_search, away), gave_way=self.gave_way | {away.id})
+        moved = max(others, key=lambda each: each.tokens or 0) if others else self.inline[-1]
+        inline = tuple(each for each in self.inline if each is not moved)
+        return replace(self, inline=inline, by_search=(*self.by_search, moved), gave_way=self.gave_way | {moved.id})
 
 
 def project_files(
-    entries: Sequence[ProjectFile], made: Documents, *, room: int, profile: BudgetProfile
+    entries: Sequence[ProjectFile], documents: Documents, *, room: int, profile: BudgetProfile
 ) -> ProjectFiles:
-    """Which of a project's files are inline by their sum alone; failed ones are reported.
+    """Split a project's files by their sum alone, and report failed files in `documents`.
 
-    `room`: window − reserved output − system prompt − persona prompt, in tokens. Images have no text to be found by
-    and are left out; a message can bring them along.
+    `room` is window − reserved output − system prompt − persona prompt, in tokens. Images are left out, since they have
+    no text to search; a message can attach them.
     """
     texts = [entry for entry in entries if entry.file.status in READABLE and not entry.file.is_image]
     for entry in entries:
         if entry not in texts:
             why = "project_image" if entry.file.status in READABLE else why_missing(entry.file)
-            made.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
-    sized = made.sized([entry.file for entry in texts])
+            documents.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
+    sized = documents.sized([entry.file for entry in texts])
     pinned = frozenset(str(entry.file_id) for entry in texts if entry.pinned)
     inline, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
-    for each in inline:  # before those of the messages
-        made.numbers.of(each.id)
+    for each in inline:  # their numbers precede those of the messages' files
+        documents.numbers.assign(each.id)
     return ProjectFiles(tuple(inline), tuple(by_search), int(max(0, room) * profile.project_share), pinned)
 
 
-def older_attachments(leaf: MessageRow, made: Documents) -> list[File]:
-    """Files of the branch above the messages that `made` has attached theirs to, newest first.
+def older_attachments(leaf: MessageRow, documents: Documents) -> list[File]:
+    """Return the files of the branch above the messages in `documents`, newest first.
 
-    Only what was planned before has a number, and nothing else can have been in a prompt; so most conversations are not
-    asked for.
+    Every file that was in a prompt before has a citation number. A conversation without further numbers costs no query.
     """
-    here = {str(file.pk) for files in made.attached.values() for file in files}
-    known = [each for pk in made.numbers.known if pk not in here and (each := _as_id(pk))]
-    if not known:
+    loaded = {str(file.pk) for files in documents.attached.values() for file in files}
+    numbered = [each for pk in documents.numbers.assigned if pk not in loaded and (each := _as_id(pk))]
+    if not numbered:
         return []
-    rows = Attachment.objects.filter(message__conversation=leaf.conversation_id, file__in=known)
-    found = list(rows.filter(file__status__in=READABLE).select_related("file", "message").order_by("-message__depth"))
-    if not found:
+    rows = Attachment.objects.filter(message__conversation=leaf.conversation_id, file__in=numbered)
+    rows = rows.filter(file__status__in=READABLE).select_related("file", "message").order_by("-message__depth")
+    attachments = list(rows)
+    if not attachments:
         return []
-    branch = set(ids_down_to(leaf.pk, found[-1].message.depth))
+    branch = set(ids_down_to(leaf.pk, attachments[-1].message.depth))
     return [
         each.file
-        for each in found
+        for each in attachments
         if each.file is not None
         and each.message_id in branch
-        and made.marks.of_file(each.message_id, each.file_id) != Mark.Kind.EXCLUDED
+        and documents.marks.of_file(each.message_id, each.file_id) != Mark.Kind.EXCLUDED
     ]
 
 
 def _as_id(source: str) -> UUID | None:
-    """None for pages of the web, which have numbers, too."""
+    """Return the id of a file, None for a web page, which has a number too."""
     try:
         return UUID(source)
     except ValueError:
@@ -147,16 +158,18 @@ def _as_id(source: str) -> UUID | None:
 
 @dataclass(slots=True)
 class PromptFiles:
-    """The files of one prompt. `question`: to search for, empty for a model that can search by itself.
+    """The files of one prompt.
 
-    `older`: attachments of the branch above the messages that the engine is given, newest first. `listed`: the ids of
-    the attachments that the model is told of, once the prompt is built; `notes`: sentences on what was not found;
-    `passages`: some were found and are in the prompt. `with_documents` returns a request with S and R for a prompt that
+    `question` is the text to search for; empty for a model that searches itself. `older` are the attachments of the
+    branch above the engine's messages, newest first. `with_documents` returns a request with S and R for a prompt that
     has numbered documents.
+
+    `build` sets the results: `listed` are the ids of the attachments in the list of files, `notes` are sentences on
+    files that no search finds, `passages` tells whether the prompt holds passages.
     """
 
     project: ProjectFiles
-    made: Documents
+    documents: Documents
     question: str = ""
     older: Sequence[File] = ()
     payer: Payer = NOBODY
@@ -165,15 +178,15 @@ class PromptFiles:
     passages: bool = False
     listed: frozenset[str] = frozenset()
     notes: tuple[Sentence, ...] = ()
-    _counted: dict[str, int] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
     _unindexed: dict[str, File] | None = None
     _searched: dict[frozenset[UUID], SearchResult] = field(default_factory=dict)
 
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
-        """The prompt with the project's files and the list, which `request` is without. Raises `ContextError`.
+        """Build the prompt with P and L, which `request` lacks. Raises `ContextError`.
 
-        `first`: the messages of the turn's first cycle, where that decides for the later ones too, since nothing in
-        front may change; as long as that fits.
+        `first` are the messages of the first cycle of an append-only turn. P and L stay those of that cycle while the
+        turn fits beside them, since nothing above the newest addition may change.
         """
         if first:
             settled, prompt = self._settled(replace(request, messages=first))
@@ -181,15 +194,19 @@ class PromptFiles:
             settled = replace(settled, messages=[*settled.messages, *request.messages[len(first) :]])
             if required_tokens(settled) <= request.room.input_limit:
                 prompt = build(settled)
-                if self._out_of_sight(settled, prompt) <= unseen:  # else older turns, too, are not what they were
+                if self._out_of_sight(settled, prompt) <= unseen:  # else older turns have changed as well
                     return prompt
         return self._settled(request)[1]
 
     def fitted(self, request: ContextRequest, required: int) -> ProjectFiles:
-        """What of the project stays inline beside what else must be sent, `required` tokens; each file sent once."""
+        """Return the project with as many inline files as fit beside the other required sections.
+
+        `required` are the tokens of these sections. Files attached to the question are removed: each file is sent once.
+        """
         question = request.messages[current_turn_start(request.messages)]
         project = self.project.without(frozenset(document.id for document in question.files))
-        limit, overhead = request.room.input_limit, request.message_overhead
+        limit = request.room.input_limit
+        overhead = request.message_overhead
         while project.inline:
             listing = self._list(project.by_search, limit, limit)
             needed = required + project.cost(overhead) + (self._list_cost(listing) + overhead if listing else 0)
@@ -199,8 +216,11 @@ class PromptFiles:
         return project
 
     def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
-        """Planned again with a longer list while that leaves another file out of sight. What is once on the list stays
-        on it, so that ends."""
+        """Build the prompt with a list of all files out of sight. Return the request and the prompt.
+
+        A longer list may push another file out of sight, so the prompt is built again. A listed file stays listed, so
+        this ends.
+        """
         request, project, required = self._with_rules(request)
         left = request.room.input_limit - required - project.cost(request.message_overhead)
         request = self._with_project(request, project)
@@ -221,10 +241,10 @@ class PromptFiles:
             listed |= unseen
 
     def _with_rules(self, request: ContextRequest) -> tuple[ContextRequest, ProjectFiles, int]:
-        """Return the request with the rules for documents if it has any, what of the project is inline beside it, and
-        the tokens of what else must be sent.
+        """Return the request, the project's files, and the tokens of the other required sections.
 
-        The rules alone never keep a question from being sent: files that give way to it take them along.
+        The request has the rules for documents if it has documents. The rules alone never keep a question from being
+        sent: if all documents give way, the rules go with them.
         """
         question = current_turn_start(request.messages)
         ruled = self.with_documents(request)
@@ -238,25 +258,30 @@ class PromptFiles:
         return request, self.fitted(request, required), required
 
     def _with_project(self, request: ContextRequest, project: ProjectFiles) -> ContextRequest:
-        """With the texts of its files; each is sent once, with the newest message or else with the project's."""
+        """Return the request with the texts of the inline files and reports on the other ones.
+
+        Each file is sent once: with the newest message, else with the project's files.
+        """
         rows = File.objects.in_bulk([UUID(each.id) for each in project.inline])
         texts = texts_of(rows.values())
-        inline = [self.made.of_file(rows[pk], texts.get(pk, "")) for pk in (UUID(each.id) for each in project.inline)]
+        ids = (UUID(each.id) for each in project.inline)
+        inline = [self.documents.of_file(rows[pk], texts.get(pk, "")) for pk in ids]
         reports = [
             SourceReport("project_file", each.id, "by_search", 0, self._why_searched(each, project))
             for each in project.by_search
         ]
-        kept = {each.id for each in (*project.inline, *project.by_search)}
+        of_project = {each.id for each in (*project.inline, *project.by_search)}
         reports += [
             SourceReport("project_file", each.id, "full", None, "attached")
             for each in (*self.project.inline, *self.project.by_search)
-            if each.id not in kept
+            if each.id not in of_project
         ]
-        messages, twice = [], {each.id for each in inline}
+        messages = []
+        inline_ids = {each.id for each in inline}
         for message in request.messages:
-            files = tuple(file for file in message.files if file.id not in twice)
-            again = (file.id for file in message.files if file.id in twice)
-            reports += [SourceReport("file", pk, "full", None, "in_project") for pk in again]
+            files = tuple(file for file in message.files if file.id not in inline_ids)
+            repeated = (file.id for file in message.files if file.id in inline_ids)
+            reports += [SourceReport("file", pk, "full", None, "in_project") for pk in repeated]
             messages.append(message if len(files) == len(message.files) else replace(message, files=files))
         return replace(
             request,
@@ -271,52 +296,60 @@ class PromptFiles:
         return "no_room" if file.id in project.gave_way else "over_share"
 
     def _newest_first(self, request: ContextRequest) -> Iterator[File]:
-        """Every readable attachment of the branch once."""
-        given = (file for each in reversed(request.messages) for file in self.made.attached.get(each.id, ()))
-        yield from {file.pk: file for file in (*given, *self.older)}.values()
+        """Yield every readable attachment of the branch once, newest first."""
+        loaded = (file for each in reversed(request.messages) for file in self.documents.attached.get(each.id, ()))
+        yield from {file.pk: file for file in (*loaded, *self.older)}.values()
 
     def _out_of_sight(self, request: ContextRequest, prompt: Prompt) -> set[str]:
-        """The ids of the attachments whose contents are not in the prompt."""
+        """Return the ids of the attachments whose contents are not in the prompt."""
         shown = {file.id for file in request.project_files}
         for sent in prompt.messages:
             shown.update(image.id for image in sent.images)
             if sent.section == "file" and sent.state != "stubbed":
                 shown.update((sent.source or "").split("+"))
-        attached = {str(file.pk) for file in self._newest_first(request) if self.made.vision or not file.is_image}
+        vision = self.documents.vision
+        attached = {str(file.pk) for file in self._newest_first(request) if vision or not file.is_image}
         return attached - shown
 
     def _listing(
         self, project: ProjectFiles, attached: Sequence[File], request: ContextRequest, left: int
     ) -> Block | None:
-        """L in at most `left` tokens with its overhead, None where there is nothing to list."""
-        limit, left = max(0, request.room.input_limit), left - request.message_overhead - JOINT
+        """Return L in at most `left` tokens with its overhead, None if there is nothing to list."""
+        limit = max(0, request.room.input_limit)
+        left -= request.message_overhead + JOINT
         files = {"project": project.by_search, "conversation": self._described(attached)}
         lists: dict[str, str] = {}
         for whose, each in files.items():
             if lines := self._list(each, limit, left):
-                lists[whose], left = lines, left - self._list_cost(lines)
+                lists[whose] = lines
+                left -= self._list_cost(lines)
         self.passages = False
         if not lists:
             return None
-        found, header = "", BY_SEARCH
+        passages_text = ""
+        header = BY_SEARCH
         if self.question:
-            most = project.line - project.inline_tokens if project.by_search else limit // FOUND_PART
+            most = project.line - project.inline_tokens if project.by_search else limit // PASSAGES_DIVISOR
             ids = [UUID(file.id) for each in files.values() for file in each if file.tokens is not None]
-            found = self._found(ids, min(most, left))
-            header, self.passages = FOUND if found else NOT_SHOWN, bool(found)
-        images = not any(file.tokens is not None for file in files["conversation"])
-        headers = {"project": header, "conversation": NOT_SHOWN if images else header}
-        text = note_text(listing_text(headers, lists, found, self.made.texts), self.note_form, self.made.texts)
-        return Block(text, self.made.tokenizer.count(text))
+            passages_text = self._best_passages(ids, min(most, left))
+            self.passages = bool(passages_text)
+            header = FOUND if self.passages else NOT_SHOWN
+        only_images = not any(file.tokens is not None for file in files["conversation"])
+        headers = {"project": header, "conversation": NOT_SHOWN if only_images else header}
+        texts = self.documents.texts
+        text = note_text(listing_text(headers, lists, passages_text, texts), self.note_form, texts)
+        return Block(text, self.documents.tokenizer.count(text))
 
     def _described(self, attached: Sequence[File]) -> list[Document]:
-        """With their tokens; None for images, which no search finds."""
-        sized = {each.id: each for each in self.made.sized([file for file in attached if not file.is_image])}
+        """Return the attachments as documents with their tokens. Images have none, since no search finds them."""
+        sized = {each.id: each for each in self.documents.sized([file for file in attached if not file.is_image])}
         return [sized.get(str(file.pk), Document(str(file.pk), file.name)) for file in attached]
 
     def _list(self, files: Sequence[Document], limit: int, left: int) -> str:
-        """A line for each file: the first ones that take at most their share of `limit`, and with a header at most
-        `left`; empty where not one does."""
+        """Return a line for each of the first files that fit; empty if none fits.
+
+        The lines take at most their share of `limit`, and with a header at most `left`.
+        """
         lines: list[str] = []
         left -= self._header
         share = min(left, limit * LIST_SHARE // 100 - self._header)
@@ -325,21 +358,24 @@ class PromptFiles:
             size = self._count(f"{line}\n")
             if size > (share if lines else left):
                 break
-            self.made.numbers.of(file.id)  # of what is listed only
+            self.documents.numbers.assign(file.id)  # only listed files get a number
             lines.append(line)
             share -= size
         if 0 < len(lines) < len(files):
-            lines.append(self.made.texts.fill("more_files", count=len(files) - len(lines)))
+            lines.append(self.documents.texts.fill("more_files", count=len(files) - len(lines)))
         return "\n".join(lines)
 
     def _line(self, file: Document) -> str:
-        numbers, row = Numbers(self.made.numbers.known), self._without_index().get(file.id)
-        return line_of(file, numbers, self.made.texts, row.index_state if row is not None else File.Index.SEARCHABLE)
+        """Return the line of a file, without assigning it a number."""
+        numbers = CitationNumbers(self.documents.numbers.assigned)
+        row = self._without_index().get(file.id)
+        state = row.index_state if row is not None else File.Index.SEARCHABLE
+        return listing_line(file, numbers, self.documents.texts, state)
 
     def _without_index(self) -> dict[str, File]:
         """Return the files of the project and the branch that have text and cannot be searched, by id."""
         if self._unindexed is None:
-            attached = [file for files in self.made.attached.values() for file in files]
+            attached = [file for files in self.documents.attached.values() for file in files]
             ids = {str(file.pk) for file in (*attached, *self.older)}
             ids |= {each.id for each in (*self.project.inline, *self.project.by_search)}
             rows = File.objects.filter(pk__in=ids, searchable=False, status__in=READABLE, width=None)
@@ -356,8 +392,8 @@ class PromptFiles:
 
     @property
     def _header(self) -> int:
-        """What stands above a list, and the line below it, take no more tokens than this."""
-        texts = self.made.texts
+        """The most tokens of the text above a list and the line below it."""
+        texts = self.documents.texts
         if texts.own.keys().isdisjoint({*HEADERS, "more_files"}):
             return HEADER
         longest = max(self._count(texts.fill(name, whose="conversation")) for name in HEADERS)
@@ -367,35 +403,37 @@ class PromptFiles:
         return self._count(lines) + self._header
 
     def _count(self, text: str) -> int:
-        if text not in self._counted:
-            self._counted[text] = self.made.tokenizer.count(text)
-        return self._counted[text]
+        if text not in self._counts:
+            self._counts[text] = self.documents.tokenizer.count(text)
+        return self._counts[text]
 
-    def _found(self, ids: Sequence[UUID], most: int) -> str:
-        """The best passages that together take at most `most` tokens, as documents; empty when there are none."""
-        found = self._related(frozenset(ids))
-        self.notes = (*found.notes, *((Sentence(NO_MATCH),) if ids and not found.hits and self._is_brief() else ()))
-        kept: dict[UUID, list[Hit]] = {}
-        for hit in found.hits:
-            tried = {**kept, hit.file: [*kept.get(hit.file, ()), hit]}
-            # Numbers are given to what is sent only, so here they are tried on a copy.
-            if self.made.tokenizer.count(self._rendered(tried, Numbers(self.made.numbers.known))) <= most:
-                kept = tried
-        self.made.titles |= {str(pk): hits[0].name for pk, hits in kept.items()}
-        return self._rendered(kept, self.made.numbers) if kept else ""
+    def _best_passages(self, ids: Sequence[UUID], limit: int) -> str:
+        """Return the best passages of these files as documents, in at most `limit` tokens; empty without any."""
+        result = self._search(frozenset(ids))
+        no_match = bool(ids) and not result.hits and self._is_brief()
+        self.notes = (*result.notes, *((Sentence(NO_MATCH),) if no_match else ()))
+        selected: dict[UUID, list[ChunkHit]] = {}
+        for hit in result.hits:
+            candidate = {**selected, hit.file: [*selected.get(hit.file, ()), hit]}
+            # Only documents that are sent get a number, so a candidate is rendered with a copy of the numbers.
+            text = self._passages_text(candidate, CitationNumbers(self.documents.numbers.assigned))
+            if self.documents.tokenizer.count(text) <= limit:
+                selected = candidate
+        self.documents.titles |= {str(pk): hits[0].name for pk, hits in selected.items()}
+        return self._passages_text(selected, self.documents.numbers) if selected else ""
 
-    def _rendered(self, found: Mapping[UUID, Sequence[Hit]], numbers: Numbers) -> str:
-        return documents_text([passages(pk, hits) for pk, hits in found.items()], numbers, self.made.texts)
+    def _passages_text(self, hits: Mapping[UUID, Sequence[ChunkHit]], numbers: CitationNumbers) -> str:
+        return documents_text([passages(pk, of_file) for pk, of_file in hits.items()], numbers, self.documents.texts)
 
-    def _related(self, ids: frozenset[UUID]) -> SearchResult:
-        """The best passages; for a brief message those only that have to do with it, or whose file it names."""
+    def _search(self, ids: frozenset[UUID]) -> SearchResult:
+        """Search these files for the question. A brief message keeps only related passages and files that it names."""
         if ids not in self._searched:
             rows = File.objects.filter(pk__in=ids, searchable=True)
-            found = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
+            result = find_passages(queries=phrasings_of(self.question), files=rows, limit=HITS, payer=self.payer)
             if self._is_brief():
-                hits = [hit for hit in found.hits if hit.related or _names(self.question, hit.name)]
-                found = replace(found, hits=hits)
-            self._searched[ids] = found
+                hits = [hit for hit in result.hits if hit.related or _names(self.question, hit.name)]
+                result = replace(result, hits=hits)
+            self._searched[ids] = result
         return self._searched[ids]
 
     def _is_brief(self) -> bool:
@@ -408,25 +446,29 @@ def _named(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
-def line_of(file: Document, numbers: Numbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE) -> str:
-    """Return the line of a file in a list, with its document number; a file without tokens is an image."""
+def listing_line(
+    file: Document, numbers: CitationNumbers, texts: Texts, state: File.Index = File.Index.SEARCHABLE
+) -> str:
+    """Return the line of a file in a list, with its citation number. A file without tokens is an image."""
     if file.tokens is None:
         return texts.fill("image_line", title=file.title, id=file.id)
     line = LINES.get(state, "file_line")
-    return texts.fill(line, document=numbers.of(file.id), title=file.title, id=file.id, tokens=file.tokens)
+    return texts.fill(line, document=numbers.assign(file.id), title=file.title, id=file.id, tokens=file.tokens)
 
 
-def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], found: str, texts: Texts) -> str:
-    """Return L: the lines by whose files they name, each below its header, and what was `found` in them.
+def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], passages_text: str, texts: Texts) -> str:
+    """Return L: each list below its header, then the passages.
 
-    `headers`: names of texts, by whose files.
+    The keys of `lists` and `headers` tell whose files they are: `project` or `conversation`. The values of `headers`
+    are names of texts.
     """
     listed = [f"{texts.fill(headers[whose], whose=whose)}\n{lines}" for whose, lines in lists.items()]
-    return "\n\n".join([*listed, found] if found else listed)
+    return "\n\n".join([*listed, passages_text] if passages_text else listed)
 
 
 def _names(question: str, file: str) -> bool:
-    """Whether the file's name stands in the question, with or without its extension."""
+    """Tell whether the question contains the file's name, with or without its extension."""
     stem = file.rpartition(".")[0] or file
-    asked, named = (" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (question, stem))
-    return file.casefold() in question.casefold() or (bool(named) and f" {named} " in f" {asked} ")
+    question_words, stem_words = (" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (question, stem))
+    names_stem = bool(stem_words) and f" {stem_words} " in f" {question_words} "
+    return file.casefold() in question.casefold() or names_stem

@@ -1,15 +1,17 @@
-"""Rows become what the context engine is given: the branch, read newest first until the budget is full, and its files.
+"""Turn stored rows into the context engine's messages and documents.
 
-A message row may be several of the engine's messages: an answer holds the whole turn, with its calls and their results.
-Files become documents with numbers, images, and what cannot be sent.
+1. `Branch.newest` reads the end of the branch, as much as the budget can hold.
+2. `messages_of` expands the rows. A row may become several messages: an answer holds its tool calls and results.
+3. `with_reasoning` and `with_reasoning_of_calls` add the reasoning that providers want back.
+4. `Documents.attach` adds the files: documents with citation numbers, images, and reports on files that are not sent.
 """
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from django.db import connection
@@ -17,47 +19,65 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from chat.context.cache import digest
-from chat.context.rendering import Numbers, documents_json, own_tokens
+from chat.context.rendering import CitationNumbers, documents_json, own_tokens
 from chat.context.types import Block, ContextMessage, Document, ImageRef, Reason, Role, SourceReport
-from chat.models import Attachment, Mark, Message, StepReasoning, Summary, queries
-from chat.models.queries import BranchMessage
+from chat.models import Attachment, Mark, Message, StepReasoning, Summary
+from chat.models.queries import BranchMessage, branch
 from chat.models.summary import NO_MARKS, MarkedMessage, Marks
 from files.models import File, FileText
 from files.services import store_tokens, tokens_of
 from llm.models import Model
-from llm.providers import wanted_in_later_turns
+from llm.providers import needed_in_later_turns
 from llm.step_filters.thoughts import without_reasoning
 from llm.step_filters.valid_calls import json_object
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import ReasoningState, StoredResult, ToolCall
 from personas.texts import BUILT_IN, Texts
 
-# How an answer that did not end well is replayed: its text as it stands, marked as what it is. Its error never is.
-MARKS = {
+# The text below an answer that did not end well, by its status. The answer's text is sent with it, its error never is.
+STATUS_TEXTS = {
     Message.Status.STOPPED: "answer_stopped",
     Message.Status.FAILED: "answer_broke_off",
     Message.Status.INTERRUPTED: "answer_broke_off",
 }
 
-# Errors of an answer whose question was never sent, since it was too long. It must not stand in the way of what came
-# before it: the policy `recent` would find in every later turn that it does not fit, and look no further.
+# Errors of an answer whose question was never sent, since it was too long. The question must not block the messages
+# above it: in every later turn the policy `recent` would find that it does not fit and stop the walk there.
 UNSENT = ("context_too_long", "file_too_long")
 
-_ONE_MESSAGE = ("text", "reasoning")  # types of parts
+_ONE_MESSAGE = ("text", "reasoning")  # types of parts that do not split a row
 
-# Ids that say nothing: those of servers that number the calls of each step, or send none (`llm.providers.openai`).
+# Call ids that identify nothing: some servers number the calls of each step or send no ids (`llm.providers.openai`).
 _NUMBERED = re.compile(r"call_\d{1,3}(?:-\d+)?")
 
 _STORE = "UPDATE chat_message m SET tokens = m.tokens || v.tokens FROM (VALUES {}) AS v (id, tokens) WHERE m.id = v.id"
 
 
-Count = tuple[UUID, dict[str, Any]]  # a message's tokens, by the name of the tokenizer
 Row = Message | BranchMessage
+
+
+class MessageCounts(NamedTuple):
+    """The counts of a message row by one tokenizer, to be stored with the row (`Message.tokens`).
+
+    `counts` has `each`, the tokens of each of the engine's messages that the row becomes, and for every overhead an
+    `as_history_<overhead>`, the cost of the row in an older turn.
+    """
+
+    message: UUID
+    tokenizer: str
+    counts: Mapping[str, int | Sequence[int]]
+
+
+def _history_key(overhead: int) -> str:
+    return f"as_history_{overhead}"
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What is read of the branch that ends at `leaf`: what `summary` does not stand for, under the person's `marks`."""
+    """The part of the branch ending at `leaf` that a prompt reads: the messages that `summary` does not cover.
+
+    `marks` are the user's marks on the branch.
+    """
 
     leaf: Message
     summary: Summary | None
@@ -65,30 +85,34 @@ class Branch:
 
     @property
     def older(self) -> list[UUID]:
-        """What is read wherever it stands: pinned turns, and what the summary left aside for a mark that is gone."""
+        """Return the ids of messages that are read wherever they stand.
+
+        These are the pinned ones, and those that the summary left aside for a mark that has been removed.
+        """
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
 
-    def newest(self, *, room: int, tokenizer: Tokenizer, overhead: int) -> list[BranchMessage]:
-        """The end of the branch, oldest first: the turns that fit into `room` tokens and, if there is more, one beyond;
-        before them the `older` messages. Each says with `has_files` whether files were uploaded with it."""
-        bound = {
-            "leaf": self.leaf.pk,
-            "room": max(room, 0),
-            "path": [tokenizer.name, f"as_history_{overhead}"],
-            "covered": self.summary.last_id if self.summary else None,
-            "unsent": list(UNSENT),
-            "excluded": self.marks.excluded,
-            "older": self.older,
-        }
-        return queries.branch(bound)
+    def newest(self, *, room: int, tokenizer: NamedTokenizer, overhead: int) -> list[BranchMessage]:
+        """Read the end of the branch, oldest first: the `older` messages, then the turns that fit into `room` tokens.
+
+        One more turn than fits is read, if there is one.
+        """
+        return branch(
+            leaf=self.leaf.pk,
+            covered=self.summary.last_id if self.summary else None,
+            room=max(room, 0),
+            path=[tokenizer.name, _history_key(overhead)],
+            unsent=UNSENT,
+            excluded=self.marks.excluded,
+            older=self.older,
+        )
 
     def left_out(self, rows: Sequence[Row]) -> list[SourceReport]:
-        """What a person leaves out and is not among the `rows` that were read, since it stands above them."""
+        """Report the messages that the user excludes and that stand above the `rows` that were read."""
         return [SourceReport("message", str(each.id), "left_out", 0, "by_user") for each in self._unread(rows)]
 
     def unloaded(self, rows: Sequence[Row]) -> int:
-        """How many messages are neither among the `rows` that were read, nor left out, nor in the summary."""
+        """Return the number of messages that are not read, not excluded and not covered by the summary."""
         above = self.summary.last.depth + 1 if self.summary else 0
         depths = [row.depth for row in rows] + [each.depth for each in self._unread(rows)]
         return self.leaf.depth + 1 - above - sum(depth >= above for depth in depths)
@@ -101,7 +125,7 @@ class Branch:
 
 
 def unsent(rows: Sequence[Row]) -> list[SourceReport]:
-    """The questions among the rows that were too long to be sent, and so are not part of what was said."""
+    """Report the questions among the rows that were too long to be sent. They are not part of the conversation."""
     return [SourceReport("message", str(row.pk), "left_out", 0, "no_room") for row in _unsent(rows)]
 
 
@@ -109,96 +133,105 @@ def _unsent(rows: Sequence[Row]) -> list[Row]:
     return [question for question, answer in pairwise(rows) if answer.error_code in UNSENT and not answer.parts]
 
 
-def counts_of(rows: Sequence[Row], *, tokenizer: Tokenizer, overhead: int) -> list[Count]:
-    """The counts that these rows do not have yet and a prompt would want, by one tokenizer."""
-    counted: list[Count] = []
-    messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counted)
-    return counted
+def counts_of(rows: Sequence[Row], *, tokenizer: NamedTokenizer, overhead: int) -> list[MessageCounts]:
+    """Return the counts by this tokenizer that a prompt needs and these rows do not have stored."""
+    counts: list[MessageCounts] = []
+    messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counts)
+    return counts
 
 
 def messages_of(
     rows: Sequence[Row],
     *,
-    tokenizer: Tokenizer,
+    tokenizer: NamedTokenizer,
     overhead: int,
     marks: Marks = NO_MARKS,
-    later: list[Count] | None = None,
+    later: list[MessageCounts] | None = None,
     texts: Texts = BUILT_IN,
 ) -> list[ContextMessage]:
-    """The engine's messages of these rows, without the `unsent`, and their counts. New ones are stored, or put into
-    `later` for the caller to store when nobody waits. Only those of the built-in texts are stored."""
+    """Expand the rows, without the `unsent` ones, into the engine's messages with their counts.
+
+    New counts are stored, or appended to `later` for the caller to store when no user waits. Counts of texts that the
+    workspace has rewritten are not stored.
+    """
     messages: list[ContextMessage] = []
-    counted: list[Count] = []
-    left_out = {row.pk for row in _unsent(rows)}
-    as_history = f"as_history_{overhead}"
+    counts: list[MessageCounts] = []
+    skipped = {row.pk for row in _unsent(rows)}
+    history_key = _history_key(overhead)
     for row in rows:
-        if row.pk in left_out:
+        if row.pk in skipped:
             continue
         mark: Any = marks.by_message.get(row.pk) if marks.by_message and row.role == Message.Role.USER else None
-        rewritten = bool(texts.own) and MARKS.get(row.status) in texts.own  # type: ignore[call-overload]  # its words
-        known = {} if rewritten else row.tokens.get(tokenizer.name, {})
-        if len(known.get("each", ())) == 1 and as_history in known and (text := _only_text(row)) is not None:
+        rewritten = bool(texts.own) and STATUS_TEXTS.get(Message.Status(row.status)) in texts.own
+        stored = {} if rewritten else row.tokens.get(tokenizer.name, {})
+        each: Sequence[int] = stored.get("each", ())
+        if len(each) == 1 and history_key in stored and (text := _only_text(row)) is not None:
             role: Role = "user" if row.role == Message.Role.USER else "assistant"
-            messages.append(ContextMessage(str(row.pk), role, text, known["each"][0], mark=mark))
+            messages.append(ContextMessage(str(row.pk), role, text, each[0], mark=mark))
             continue
         expanded = expand(row, texts)
-        if len(known.get("each", ())) != len(expanded) or as_history not in known:
-            each = known.get("each", ())
+        if len(each) != len(expanded) or history_key not in stored:
             if len(each) != len(expanded):
                 each = [own_tokens(message, tokenizer) for message in expanded]
-            known = {**known, "each": each, as_history: _as_history(expanded, each, tokenizer, overhead)}
             if row.status != Message.Status.PENDING and not rewritten:
-                counted.append((row.pk, {tokenizer.name: known}))
-        each = known["each"]
+                as_history = _history_tokens(expanded, each, tokenizer, overhead)
+                # The counts for other overheads stay.
+                counts.append(MessageCounts(row.pk, tokenizer.name, {**stored, "each": each, history_key: as_history}))
         messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
     if later is None:
-        store_counts(counted)
+        store_counts(counts)
     else:
-        later += counted
+        later += counts
     return messages
 
 
 def _only_text(row: Row) -> str | None:
-    """What `expand` makes of a row that is one message and nothing but text; None for others."""
+    """Return the text of a row that `expand` makes one message of text only; None for other rows."""
     if row.role == Message.Role.USER:
         return row.text
-    if row.status in MARKS or any(part["type"] not in _ONE_MESSAGE for part in row.parts):
+    if row.status in STATUS_TEXTS or any(part["type"] not in _ONE_MESSAGE for part in row.parts):
         return None
     texts = [part["text"] for part in row.parts if part["type"] == "text"]
     return "\n\n".join([*map(without_reasoning, texts[:1]), *texts[1:]])
 
 
-def called(rows: Sequence[Row]) -> list[UUID]:
-    """The answers in which a tool was called: most conversations have none, and nothing is looked up for them."""
+def answers_with_calls(rows: Sequence[Row]) -> list[UUID]:
+    """Return the ids of the answers with tool calls. Most conversations have none, so nothing is looked up for them."""
     return [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
 
 
-def reasoned(answers: Sequence[UUID]) -> QuerySet[StepReasoning]:
-    """What providers want back of the reasoning in these answers."""
+def reasoning_of(answers: Sequence[UUID]) -> QuerySet[StepReasoning]:
+    """Return the stored reasoning of these answers."""
     return StepReasoning.objects.filter(turn__answer__in=answers).order_by("number")
 
 
 def reasoned_by_others(rows: Sequence[Row], model: Model) -> dict[str, str]:
-    """Of the answers whose reasoning another model keeps: its name, by the answer's id."""
-    if not (answers := called(rows)):
+    """Return the answers whose stored reasoning is of another model, by id, with that model's name."""
+    if not (answers := answers_with_calls(rows)):
         return {}
-    others = reasoned(answers).exclude(_by(model)).filter(turn__answer__model__isnull=False)
+    others = reasoning_of(answers).exclude(_by(model)).filter(turn__answer__model__isnull=False)
     return {str(answer): name for answer, name in others.values_list("turn__answer", "turn__answer__model__name")}
 
 
 def _by(model: Model) -> Q:
-    """Two rows may be the same model of the same server; a model of that name elsewhere is another."""
-    same = {"name": model.name, "provider__kind": model.provider.kind, "provider__base_url": model.provider.base_url}
-    return Q(**{f"turn__answer__model__{name}": value for name, value in same.items()})
+    """Return the condition that the model answered.
+
+    Two rows may be the same model of the same server. A model of that name on another server is another model.
+    """
+    return Q(
+        turn__answer__model__name=model.name,
+        turn__answer__model__provider__kind=model.provider.kind,
+        turn__answer__model__provider__base_url=model.provider.base_url,
+    )
 
 
 def with_reasoning(messages: list[ContextMessage], rows: Sequence[Row], model: Model) -> list[ContextMessage]:
-    """With what the model thought before its calls in earlier turns, where that is wanted for ever."""
-    if not (answers := called(rows)):
+    """Add the model's reasoning to the calls of earlier turns, if the provider wants it back in every later turn."""
+    if not (answers := answers_with_calls(rows)):
         return messages
     states: dict[str, list[ReasoningState]] = {}
-    kept = reasoned(answers).filter(_by(model))
-    for answer, items, tokens in kept.values_list("turn__answer", "items", "tokens"):
+    stored = reasoning_of(answers).filter(_by(model))
+    for answer, items, tokens in stored.values_list("turn__answer", "items", "tokens"):
         states.setdefault(str(answer), []).append(ReasoningState(tuple(items), tokens))
     return [_with_next_state(message, states) for message in messages] if states else messages
 
@@ -208,13 +241,13 @@ def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningSt
     if not left:
         return message
     state = left.pop(0)
-    return replace(message, reasoning=state) if wanted_in_later_turns(state) else message
+    return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 
-def known_by(calls: Sequence[ToolCall]) -> str:
-    """By what a step's calls are known again when a program sends them back; empty where they could be any step's.
+def calls_digest(calls: Sequence[ToolCall]) -> str:
+    """Return a digest that recognises a step's calls when a program sends them back; empty if the ids identify nothing.
 
-    Programs may write the arguments anew, so their white space and order do not count.
+    Programs may write the arguments anew, so white space and the order of members do not count.
     """
     if not calls or any(_NUMBERED.fullmatch(call.id) for call in calls):
         return ""
@@ -222,69 +255,75 @@ def known_by(calls: Sequence[ToolCall]) -> str:
 
 
 def with_reasoning_of_calls(
-    messages: list[ContextMessage], user: User, model: Model, tokenizer: Tokenizer, *, whole: bool
+    messages: list[ContextMessage], user: User, model: Model, tokenizer: NamedTokenizer, *, whole: bool
 ) -> list[ContextMessage]:
-    """With what the model thought before calls that a program has run, when the turn goes on in another request.
+    """Add the model's reasoning to calls that a program ran itself, when the turn continues in another request.
 
-    `whole`: the messages came with that request, so those of older turns have no rows that say what was thought.
+    `whole`: the request brought all messages, so the calls of older turns have no rows with their reasoning either.
     """
-    asked = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
-    called = [n for n, each in enumerate(messages) if each.tool_calls and (whole or n > asked)]
-    places = {name: number for number in called if (name := known_by(messages[number].tool_calls))}
+    question = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
+    steps = [n for n, each in enumerate(messages) if each.tool_calls and (whole or n > question)]
+    places = {key: number for number in steps if (key := calls_digest(messages[number].tool_calls))}
     if not places:
         return messages
-    kept = StepReasoning.objects.filter(_by(model), calls__in=places, turn__conversation__owner=user).order_by("pk")
-    for row in kept:
-        number, state = places[row.calls], ReasoningState(tuple(row.items), row.tokens)
-        if number > asked or wanted_in_later_turns(state):
+    stored = StepReasoning.objects.filter(_by(model), calls__in=places, turn__conversation__owner=user).order_by("pk")
+    for row in stored:
+        number = places[row.calls]
+        state = ReasoningState(tuple(row.items), row.tokens)
+        if number > question or needed_in_later_turns(state):
             messages[number] = replace(messages[number], reasoning=state)
-        if number > asked and row.reminder:
+        if number > question and row.reminder:
             reminder = Block(row.reminder, tokenizer.count(row.reminder))
             messages[number - 1] = replace(messages[number - 1], reminder=reminder)
     return messages
 
 
-def _as_history(messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: Tokenizer, overhead: int) -> int:
-    """What the row costs in an older turn, where results are stubs. It only bounds how much is read at once, so that
-    the built-in stub will do."""
+def _history_tokens(
+    messages: Sequence[ContextMessage], each: Sequence[int], tokenizer: NamedTokenizer, overhead: int
+) -> int:
+    """Return the cost of a row in an older turn, with stubs for results.
+
+    It only bounds how much is read at once, so the built-in stub is exact enough.
+    """
     stub = tokenizer.count(BUILT_IN["tool_result_stub"])
     return sum((stub if m.role == "tool" else own) + overhead for m, own in zip(messages, each, strict=True))
 
 
-def store_counts(counted: Sequence[Count]) -> None:
-    """What is lost of them is counted again for the next prompt."""
-    if not counted:
+def store_counts(counts: Sequence[MessageCounts]) -> None:
+    """Store counts with their rows. A count that is lost is made again for the next prompt."""
+    if not counts:
         return
-    values = ", ".join(["(%s::uuid, %s::jsonb)"] * len(counted))
-    flat = [value for pk, tokens in counted for value in (pk, json.dumps(tokens))]
+    values = ", ".join(["(%s::uuid, %s::jsonb)"] * len(counts))
+    flat = [value for each in counts for value in (each.message, json.dumps({each.tokenizer: each.counts}))]
     with connection.cursor() as cursor:
         cursor.execute(_STORE.format(values), flat)
 
 
 def expand(row: Row, texts: Texts) -> list[ContextMessage]:
-    """The row as the model sees it: reasoning is never replayed, what was said before a call is.
+    """Return the messages of a row as the model sees them. Text above a call is sent, reasoning is not.
 
-    The last message carries the row's id; the steps before it are numbered, as `<id>#1`.
+    The last message has the row's id. The earlier steps are numbered, as `<id>#1`.
     """
     if row.role == Message.Role.USER:
         return [ContextMessage(str(row.pk), "user", row.text)]
     steps = _steps(row.parts)
-    mark = MARKS.get(Message.Status(row.status))
-    if mark and steps:
-        final = steps.pop() if steps[-1].role == "assistant" and not steps[-1].tool_calls else _said([], [])
-        steps.append(replace(final, text=f"{final.text}\n\n{texts[mark]}".strip()))
+    status_text = STATUS_TEXTS.get(Message.Status(row.status))
+    if status_text and steps:
+        final = steps.pop() if steps[-1].role == "assistant" and not steps[-1].tool_calls else _assistant([], [])
+        steps.append(replace(final, text=f"{final.text}\n\n{texts[status_text]}".strip()))
     names = [f"{row.pk}#{number}" for number in range(1, len(steps))] + [str(row.pk)]
     return [replace(step, id=name) for step, name in zip(steps, names, strict=False)]
 
 
-def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
+def _steps(parts: Sequence[Mapping[str, Any]]) -> list[ContextMessage]:
+    """Return the messages of an answer's parts, without ids."""
     steps: list[ContextMessage] = []
     texts: list[str] = []
     calls: list[ToolCall] = []
 
     def close() -> None:
         if texts or calls:
-            steps.append(_said(texts, calls))
+            steps.append(_assistant(texts, calls))
             texts.clear()
             calls.clear()
 
@@ -304,32 +343,40 @@ def _steps(parts: Sequence[dict[str, Any]]) -> list[ContextMessage]:
     return steps
 
 
-def stored_result(part: dict[str, Any]) -> StoredResult | None:
-    """Of a part of the type `tool_result`, what it says of the whole result; None where the text is that."""
+def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
+    """Return the facts about the whole result of a `tool_result` part; None if the part's text is the whole."""
     stored = part.get("stored")
-    return StoredResult(**stored) if stored else None
+    return StoredResult.from_json(stored) if stored else None
 
 
-def _said(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
+def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessage:
     return ContextMessage("", "assistant", "\n\n".join(texts), tool_calls=tuple(calls))
 
 
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-# Two documents side by side may count a little more than each alone; nobody has seen more than two.
+# Two documents together may count a little more than the sum of both. The most measured were two tokens more.
 JOINT = 4
+
+
+class CitableDocument(TypedDict):
+    """A document of the prompt that an answer can cite."""
+
+    number: int
+    title: str
+    file: str
 
 
 @dataclass(slots=True)
 class Documents:
-    """Makes the documents of one conversation. `numbers` go on from those the conversation has given before.
+    """Makes the documents of one plan. `numbers` continue those of the conversation.
 
-    `attached`: the readable files of each message that has been made with its files, by its id; those that `marks`
-    leave out are not among them.
+    `reports` collects the files that are not sent. `titles` maps the ids of the documents made so far to their names.
+    `attached` holds the readable files of each message, by its id, without the files that `marks` exclude.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: NamedTokenizer
     vision: bool
-    numbers: Numbers
+    numbers: CitationNumbers
     texts: Texts = BUILT_IN
     reports: list[SourceReport] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
@@ -337,31 +384,36 @@ class Documents:
     marks: Marks = NO_MARKS
 
     @property
-    def given(self) -> list[dict[str, Any]]:
-        """What stands in the prompt and can be cited, without a passage."""
-        return [{"number": self.numbers.of(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
+    def citable(self) -> list[CitableDocument]:
+        """Return the documents made so far, which an answer can cite."""
+        return [{"number": self.numbers.assign(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
 
     def of_file(self, file: File, text: str) -> Document:
+        """Return the document of a file."""
         self.titles[str(file.pk)] = file.name
         return Document(
             id=str(file.pk),
             title=file.name,
             text=text,
             tokens=self._cost(file, text),
-            number=self.numbers.of(str(file.pk)),
+            number=self.numbers.assign(str(file.pk)),
         )
 
     def _cost(self, file: File, text: str) -> int:
-        """What the file costs as it is sent: its entry of the JSON, counted once per tokenizer and stored with the
-        built-in line above it."""
+        """Return the tokens of the file as sent: its JSON entry and the line above it.
+
+        The count is made once for each tokenizer and stored. The stored count has the built-in line.
+        """
         if not self.is_counted(file):
-            entry = documents_json([Document(str(file.pk), file.name, text)], Numbers({str(file.pk): 100}))
-            wrapper = self._above(BUILT_IN) + JOINT
+            entry = documents_json([Document(str(file.pk), file.name, text)], CitationNumbers({str(file.pk): 100}))
+            wrapper = self._prefix_tokens(BUILT_IN) + JOINT
             store_tokens(file=file, tokenizer=self._key, count=self.tokenizer.count(entry) + wrapper)
-        longer = self._above(self.texts) - self._above(BUILT_IN) if "documents" in self.texts.own else 0
+        own_prefix = "documents" in self.texts.own
+        longer = self._prefix_tokens(self.texts) - self._prefix_tokens(BUILT_IN) if own_prefix else 0
         return max(1, int(file.tokens[self._key]) + longer)
 
-    def _above(self, texts: Texts) -> int:
+    def _prefix_tokens(self, texts: Texts) -> int:
+        """Return the tokens of the line above the documents."""
         return self.tokenizer.count(f"{texts['documents']}\n")
 
     @property
@@ -369,41 +421,48 @@ class Documents:
         return f"{self.tokenizer.name}/sent"
 
     def is_counted(self, file: File) -> bool:
-        """Whether it is known without the file's text what it costs."""
+        """Tell whether the file's cost is stored, so that its text is not needed."""
         return self._key in file.tokens
 
     def sized(self, files: Sequence[File]) -> list[Document]:
-        """The files' costs, without their texts, without numbers: most of a large project is not in the prompt."""
+        """Return the files as documents with their costs, without texts and numbers.
+
+        Most files of a large project are not in the prompt, so their texts are not read.
+        """
         uncounted = {file.pk: file for file in files if not self.is_counted(file)}
         if uncounted:
             texts = FileText.objects.filter(file__in=uncounted).values_list("file", "text")
-            for pk, text in texts.iterator(20):  # as few at once as may be, since a file's text may be long
+            for pk, text in texts.iterator(20):  # few at once, since a file's text may be long
                 self._cost(uncounted.pop(pk), text)
             for file in uncounted.values():
                 self._cost(file, "")
         return [Document(str(file.pk), file.name, tokens=self._cost(file, "")) for file in files]
 
     def attach(self, messages: Sequence[ContextMessage], rows: Sequence[Row]) -> list[ContextMessage]:
-        """The messages with the files that were uploaded with their `rows`. Two queries, whatever their number; none
-        where the rows know that they have no files."""
-        some = [row.pk for row in rows if row.role == Message.Role.USER and getattr(row, "has_files", True)]
-        by_message = _attachments(some) if some else {}
+        """Return the messages with the files that were uploaded with their `rows`.
+
+        Two queries for any number of messages; none if the rows tell that they have no files.
+        """
+        questions = [
+            row.pk for row in rows if row.role == Message.Role.USER and (isinstance(row, Message) or row.has_files)
+        ]
+        by_message = _attachments(questions) if questions else {}
         if not by_message:
             return list(messages)
-        wanted = (
+        needed = (
             file
             for message, attached in by_message.items()
             for file in attached
-            if isinstance(file, File) and not (self._left_out(message, file) and self.is_counted(file))
+            if isinstance(file, File) and not (self._is_excluded(message, file) and self.is_counted(file))
         )
-        texts = texts_of(wanted)
+        texts = texts_of(needed)
         return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
 
-    def draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
-        """The same for a message that is not stored yet."""
+    def attach_to_draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
+        """Return a message that is not stored yet with its files."""
         return replace(self, marks=NO_MARKS)._with_files(message, files, texts_of(files)) if files else message
 
-    def _left_out(self, message: str, file: File) -> bool:
+    def _is_excluded(self, message: str, file: File) -> bool:
         return self.marks is not NO_MARKS and self.marks.of_file(UUID(message), file.pk) == Mark.Kind.EXCLUDED
 
     def _with_files(
@@ -418,28 +477,28 @@ class Documents:
             if file.status not in READABLE:
                 self.reports.append(SourceReport("file", str(file.pk), "left_out", 0, why_missing(file)))
                 continue
-            left_out = self._left_out(message.id, file)
-            if not left_out:
+            excluded = self._is_excluded(message.id, file)
+            if not excluded:
                 self.attached.setdefault(message.id, []).append(file)
             if not file.is_image:
-                documents.append(replace(self.of_file(file, texts.get(file.pk, "")), excluded=left_out))
+                documents.append(replace(self.of_file(file, texts.get(file.pk, "")), excluded=excluded))
             elif self.vision:
-                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=left_out, title=file.name))
+                images.append(ImageRef(str(file.pk), tokens_of(file=file) or 0, excluded=excluded, title=file.name))
             else:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
-                number = self.numbers.of(str(file.pk))
+                number = self.numbers.assign(str(file.pk))
                 documents.append(Document(str(file.pk), file.name, self.texts["image_unseen"], number=number))
-        # A marker has no stored cost; then the whole message of files is counted as it is sent.
+        # The text for an unseen image has no stored cost, so the engine then counts the whole message of files.
         return replace(message, files=tuple(documents), images=tuple(images))
 
 
 def why_missing(file: File) -> Reason:
-    """For a file that is none of `READABLE`."""
+    """Return the reason for a file whose status is not in `READABLE`."""
     return "unread_file" if file.status in (File.Status.UPLOADED, File.Status.PROCESSING) else "failed_file"
 
 
 def _attachments(message_ids: Sequence[UUID]) -> dict[str, list[File | str]]:
-    """The files of each message, in their order; of one that was deleted the name."""
+    """Return the files of each message, by its id, in their order; a name stands for a deleted file."""
     by_message: dict[str, list[File | str]] = {}
     for each in Attachment.objects.filter(message__in=message_ids).select_related("file"):
         by_message.setdefault(str(each.message_id), []).append(each.file or each.name)
@@ -447,5 +506,6 @@ def _attachments(message_ids: Sequence[UUID]) -> dict[str, list[File | str]]:
 
 
 def texts_of(files: Iterable[File]) -> dict[UUID, str]:
-    wanted = [file.pk for file in files if not file.is_image]
-    return dict(FileText.objects.filter(file__in=wanted).values_list("file", "text")) if wanted else {}
+    """Return the texts of the files that are no images, by id."""
+    ids = [file.pk for file in files if not file.is_image]
+    return dict(FileText.objects.filter(file__in=ids).values_list("file", "text")) if ids else {}

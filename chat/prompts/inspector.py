@@ -1,11 +1,14 @@
-"""The context panel: one component for what a model will see and what it saw, in words and shares."""
+"""Describe a plan or a report for the context panel, in words and shares.
+
+One panel serves both: what a model will see, and what it saw.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -16,17 +19,18 @@ from chat.models import Turn
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.prompts import cards, wording
 from chat.prompts import report as reports
-from chat.prompts.report import Change, ResolvedReport
+from chat.prompts.preview import Plan, PlanCost
+from chat.prompts.report import Change, MessageEntry, ResolvedReport
 from core.i18n import dollars, grouped, percent
 from core.sentences import Sentence
 from llm.learning import Evidence, source_words
 from llm.models import Effort
 
-LEAST = 10  # thousandths of the bar that what is there takes at least, so that it is seen
+NARROWEST = 10  # the least width of a segment in thousandths of the bar, so that it stays visible
 
 
 class Segment(NamedTuple):
-    """A group's piece of the bar; `start` and `width` are in thousandths of the window."""
+    """A group's segment of the bar. `start` and `width` are in thousandths of the window."""
 
     group: str
     label: str
@@ -36,8 +40,11 @@ class Segment(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """Where on the branch the model begins to see: `first` is the message (empty where it sees none of those above the
-    question), `words` say what became of those above it. `unseen`: ids of those that are left out below it."""
+    """The place on the branch from which on the model sees the messages.
+
+    `first` is the id of the first message that it sees; empty if it sees none above the question. `words` say what
+    happened to the messages above. `unseen` are the ids of messages below that are left out.
+    """
 
     first: str
     words: str
@@ -45,25 +52,34 @@ class Sight(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """Something for the curious: what it is, its value, and what that means."""
+    """A detail of the panel: its name, its value, and an explanation."""
 
     name: str
     value: str
     help: str
 
 
+class PanelMessage(MessageEntry):
+    """A message that was sent, with the names of its section (`label`) and its group."""
+
+    label: str
+    group: str
+
+
 @dataclass(frozen=True)
 class Panel:
     """A report in words and shares.
 
-    `seen`: whether it was sent, or will be. `number`: of its call, from 1. `usage`: what all calls of the turn took, by
-    the provider's count, the fields of `llm.types.model_call.Usage`; empty where it is not known. `changes`: what is
-    otherwise than in the call before, of a turn's first call than in the turn before: `since` says which. `marks` are
-    those of the branch on show, now. `outgoing`: what tools of the turn sent out of the workspace.
+    `seen`: the prompt was sent; otherwise it is planned. `cost` is that of a plan. `number` is that of the call, from
+    1. `usage` are the tokens of all calls of the turn by the provider's count, the fields of
+    `llm.types.model_call.Usage`; empty while unknown. `changes` are the differences to the call before, for a turn's
+    first call to the turn before; `since` says which. `marks` are the present marks of the branch on show. `outgoing`
+    lists what tools of the turn sent out of the workspace.
     """
 
     report: ResolvedReport
     seen: bool = False
+    cost: PlanCost | None = None
     number: int = 1
     usage: Mapping[str, int | None] = field(default_factory=dict)
     changes: Sequence[tuple[str, str]] = ()
@@ -73,13 +89,14 @@ class Panel:
 
     @property
     def percent(self) -> str:
-        """Of the room that is used."""
+        """Return the used part of the room, in percent."""
         return percent(self.report["used"], self.report["limit"])
 
     @property
-    def fate(self) -> wording.Fate:
+    def status(self) -> wording.StatusLine:
+        """Return the line that sums up the report."""
         whole = _("Everything you gave was sent") if self.seen else _("Everything you gave fits")
-        return wording.fate_of(self.report, whole)
+        return wording.status_line(self.report, whole)
 
     @cached_property
     def cards(self) -> list[cards.Card]:
@@ -87,10 +104,11 @@ class Panel:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """The groups that are there, one behind the other; together they end where the room does, at most."""
-        window, totals = max(1, self.report["window"]), cards.totals(self.report)
-        widths = {group: max(LEAST, round(1000 * tokens / window)) for group, tokens in totals.items()}
-        if widths and (over := sum(widths.values()) - max(self.room, LEAST * len(widths))) > 0:
+        """Return the segments of the groups that are sent, one after the other. They end at the end of the room."""
+        window = max(1, self.report["window"])
+        totals = cards.totals(self.report)
+        widths = {group: max(NARROWEST, round(1000 * tokens / window)) for group, tokens in totals.items()}
+        if widths and (over := sum(widths.values()) - max(self.room, NARROWEST * len(widths))) > 0:
             widths[max(widths, key=lambda group: widths[group])] -= over
         starts = accumulate(widths.values(), initial=0)
         return [
@@ -100,29 +118,30 @@ class Panel:
 
     @property
     def room(self) -> int:
-        """Where on the bar the room ends, in thousandths; behind that is what is kept for the answer."""
+        """Return the end of the room on the bar, in thousandths. The rest is reserved for the answer."""
         return round(1000 * max(0, self.report["limit"]) / max(1, self.report["window"]))
 
     @property
-    def kept(self) -> int:
-        """Tokens of the window that are no room for what is sent."""
+    def reserved(self) -> int:
+        """Return the tokens of the window that messages may not take."""
         return self.report["window"] - self.report["limit"]
 
     @property
     def sight(self) -> Sight | None:
-        """None where the model sees everything."""
+        """Return the place from which on the model sees the messages, None if it sees all."""
         messages = [each for each in self.report["sources"] if each["kind"] == "message"]
         out = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
         summary = self.report.get("summary")
         left_out = len(out) + self.report["unloaded"]
         if not left_out and not summary:
             return None
-        there = [_row_id(each) for each in messages if each["state"] != "left_out"]
-        first = next((pk for pk in there if pk is not None and self.marks.by_message.get(pk) is None), None)
+        sent = [_row_id(each) for each in messages if each["state"] != "left_out"]
+        first = next((pk for pk in sent if pk is not None and self.marks.by_message.get(pk) is None), None)
         shown = [str(pk) for each in out if (pk := _row_id(each)) is not None]
         return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), shown)
 
     def _border(self, summarised: int, left_out: int) -> str:
+        """Return the words at the place from which on the model sees the messages."""
         begins = _("The model saw from here on") if self.seen else _("The model sees from here on")
         above = ngettext(
             "%(count)s message above as a summary", "%(count)s messages above as a summary", summarised
@@ -134,10 +153,11 @@ class Panel:
 
     @property
     def served(self) -> str:
-        """How much of the prompt the provider's cache served, or is expected to; empty where that is not known."""
+        """Return how much of the prompt the provider's cache served or will serve; empty while unknown."""
         cache = self.report.get("cache")
         if cache is None:
-            cached, whole = self.usage.get("cached_input") or 0, self.usage.get("input") or 0
+            cached = self.usage.get("cached_input") or 0
+            whole = self.usage.get("input") or 0
             return percent(cached, whole) if cached and whole else ""
         if cache["read"] is None:
             whole = self.report["used"] + self.report["tools_tokens"]
@@ -151,7 +171,7 @@ class Panel:
 
     @property
     def missed(self) -> str:
-        """From which section on the prompt is read again although it was sent before, and why; empty if it is not."""
+        """Return the section from which on the prompt is read again, and the reason; empty if the cache serves it."""
         cache = self.report.get("cache")
         if cache is None or cache["missed_section"] is None or cache["reason"] is None:
             return ""
@@ -167,24 +187,24 @@ class Panel:
 
     @property
     def price(self) -> str:
-        """Of a plan, in short; empty without one."""
-        return wording.cost_ahead(cast("Mapping[str, Any]", self.report))
+        """Return the cost of a plan in short; empty without a price."""
+        return wording.cost_ahead(self.cost)
 
     @property
-    def ahead(self) -> str:
-        """What a plan will cost, in whole sentences; empty without a price."""
-        plan: Mapping[str, Any] = self.report
-        cost = plan.get("cost")
+    def expected_cost(self) -> str:
+        """Return the cost of a plan in whole sentences; empty without a price."""
+        cost = self.cost
         if cost is None:
             return ""
         if not Decimal(cost["at_most"]):
-            return f"{wording.cost_ahead(plan)}."
-        most = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
-        at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % most
-        return f"{wording.cost_ahead(plan)}. {at_most}"
+            return f"{wording.cost_ahead(cost)}."
+        values = {"most": dollars(Decimal(cost["at_most"]), up=True), "tokens": grouped(cost["longest_answer"])}
+        at_most = _("At most %(most)s, with %(tokens)s tokens of answer, the most there can be.") % values
+        return f"{wording.cost_ahead(cost)}. {at_most}"
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[PanelMessage]:
+        """Return the messages that are sent, with the names of their sections and groups."""
         return [
             {
                 **message,
@@ -196,17 +216,18 @@ class Panel:
 
     @property
     def facts(self) -> list[Fact]:
-        """Under what the prompt was made."""
-        report, counted = self.report, self.report.get("provider_count")
+        """Return the facts under which the prompt was made: the model, its settings, and the versions."""
+        report = self.report
+        count = report.get("provider_count")
         effort = report.get("effort", "")
         exact = _("exact") if report["exact"] else _("estimated")
         facts = [
             Fact(_("Model"), report["model"], _("Who answers.")),
             Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
         ]
-        if counted:
+        if count:
             help_ = _("What the provider counted itself, with the definitions of the tools.")
-            facts.append(Fact(_("The provider's count"), grouped(counted), help_))
+            facts.append(Fact(_("The provider's count"), grouped(count), help_))
         if effort:
             facts.append(Fact(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first.")))
         profile = _("Which share of the window each part may take; an admin sets it.")
@@ -221,12 +242,14 @@ class Panel:
 
     @property
     def window(self) -> list[Fact]:
-        """What is not room for messages, then the room; together the window (docs/develop/context.md, “The room”)."""
+        """Return the window, its reserves and the room for messages (docs/develop/context.md, “The room”)."""
         report = self.report
-        answer, tools, room = report["reserved_output"], report["tools_tokens"], report["limit"]
+        answer = report["reserved_output"]
+        tools = report["tools_tokens"]
+        room = report["limit"]
         reasoning = report.get("reserved_reasoning", 0)
         margin = report["window"] - answer - tools - room
-        source = source_words(report.get("window_source", ""), Evidence.of(report.get("window_evidence", {})))
+        source = source_words(report.get("window_source", ""), Evidence.from_json(report.get("window_evidence", {})))
         rows = [
             (_("Window in force"), report["window"], source),
             (
@@ -247,8 +270,7 @@ class Panel:
 
 
 def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
-    """What the last model call of a turn saw, or its `number`th from 1, with what changed since the call before it;
-    None where there is no such call (yet)."""
+    """Return the panel of a call of the turn: the last one, or the `number`th from 1. None if there is no such call."""
     report = reports.of_turn(turn, number)
     if report is None:
         return None
@@ -266,13 +288,13 @@ def of_turn(turn: Turn, number: int | None = None) -> Panel | None:
     )
 
 
-def of_plan(plan: Mapping[str, Any], marks: Marks = NO_MARKS) -> Panel | None:
-    """What would be sent; None when it does not fit."""
-    return Panel(cast("ResolvedReport", plan), marks=marks) if plan["fits"] else None
+def of_plan(plan: Plan, marks: Marks = NO_MARKS) -> Panel | None:
+    """Return the panel of a plan, None if the draft does not fit."""
+    return Panel(plan, cost=plan["cost"], marks=marks) if plan["fits"] is True else None
 
 
 def _row_id(source: SourceEntry) -> UUID | None:
-    """Of the row that a message is, or a step of which it is; None for a draft."""
+    """Return the id of a message's row, also for a step of it; None for a draft."""
     try:
         return UUID((source.get("id") or "").partition("#")[0])
     except ValueError:
@@ -280,20 +302,20 @@ def _row_id(source: SourceEntry) -> UUID | None:
 
 
 def _turn_before(turn: Turn) -> ResolvedReport | None:
-    """The report of the turn whose answer this turn's question stands below."""
+    """Return the report of the previous turn on the branch."""
     before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
     return reports.of_turn(before) if before is not None else None
 
 
 def _changes(before: ResolvedReport, report: ResolvedReport) -> list[tuple[str, str]]:
-    """What, and how it changed."""
+    """Return the name of each changed source and its change in words."""
     return [
         (wording.name_of(change), _change(change)) for change in reports.compare(before["sources"], report["sources"])
     ]
 
 
 def _change(change: Change) -> str:
-    """In words, with both sides of what is in another state or has another size."""
+    """Return a change in words. A changed source has both its states or sizes."""
     was = change["was"]
     if was is None:
         return str(wording.CHANGES[change["change"]])

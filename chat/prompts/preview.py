@@ -1,9 +1,9 @@
-"""What the next turn would send, before it is sent: for the composer, programs, and whoever selects documents."""
+"""Plan the next turn before it is sent: for the composer, for programs, and for the selection of documents."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Literal, NotRequired, TypedDict, cast
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -11,11 +11,11 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget
-from chat.ledger.limits import most_used
+from chat.ledger.limits import LimitJson, most_used
 from chat.models import Conversation, LastPrompt
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
-from chat.prompts.document_budget import chosen_files, line_of, refuse_over_line, summary_in
+from chat.prompts.document_budget import budget_of, chosen_files, refuse_over_line, summary_in
 from chat.prompts.turn_context import TurnContext, base_context, context_of_draft, wider_cap
 from core.background import submit
 from core.i18n import grouped
@@ -30,10 +30,10 @@ from personas.services import model_for
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What a person is about to send. `files` are ids; those that are not the person's are ignored in a plan.
+class TurnDraft:
+    """A message that a user is about to send. `files` are ids; a plan ignores files that the user may not see.
 
-    `effort` of reasoning as in `chat.turns.submit.Ask`: None is what the conversation has.
+    `effort` is the effort of reasoning; None stands for the conversation's, as in `chat.turns.submit.Ask`.
     """
 
     text: str
@@ -41,27 +41,99 @@ class Draft:
     effort: str | None = None
 
 
-def plan_ahead(
-    *, user: User, scope: ChatScope, draft: Draft, model: Model | None = None, count: bool = False, whole: bool = True
-) -> dict[str, Any]:
-    """The report of a first model call for the draft: the report's members and `fits`, `error`, `documents`, `cost`.
+class PlanError(TypedDict):
+    """The reason for which a draft does not fit. The members besides `code` and `detail` depend on the code.
 
-    What does not fit is an answer too: `fits` is false, and `error` says with `code` and `detail` what to do.
-    `documents` is the document budget and `selected`, the tokens of the draft's files (None while one is unknown).
-    `count`: near the limit the provider is asked to count, as it is before sending; `countable` says that this was not
-    asked for and could change the plan. `provider_limit`: what prompt and tools may take by that count, where it is.
-    `near_limit`: the limit that is used up for the most part, as `chat.ledger.limits` has it in JSON, or None.
-    `whole` as with `chat.prompts.report.resolved`.
+    They are the `extra` of the `ContextError`, see `chat.context.types` and `chat.prompts.document_budget`.
+    """
+
+    code: str
+    detail: str
+    needed: NotRequired[int]
+    limit: NotRequired[int]
+    tokens: NotRequired[int]
+    room: NotRequired[int]
+    over: NotRequired[int]
+    part: NotRequired[str]
+    sections: NotRequired[Mapping[str, int]]
+    tools_tokens: NotRequired[int]
+    reserve: NotRequired[int]
+    file: NotRequired[str]
+    title: NotRequired[str]
+
+
+class PlanDocuments(TypedDict):
+    """The document budget of a plan. `selected` are the tokens of the draft's files, None while one is unknown."""
+
+    available: int
+    offered: int
+    selectable_up_to: int
+    selected: int | None
+
+
+class PlanCost(TypedDict):
+    """The expected cost of a first call in US dollars, as decimal text. `longest_answer` is in tokens."""
+
+    prompt: str
+    answer_per_1000: str
+    at_most: str
+    longest_answer: int
+
+
+class UnfittingPlan(report.WindowEntry):
+    """The plan of a draft that does not fit. `near_limit` is that of `FittingPlan`."""
+
+    fits: Literal[False]
+    limit: int
+    error: PlanError
+    documents: PlanDocuments
+    near_limit: LimitJson | None
+
+
+class FittingPlan(report.ResolvedReport):
+    """The plan of a draft that fits: the report of its first model call, and what sending it takes.
+
+    `near_limit` is the limit of the user that is most used up, if it is nearly used up
+    (`chat.ledger.limits.most_used`). `countable`: the provider was not asked to count and its count could change the
+    plan. `provider_limit` are the tokens that prompt and tools may take by the provider's count, if it has counted.
+    """
+
+    fits: Literal[True]
+    error: None
+    documents: PlanDocuments
+    near_limit: LimitJson | None
+    cost: PlanCost | None
+    countable: bool
+    provider_limit: int | None
+
+
+Plan = FittingPlan | UnfittingPlan
+
+
+def plan_ahead(
+    *,
+    user: User,
+    scope: ChatScope,
+    draft: TurnDraft,
+    model: Model | None = None,
+    count: bool = False,
+    whole: bool = True,
+) -> Plan:
+    """Plan the first model call for the draft.
+
+    A draft that does not fit is an answer too: its plan has the error. `count`: near the limit the provider is asked to
+    count, as it is before sending. `whole` is that of `chat.prompts.report.resolved`.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
     base = replace(base, window_cap=_window_cap(scope.conversation, base.model))
     files = chosen_files(user=user, ids=draft.files)
-    text, conversation = draft.text if draft.text.strip() else "", scope.conversation
+    conversation = scope.conversation
+    text = draft.text if draft.text.strip() else ""
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
     leaf = conversation.leaf if conversation else None
-    allowed = line_of(context, scope, summary_in(scope)) if files else None
+    allowed = budget_of(context, scope, summary_in(scope)) if files else None
     near_limit = most_used(user.pk)
     plan = partial(builder.plan, leaf=leaf, added=[builder.draft_message(text)], files=files)
     try:
@@ -71,15 +143,12 @@ def plan_ahead(
     except ContextError as error:
         limit = max(0, context.room.input_limit)
         detail = " ".join(filter(None, [str(error.sentence), _learnt_window(context)]))
-        problem = {"code": error.code, "detail": detail, **error.extra}
-        documents = _documents(allowed or line_of(context, scope, summary_in(scope)), files)
-        window = report.window_of(context)
         return {
             "fits": False,
             "limit": limit,
-            **window,
-            "error": problem,
-            "documents": documents,
+            **report.window_of(context),
+            "error": cast("PlanError", {"code": error.code, "detail": detail, **error.extra}),
+            "documents": _documents(allowed or budget_of(context, scope, summary_in(scope)), files),
             "near_limit": near_limit,
         }
     stored = _stored(context, planned, conversation)
@@ -87,11 +156,10 @@ def plan_ahead(
     if near:
         planned, stored = _counted(context, planned, stored, plan, ask=count)
     call = report.resolved(stored, draft=text, whole=whole)
-    documents = _documents(allowed or line_of(context, scope, planned.summary), files)
     return {
         "fits": True,
         "error": None,
-        "documents": documents,
+        "documents": _documents(allowed or budget_of(context, scope, planned.summary), files),
         "near_limit": near_limit,
         "cost": _cost(context, call, builder.fingerprint(context, planned.prompt)),
         "countable": near and not count and call["provider_count"] is None,
@@ -100,66 +168,81 @@ def plan_ahead(
     }
 
 
-def _stored(context: TurnContext, planned: builder.Planned, conversation: Conversation | None) -> report.CallReport:
+def _stored(context: TurnContext, planned: builder.PlannedCall, conversation: Conversation | None) -> report.CallReport:
+    """Return the report that the call would store."""
     sent = builder.fingerprint(context, planned.prompt)
     return report.stored(context, planned, cycle=1, refused=None, cache=_cache(context.model, sent, conversation))
 
 
 def _counted(
     context: TurnContext,
-    planned: builder.Planned,
+    planned: builder.PlannedCall,
     stored: report.CallReport,
-    plan: Callable[[TurnContext], builder.Planned],
+    plan: Callable[[TurnContext], builder.PlannedCall],
     *,
     ask: bool,
-) -> tuple[builder.Planned, report.CallReport]:
-    """As the turn plans it, see `chat.prompts.report.counted`; a provider is given a few seconds."""
+) -> tuple[builder.PlannedCall, report.CallReport]:
+    """Return the plan with the provider's count, as the turn makes it. The provider has a few seconds to answer."""
 
-    def again(true: TurnContext) -> report.Made:
-        found = plan(true)
-        return found, _stored(true, found, context.conversation), builder.model_request(true, found.prompt)
+    def plan_again(recounted: TurnContext) -> report.PlannedRequest:
+        again = plan(recounted)
+        return report.PlannedRequest(
+            again, _stored(recounted, again, context.conversation), builder.model_request(recounted, again.prompt)
+        )
 
-    made = (planned, stored, builder.model_request(context, planned.prompt))
+    first = report.PlannedRequest(planned, stored, builder.model_request(context, planned.prompt))
     with wait_outside():
-        planned, stored, _ = submit(report.counted(context, made, again, ask=ask)).result()
-    return planned, stored
+        result = submit(report.with_provider_count(context, first, plan_again, ask=ask)).result()
+    return result.planned, result.report
 
 
-def _documents(allowed: DocumentBudget, files: Sequence[File]) -> dict[str, int | None]:
-    return {**asdict(allowed), "selected": _selected(files)}
+def _documents(allowed: DocumentBudget, files: Sequence[File]) -> PlanDocuments:
+    return {
+        "available": allowed.available,
+        "offered": allowed.offered,
+        "selectable_up_to": allowed.selectable_up_to,
+        "selected": _selected(files),
+    }
 
 
-def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> dict[str, Any] | None:
-    """What sending costs in US dollars, by what the provider's cache will serve and be given; None without a price.
+def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> PlanCost | None:
+    """Return the cost of the first model call, with the expected use of the provider's cache; None without a price.
 
-    Tokens are ours times what the provider has counted of this prompt, else what usage has taught of the model's own.
-    Of the first model call: every one that follows a tool's result costs its own prompt and answer. `longest_answer`:
-    in tokens, the model's own, or the room that is left.
+    Every call after a tool's result costs its own prompt and answer besides. Our tokens are multiplied by the ratio of
+    the provider's count of this prompt, else by the ratio learnt for the model. The longest answer is the model's own
+    limit or the room that is left.
     """
     model = context.model
     if model.prices is None:
         return None
-    ours, count, served = call["used"] + call["tools_tokens"], call["provider_count"], call["cache"]["expected"]
-    taught = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    ratio = count / max(1, ours) if count else taught
-    counts = (ours, served, cache.written(sent, served, cache_rule(model)))
+    ours = call["used"] + call["tools_tokens"]
+    count = call["provider_count"]
+    served = call["cache"]["expected"]
+    learnt_ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
+    ratio = count / max(1, ours) if count else learnt_ratio
+    counts = (ours, served, cache.tokens_to_write(sent, served, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
-    expected = model.prices.ahead(Usage(whole, 0, cached_input=read, cache_written=written), longest)
-    return {**{name: f"{amount:f}" for name, amount in asdict(expected).items()}, "longest_answer": longest}
+    expected = model.prices.expected_cost(Usage(whole, 0, cached_input=read, cache_written=written), longest)
+    return {
+        "prompt": f"{expected.prompt:f}",
+        "answer_per_1000": f"{expected.answer_per_1000:f}",
+        "at_most": f"{expected.at_most:f}",
+        "longest_answer": longest,
+    }
 
 
 def _learnt_window(context: TurnContext) -> str:
-    """Return a sentence on the window where it is smaller than the model's row says; empty where it is not."""
+    """Return a sentence on the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.of(context.model.window_evidence))
+    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
     return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
 
 
 def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
-    """Return the smaller window that only this conversation has with the model, as its next turn will have it."""
+    """Return the window cap of the conversation's next turn with the model, None without one."""
     if conversation is None:
         return None
     caps = LastPrompt.objects.filter(conversation=conversation, model=model).values_list("window_cap", flat=True)
@@ -167,12 +250,13 @@ def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
 
 
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:
-    """What the provider's cache will serve."""
+    """Return the forecast of the provider's cache for the prompt."""
     rows = LastPrompt.objects.filter(conversation=conversation) if conversation else LastPrompt.objects.none()
-    prompts = {asked: cache.sent_of(prompt) for asked, prompt in rows.values_list("model", "prompt")}
-    return cache.expected(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
+    prompts = {pk: cache.parse_sent_prompt(prompt) for pk, prompt in rows.values_list("model", "prompt")}
+    return cache.forecast(sent, prompts.get(model.pk), cache_rule(model), other_model=bool(prompts))
 
 
 def _selected(files: Sequence[File]) -> int | None:
+    """Return the tokens of the files together, None while one is unknown."""
     counts = [tokens_of(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)

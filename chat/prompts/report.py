@@ -1,49 +1,51 @@
-"""What the model saw, as it is stored with a turn and shown to people and programs.
+"""Store a report of each model call with its turn, and show it to users and programs.
 
-`Turn.report` is `{"calls": [call, …]}`, one for each model call. A call holds the engine's report and the list of its
-messages; the text of a message that is stored anyway is not stored again but found by its source.
+`Turn.report` is `{"calls": [call, …]}`, with one `CallReport` for each model call. A call holds the engine's report and
+the list of the messages that were sent. A text that is stored elsewhere is not stored again: `resolved` finds it by the
+message's source.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NotRequired, TypedDict, cast
+from typing import NamedTuple, NotRequired, TypedDict, cast
 from uuid import UUID
 
 from django.utils import timezone
 
 from chat.context.build import ReportEntry, SourceEntry
 from chat.context.cache import CacheEntry
-from chat.context.rendering import Numbers, documents_text
+from chat.context.rendering import CitationNumbers, documents_text
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
 from chat.models.tree import branch_rows
-from chat.prompts.builder import Planned, true_room, with_count
+from chat.prompts.builder import PlannedCall, true_room, with_true_ratio
 from chat.prompts.history import expand
-from chat.prompts.steps import Step, found_by, step_of
-from chat.prompts.turn_context import TurnContext
+from chat.prompts.steps import AnswerStep, answer_step, files_read
+from chat.prompts.turn_context import MadeWith, TurnContext
 from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.lines import first_line
-from core.net.outgoing import Sent
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
 from llm.counting import exact_count
-from llm.truncation import Sent as SentTokens
-from llm.truncation import Truncation, TruncationSuspicion
+from llm.learning import EvidenceJson
+from llm.truncation import SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
 
-FILES = ("project_files", "file")  # sections whose text is made of files
+FILE_SECTIONS = ("project_files", "file")  # sections whose text is made of files
 FILE_KINDS = ("project_file", "file", "image")
 TITLE = 80  # characters of a message that name it in a list
-INTERNAL = ("numbers", "made_with", "at")  # members of a call that nobody is shown
-GONE = "[This text is not stored any more.]"
+INTERNAL = ("numbers", "made_with", "at")  # members of a call that are never shown
+NOT_STORED = "[This text is not stored any more.]"
 
 
 class MessageEntry(TypedDict):
-    """A message as it was sent; without `text` where that is found again by its source."""
+    """A message as it was sent. `text` is missing if the message's source has it."""
 
     section: str
     source: str | None
@@ -54,7 +56,7 @@ class MessageEntry(TypedDict):
 
 
 class CoveredEntry(TypedDict):
-    """The summary that stood in the prompt, and the messages for which it stood."""
+    """The summary in the prompt, and the messages that it covers. `first` and `last` are their ids."""
 
     id: str
     messages: int
@@ -66,14 +68,19 @@ class CoveredEntry(TypedDict):
 
 
 class CallReport(ReportEntry):
-    """One model call as it is stored: the engine's report, and under what it was made; all numbers in tokens.
+    """One model call as it is stored: the engine's report and the facts of the call. All numbers are tokens.
 
-    `effort` of reasoning as sent; `reserved_reasoning`: what of `reserved_output` is for it; both not in those of
-    earlier versions.
-    `numbers`: the documents' numbers. `refused`: what the provider said to a longer prompt before this one. `notes`:
-    sentences on what should have been there and was not. `unread`: tokens that the server did not read, by its count.
-    `cache`: what the provider's cache was to serve, and did.
-    `usage`: what the provider has reported, the fields of `llm.types.model_call.Usage`; empty while it has not.
+    `effort` is the effort of reasoning that was sent; `reserved_reasoning` is the part of `reserved_output` for it.
+    `tools_asking` are the tools whose calls a user may have to allow. `numbers` are the citation numbers of the
+    documents. `refused` is the note on a longer prompt that the provider refused before. `notes` are sentences on what
+    was not sent. `unread` are the tokens that the server did not read, by its count, and `notice` is the sentence about
+    it or about an oddly low count. `usage` holds the provider's counts, the fields of `llm.types.model_call.Usage`; it
+    is empty until the provider reports them. `provider_count` is the prompt with its tools, as the provider counted it
+    before it was sent. `window_source` is `TurnContext.window_source`, `window_evidence` the stored
+    `llm.learning.Evidence` of a learnt window.
+
+    `made_with` and `at`, in seconds since the epoch, are for planning the same again and are never shown. Members that
+    are not required are missing in reports of earlier versions.
     """
 
     cycle: int
@@ -86,7 +93,7 @@ class CallReport(ReportEntry):
     margin: float
     tools_tokens: int
     tools: NotRequired[list[str]]
-    tools_asking: NotRequired[list[str]]  # those whose calls a person may have to allow
+    tools_asking: NotRequired[list[str]]
     policy: str
     layout: str
     profile: str
@@ -95,21 +102,22 @@ class CallReport(ReportEntry):
     numbers: NotRequired[Mapping[str, int]]
     refused: str
     notes: list[str]
-    # Not in those of earlier versions:
+    # The next five are missing in reports of earlier versions too.
     unread: int
-    notice: str  # the sentence about it, or about an oddly low count
+    notice: str
     model_id: str
     usage: dict[str, int]
-    provider_count: int | None  # the prompt with its tools, as the provider counted it before it was sent
+    provider_count: int | None
     cache: NotRequired[CacheEntry]
-    window_source: NotRequired[str]  # see `chat.prompts.turn_context.TurnContext.window_source`
-    window_evidence: NotRequired[dict[str, Any]]  # of a learnt one, see `llm.learning.Evidence`
-    # Shown to nobody; for planning the same again:
-    made_with: NotRequired[dict[str, Any]]  # see `chat.prompts.turn_context.TurnContext.made_with`
-    at: NotRequired[float]  # seconds since the epoch
+    window_source: NotRequired[str]
+    window_evidence: NotRequired[EvidenceJson]
+    made_with: NotRequired[MadeWith]
+    at: NotRequired[float]
 
 
 class ShortCall(TypedDict):
+    """The main numbers of a model call."""
+
     cycle: int
     model: str
     limit: int
@@ -118,38 +126,50 @@ class ShortCall(TypedDict):
 
 
 class ResolvedReport(CallReport):
-    """With titles and exact messages; of a turn also with all its calls in short."""
+    """A call's report with titles and the exact messages. The report of a turn has all its `calls` in short."""
 
     calls: NotRequired[list[ShortCall]]
 
 
 class Change(SourceEntry):
-    """A source that is new (`added`), `gone` or `changed` between two calls; `was`: its state and tokens before."""
+    """A source that differs between two calls.
+
+    `change` is `added`, `gone` or `changed`. `was` is the earlier entry of a changed source.
+    """
 
     change: str
     was: SourceEntry | None
 
 
 class WindowEntry(TypedDict):
-    """The window in force, and where it comes from; the members of a `CallReport` by the same names."""
+    """The window in force and its source. The names are those of `CallReport`."""
 
     window: int
     window_source: str
-    window_evidence: dict[str, Any]
+    window_evidence: EvidenceJson
+
+
+class PlannedRequest(NamedTuple):
+    """A planned call with its report and the request for the model."""
+
+    planned: PlannedCall
+    report: CallReport
+    request: ModelRequest
 
 
 def window_of(context: TurnContext) -> WindowEntry:
-    """Return the window that a prompt is planned for, and where it comes from."""
+    """Return the window that a prompt is planned for, with its source."""
     learnt = context.window == context.model.window and context.window < context.model.context_window
-    evidence = context.model.window_evidence if learnt else {}
+    evidence: EvidenceJson = context.model.window_evidence if learnt else {}
     return {"window": context.window, "window_source": context.window_source, "window_evidence": evidence}
 
 
 def stored(
-    context: TurnContext, planned: Planned, *, cycle: int, refused: Sentence | None, cache: CacheEntry
+    context: TurnContext, planned: PlannedCall, *, cycle: int, refused: Sentence | None, cache: CacheEntry
 ) -> CallReport:
-    """The JSON of one model call."""
-    report, summary = planned.prompt.report.as_dict(), planned.summary
+    """Return the report of one model call for storage."""
+    report = planned.prompt.report.as_dict()
+    summary = planned.summary
     versions = {"summary_prompt": str(summary.prompt_version)} if summary is not None else {}
     return {
         "cycle": cycle,
@@ -172,7 +192,7 @@ def stored(
         "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
-        "numbers": planned.documents.numbers.known,
+        "numbers": planned.documents.numbers.assigned,
         "refused": refused.dump() if refused else "",
         "notes": [note.dump() for note in (context.effort.note, *planned.notes, *context.toolbox.all_notes) if note],
         "unread": 0,
@@ -185,34 +205,38 @@ def stored(
     }
 
 
-Made = tuple[Planned, CallReport, ModelRequest]
+async def with_provider_count(
+    context: TurnContext,
+    first: PlannedRequest,
+    plan: Callable[[TurnContext], PlannedRequest],
+    *,
+    ask: bool = True,
+) -> PlannedRequest:
+    """Return the request with the provider's count, planned once more if the count changes what fits.
 
-
-async def counted(context: TurnContext, made: Made, plan: Callable[[TurnContext], Made], *, ask: bool = True) -> Made:
-    """What was `made` with the provider's own count; planned anew, once, where that changes what fits.
-
-    Without `ask` only with what the provider has counted before. `plan` runs in a thread with a database connection.
+    Without `ask` only a count that is cached already is used. `plan` runs in a thread with a database connection. The
+    rule: docs/develop/context.md, “The room”.
     """
     room = true_room(context)
-    planned, report, request = made
-    count = report["provider_count"] = await exact_count(context.model, request, ask=ask)
-    true = with_count(context, planned.prompt, count) if count is not None else None
-    if count is None or true is None:
-        return made
+    count = first.report["provider_count"] = await exact_count(context.model, first.request, ask=ask)
+    recounted = with_true_ratio(context, first.planned.prompt, count) if count is not None else None
+    if count is None or recounted is None:
+        return first
     try:
-        again = await on_database(plan, true)
+        again = await on_database(plan, recounted)
     except ProductError:
-        return made  # it is for the provider to refuse what we cannot make smaller
-    recount = again[1]["provider_count"] = await exact_count(context.model, again[2], ask=ask)
+        return first  # the prompt cannot be made smaller, so the provider has to refuse it
+    recount = again.report["provider_count"] = await exact_count(context.model, again.request, ask=ask)
     if count <= room and (recount is None or recount > room):
         again = await on_database(plan, context)
-        again[1]["provider_count"] = count
+        again.report["provider_count"] = count
     return again
 
 
 def truncated(truncation: Truncation) -> Sentence:
-    """Return what is said of an answer whose server did not read the whole prompt, with what helps on such a server."""
-    read, sent = truncation.read, truncation.sent
+    """Return the notice that the server did not read the whole prompt, with advice for this kind of server."""
+    read = truncation.read
+    sent = truncation.sent
     if truncation.server == "ollama":
         return Sentence(
             "The server read {read} of {sent} tokens: the beginning of the conversation was missing for it. Let an "
@@ -232,9 +256,9 @@ def truncated(truncation: Truncation) -> Sentence:
 def without(
     call: CallReport, event: ParametersLeftOut, context: TurnContext, sent: SentTokens
 ) -> tuple[TurnContext, SentTokens]:
-    """Write down what a call was sent without, for its model's sake.
+    """Note in the report the parameters and tools that were left out because the model or its provider refuses them.
 
-    Returns what the rest of the turn goes by: without the tools that were refused, which are not counted either.
+    Return the context and the counts for the rest of the turn, without the refused tools.
     """
     if event.names:
         refused_names = Sentence("The model refuses this, so it was not sent: {names}.", names=", ".join(event.names))
@@ -252,7 +276,7 @@ def without(
 
 
 def suspected(suspicion: TruncationSuspicion) -> Sentence:
-    """Return what is said under an answer whose server reported oddly few tokens."""
+    """Return the notice that the server reported oddly few tokens."""
     return Sentence(
         "The server reported {reported} of {sent} tokens: it may count differently, or it may "
         "have cut the prompt. An admin can test that on the model's page.",
@@ -262,6 +286,7 @@ def suspected(suspicion: TruncationSuspicion) -> Sentence:
 
 
 def refused(before: int, window: int) -> Sentence:
+    """Return the note that the provider refused the prompt and named its window."""
     return Sentence(
         "The provider refused a prompt that fits into {before} tokens. It named its limit: from now on {window}. "
         "An admin can correct the model's window.",
@@ -271,6 +296,7 @@ def refused(before: int, window: int) -> Sentence:
 
 
 def refused_for_account(limit: int, requested: int) -> Sentence:
+    """Return the note that the provider's account has a limit of tokens a minute."""
     return Sentence(
         "The provider's account allows {limit} tokens a minute, and this request had {requested}. Less was sent, "
         "in this answer only.",
@@ -280,6 +306,7 @@ def refused_for_account(limit: int, requested: int) -> Sentence:
 
 
 def refused_without_limit(before: int, window: int) -> Sentence:
+    """Return the note that the provider refused the prompt without a usable limit."""
     return Sentence(
         "The provider refused a prompt that fits into {before} tokens. It named no usable limit, so it was planned "
         "again for {window}, in this conversation only.",
@@ -289,6 +316,7 @@ def refused_without_limit(before: int, window: int) -> Sentence:
 
 
 def images_refused(sent: int, limit: int | None) -> Sentence:
+    """Return the note that the provider refused so many images. `limit` is the limit it named, if any."""
     if limit is None:
         return Sentence(
             "The provider refused {sent} images in one prompt without naming its limit, so half of them were sent.",
@@ -302,6 +330,7 @@ def images_refused(sent: int, limit: int | None) -> Sentence:
 
 
 def doubted(doubts: int, checked: int) -> Sentence:
+    """Return the note on sentences that their cited passages do not support."""
     return Sentence(
         "Of {checked} sentences compared with the passages that they cite, {doubts} are not carried by them.",
         checked=checked,
@@ -309,9 +338,9 @@ def doubted(doubts: int, checked: int) -> Sentence:
     )
 
 
-def fallen_back(first: str, second: str, why: Sentence, *, thought: bool) -> list[Sentence]:
-    """`thought`: the first model has reasoned in this turn."""
-    said = [
+def fallen_back(first: str, second: str, why: Sentence, *, reasoned: bool) -> list[Sentence]:
+    """Return the notes that another model was asked. `reasoned`: the first model has reasoned in this turn."""
+    notes = [
         Sentence(
             "{second} was asked instead of {first}, which was not available (“{why}”).",
             second=second,
@@ -319,16 +348,18 @@ def fallen_back(first: str, second: str, why: Sentence, *, thought: bool) -> lis
             why=why,
         )
     ]
-    if thought:
-        said.append(
+    if reasoned:
+        notes.append(
             Sentence("What {first} had thought before its calls was not sent to {second}.", first=first, second=second)
         )
-    return said
+    return notes
 
 
-def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
-    """The summary by its row, a file as found by search where the model is told of it, and what is always to be sent
-    as such where it does not fit."""
+def _named(source: SourceEntry, planned: PlannedCall) -> SourceEntry:
+    """Return the engine's source with the facts of its row.
+
+    The summary gets its id. A file that the prompt lists is `by_search`. A message that does not fit gets its mark.
+    """
     if source["kind"] == "summary" and planned.summary is not None:
         return {**source, "id": str(planned.summary.pk)}
     if source["kind"] == "file" and source["state"] == "left_out" and source.get("id") in planned.searched:
@@ -341,7 +372,7 @@ def _named(source: SourceEntry, planned: Planned) -> SourceEntry:
 
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
-    """The tasks of the prompt as sources; their tokens are the section's, the titles those of that moment."""
+    """Return the tasks of the prompt as sources with their present titles. Their section has the tokens."""
     shown = (*context.tasks.today, *context.tasks.mentioned) if context.tasks else ()
     return [
         {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
@@ -370,19 +401,21 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "state": message.state,
     }
     changed = message.state != "full" and not message.as_stored
-    if changed or (message.source is None and message.section not in FILES):
+    if changed or (message.source is None and message.section not in FILE_SECTIONS):
         entry["text"] = message.text
     return entry
 
 
 def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
-    """The report of the turn's last call, or of the `number`th from 1, with titles and exact messages, and all calls in
-    short; None where there is no such call (yet)."""
+    """Return the resolved report of a call of the turn: the last one, or the `number`th from 1.
+
+    It lists all calls of the turn in short. None if there is no such call (yet).
+    """
     calls: list[CallReport] = turn.report.get("calls", [])
     chosen = len(calls) if number is None else number
     if not 1 <= chosen <= len(calls):
         return None
-    # Reports of earlier versions lack these.
+    # Reports of earlier versions lack these members.
     report = resolved(calls[chosen - 1])
     report.setdefault("tools", [])
     report.setdefault("effort", "")
@@ -391,9 +424,9 @@ def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
     return report
 
 
-def readable(report: Mapping[str, Any]) -> dict[str, Any]:
+def readable(report: Mapping[str, object]) -> JsonObject:
     """Return a report or a plan with its sentences in the reader's language."""
-    read = dict(report)
+    read: JsonObject = dict(report)
     if "notes" in read:
         read["notes"] = [str(Sentence.load(note)) for note in read["notes"]]
     for name in ("refused", "notice"):
@@ -410,21 +443,21 @@ def _short(call: CallReport) -> ShortCall:
     )
 
 
-def call_number(asked: str | None) -> int | None:
-    """From an address; what is no number is none of the calls."""
-    if not asked:
+def call_number(text: str | None) -> int | None:
+    """Parse the number of a call from an address. Return None for an empty text, 0, which is no call, for a bad one."""
+    if not text:
         return None
-    return int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
 
 
-class Outgoing(Sent):
-    """`tool`: the name of the one that sent it."""
+class Outgoing(OutgoingRequest):
+    """Something that a tool sent out of the workspace. `tool` is the tool's name."""
 
     tool: str
 
 
 def outgoing(turn: Turn) -> list[Outgoing]:
-    """What left the workspace in this turn, in the order of its calls, whether or not there was an answer."""
+    """Return what tools of the turn sent out of the workspace, in the order of the calls, answered or not."""
     parts = turn.answer.parts
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     results = (part for part in parts if part["type"] == "tool_result")
@@ -436,9 +469,9 @@ def outgoing(turn: Turn) -> list[Outgoing]:
 
 
 def summarised(turn: Turn) -> list[SourceEntry]:
-    """The messages for which the summary of the turn's last call stands, oldest first, as sources of its report.
+    """Return the messages that the summary of the turn's last call covers, oldest first, as sources of its report.
 
-    They are not stored with every report but found by the summary's last message, which is on the turn's branch.
+    Reports do not store them. They are found by the summary's last message, which is on the turn's branch.
     """
     calls: list[CallReport] = turn.report.get("calls", [])
     summary = calls[-1].get("summary") if calls else None
@@ -446,104 +479,116 @@ def summarised(turn: Turn) -> list[SourceEntry]:
         return []
     rows = branch_rows(UUID(summary["last"])).order_by("depth")
     return [
-        _summarised(*each)
+        source
         for row in rows
-        for each in (
-            *(("file", str(a.file_id), a.name) for a in row.attachments.all() if a.file_id),
-            ("message", str(row.pk), _shortened(row.text)),
+        for source in (
+            *(_summarised_source("file", str(a.file_id), a.name) for a in row.attachments.all() if a.file_id),
+            _summarised_source("message", str(row.pk), _shortened(row.text)),
         )
     ]
 
 
-def _summarised(kind: str, pk: str, title: str) -> SourceEntry:
+def _summarised_source(kind: str, pk: str, title: str) -> SourceEntry:
     left_out: SourceEntry = {"kind": kind, "state": "left_out", "reason": "summarised", "tokens": 0, "exact": True}
     return {**left_out, "id": pk, "title": title}
 
 
 def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) -> ResolvedReport:
-    """A stored call with what its sources refer to. `draft` is the text of a message that is not stored yet.
+    """Return a stored call with the titles and texts of its sources.
 
-    Without `whole` no more than what a sentence about it may name: files, and messages that a person has marked. The
-    line under the composer is asked for with every page and almost every key; texts are read for a panel alone.
+    `draft` is the text of a message that is not stored yet. Without `whole` only files and marked messages get titles,
+    and no texts are read: the line under the composer, which names no more, is asked for with almost every key.
     """
-    sources, words = call["sources"], texts_then(call["versions"])
+    sources = call["sources"]
+    own_texts = texts_then(call["versions"])
     messages = call["messages"] if whole else []
     named = (source for source in sources if source["kind"] == "message" and (whole or source.get("mark")))
-    wanted = {_row_id(source.get("id")) for source in named}
-    wanted |= {_row_id(message["source"]) for message in messages if message["section"] in ("history", "current")}
-    texts, steps = _texts([pk for pk in wanted if pk is not None], words)
+    ids = {_row_id(source.get("id")) for source in named}
+    ids |= {_row_id(message["source"]) for message in messages if message["section"] in ("history", "current")}
+    texts, steps = _texts([pk for pk in ids if pk is not None], own_texts)
     if draft is not None:
-        texts["draft"], steps["draft"] = draft, Step("question", draft)
+        texts["draft"] = draft
+        steps["draft"] = AnswerStep("question", draft)
     files = _files((_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS), texts=whole)
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
-    found = found_by(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
-    report["sources"] = [_source(source, steps, files, found) for source in sources]
-    report["messages"] = [_message(message, texts, _documents(call, message, files, words)) for message in messages]
+    used = files_read(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
+    report["sources"] = [_source(source, steps, files, used) for source in sources]
+    report["messages"] = [_message(message, texts, _documents(call, message, files, own_texts)) for message in messages]
     return report
 
 
 def _files(ids: Iterable[UUID | None], *, texts: bool) -> dict[str, File]:
-    wanted = [pk for pk in ids if pk is not None]
-    rows = File.objects.filter(pk__in=wanted)
-    return {str(file.pk): file for file in (rows.select_related("content") if texts else rows)} if wanted else {}
+    """Return the files of these ids, by id as text. `texts`: with their contents."""
+    present = [pk for pk in ids if pk is not None]
+    rows = File.objects.filter(pk__in=present)
+    return {str(file.pk): file for file in (rows.select_related("content") if texts else rows)} if present else {}
 
 
-def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], words: Texts) -> str | None:
-    """The text of a message of files, made again from the files as they are stored; None for other messages."""
-    if message["section"] not in FILES or message["state"] != "full":
+def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], own_texts: Texts) -> str | None:
+    """Return the text of a message of files, made again from the stored files; None for other messages."""
+    if message["section"] not in FILE_SECTIONS or message["state"] != "full":
         return None
     ids = (message["source"] or "").split("+")
     if message["section"] == "project_files":
         inline = (each for each in call["sources"] if each["kind"] == "project_file" and each["state"] == "full")
         ids = [str(each["id"]) for each in inline if not each.get("reason")]
-    found = [(files[pk], pk) for pk in ids if pk in files]
-    if len(found) < len(ids):
-        return GONE
-    documents = [Document(pk, file.name, _text_of(file, words)) for file, pk in found]
-    return documents_text(documents, Numbers(call.get("numbers", {})), words)
+    present = [(files[pk], pk) for pk in ids if pk in files]
+    if len(present) < len(ids):
+        return NOT_STORED
+    documents = [Document(pk, file.name, _text_of(file, own_texts)) for file, pk in present]
+    return documents_text(documents, CitationNumbers(call.get("numbers", {})), own_texts)
 
 
-def _text_of(file: File, words: Texts) -> str:
-    """As it was sent; an image is a document where the model does not see it."""
+def _text_of(file: File, own_texts: Texts) -> str:
+    """Return the file's text as it was sent.
+
+    An image is a document with a fixed text if the model does not see images.
+    """
     if file.is_image:
-        return words["image_unseen"]
+        return own_texts["image_unseen"]
     return file.content.text if hasattr(file, "content") else ""
 
 
 def _row_id(source: str | None) -> UUID | None:
+    """Return the id of the row behind a source, None for a draft."""
     try:
         return UUID((source or "").partition("#")[0])
     except ValueError:
         return None
 
 
-def _texts(ids: Iterable[UUID], words: Texts) -> tuple[dict[str, str], dict[str, Step]]:
-    """The exact text of every engine's message of these rows by its id, and what a person reads in its place."""
+def _texts(ids: Sequence[UUID], own_texts: Texts) -> tuple[dict[str, str], dict[str, AnswerStep]]:
+    """Return, for every engine's message of these rows by its id, its exact text and its description for users."""
     texts: dict[str, str] = {}
-    steps: dict[str, Step] = {}
-    wanted = list(ids)
-    for row in Message.objects.filter(pk__in=wanted) if wanted else ():
-        for message in expand(row, words):
+    steps: dict[str, AnswerStep] = {}
+    for row in Message.objects.filter(pk__in=ids) if ids else ():
+        for message in expand(row, own_texts):
             calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
             texts[message.id] = "\n".join([message.text or "", *calls]).strip()
-            steps[message.id] = step_of(row, message)
+            steps[message.id] = answer_step(row, message)
     return texts, steps
 
 
 def _source(
-    source: SourceEntry, steps: Mapping[str, Step], files: Mapping[str, File], found: frozenset[str]
+    source: SourceEntry, steps: Mapping[str, AnswerStep], files: Mapping[str, File], used: frozenset[str]
 ) -> SourceEntry:
-    pk, title = source.get("id") or "", source.get("title", "")
-    more: dict[str, Any] = {}
+    """Return the source with its title. `used` are the ids of the files whose passages were found in this turn."""
+    pk = source.get("id") or ""
+    entry: SourceEntry = {
+        "kind": source["kind"], "state": source["state"], "id": None, "reason": None,
+    }  # fmt: skip
+    entry |= source
+    entry["title"] = source.get("title", "")
     if source["kind"] == "message":
         step = steps.get(pk)
-        title = _shortened(step.words) if step else ""
-        more = {"role": step.role} if step else {}
+        entry["title"] = _shortened(step.words) if step else ""
+        if step:
+            entry["role"] = step.role
     elif source["kind"] in FILE_KINDS:
-        title = files[pk].name if pk in files else title or pk
-        more = {"used": pk in found} if source["state"] == "by_search" else {}
-    unsaid: SourceEntry = {"kind": source["kind"], "state": source["state"], "id": None, "reason": None}
-    return cast("SourceEntry", {**unsaid, **source, "title": title, **more})
+        entry["title"] = files[pk].name if pk in files else entry["title"] or pk
+        if source["state"] == "by_search":
+            entry["used"] = pk in used
+    return entry
 
 
 def _shortened(text: str) -> str:
@@ -554,12 +599,12 @@ def _shortened(text: str) -> str:
 def _message(message: MessageEntry, texts: Mapping[str, str], documents: str | None) -> MessageEntry:
     text = documents
     if text is None:
-        text = message["text"] if "text" in message else texts.get(message["source"] or "", GONE)
+        text = message["text"] if "text" in message else texts.get(message["source"] or "", NOT_STORED)
     return {**message, "text": text}
 
 
 def compare(before: Sequence[SourceEntry], after: Sequence[SourceEntry]) -> list[Change]:
-    """What changed between the sources of two calls: each source that is new, gone, or in another state."""
+    """Return the sources that differ between two calls: new, gone, or in another state."""
     old = {(source["kind"], source.get("id")): source for source in before}
     new = {(source["kind"], source.get("id")): source for source in after}
     changes: list[Change] = []

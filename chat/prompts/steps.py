@@ -1,4 +1,4 @@
-"""The steps of an answer as a person reads them: what a tool did and what it found, never the JSON of it."""
+"""Describe the steps of an answer for users: what a tool did and which documents it returned, without its JSON."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,37 +10,43 @@ from django.utils.translation import ngettext
 from chat.context.types import ContextMessage
 from chat.models import Message
 from core.i18n import grouped
+from core.json_types import JsonObject
 from core.sentences import Sentence
 
-NAMED = 2  # documents that are named of those that a tool found
+NAMED = 2  # documents of a result that are named; the others are counted
 
 
-class Step(NamedTuple):
-    """`role`: `question`, `answer`, `call` or `result`. `found`: ids of the files whose text a tool's result holds."""
+class AnswerStep(NamedTuple):
+    """One step of a turn in words.
+
+    `role` is `question`, `answer`, `call` or `result`. `files` are the ids of the files whose text a result holds.
+    """
 
     role: str
     words: str
-    found: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
-def step_of(row: Message, message: ContextMessage) -> Step:
-    """Of an engine's message that `row` was expanded to."""
+def answer_step(row: Message, message: ContextMessage) -> AnswerStep:
+    """Describe one of the engine's messages that `row` was expanded to."""
     if message.tool_calls:
-        said = [*filter(None, [message.text]), *(_called(row, call.id, call.name) for call in message.tool_calls)]
-        return Step("call", " · ".join(said))
+        calls = (_describe_call(row, call.id, call.name) for call in message.tool_calls)
+        return AnswerStep("call", " · ".join([*filter(None, [message.text]), *calls]))
     if message.role == "tool":
         part = _part(row, "tool_result", message.tool_call_id)
-        found = [str(each["file"]) for each in part.get("documents", ()) if "file" in each]
-        return Step("result", _found(part), tuple(found))
-    return Step("question" if message.role == "user" else "answer", message.text or "")
+        files = [str(each["file"]) for each in part.get("documents", ()) if "file" in each]
+        return AnswerStep("result", _describe_result(part), tuple(files))
+    return AnswerStep("question" if message.role == "user" else "answer", message.text or "")
 
 
 def _part(row: Message, kind: str, call: str | None) -> Mapping[str, Any]:
+    """Return the part of the row of this type that belongs to the call, empty without one."""
     return next((part for part in row.parts if part["type"] == kind and part["id"] == call), {})
 
 
-def _called(row: Message, call: str, name: str) -> str:
-    part, result = _part(row, "tool_call", call), _part(row, "tool_result", call)
+def _describe_call(row: Message, call: str, name: str) -> str:
+    part = _part(row, "tool_call", call)
+    result = _part(row, "tool_result", call)
     arguments = _arguments(part.get("arguments", ""))
     documents = result.get("documents", ())
     match name:
@@ -54,11 +60,11 @@ def _called(row: Message, call: str, name: str) -> str:
             return _("Read “%(title)s”") % {"title": documents[0]["title"]}
         case _:
             did = str(Sentence.load(part.get("label", ""))) or name
-    found = _found(result) if result else ""
-    return f"{did} → {found}" if found else did
+    outcome = _describe_result(result) if result else ""
+    return f"{did} → {outcome}" if outcome else did
 
 
-def _found(result: Mapping[str, Any]) -> str:
+def _describe_result(result: Mapping[str, Any]) -> str:
     if result.get("error"):
         return _("failed")
     titles = list(dict.fromkeys(str(each["title"]) for each in result.get("documents", ())))
@@ -76,13 +82,15 @@ def _titles(titles: Sequence[str]) -> str:
     }
 
 
-def _arguments(text: str) -> Mapping[str, Any]:
+def _arguments(text: str) -> JsonObject:
+    """Parse the arguments of a call. A model may write invalid JSON; then there are none."""
     try:
-        found = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
-def found_by(steps: Iterable[Step]) -> frozenset[str]:
-    return frozenset(pk for step in steps for pk in step.found)
+def files_read(steps: Iterable[AnswerStep]) -> frozenset[str]:
+    """Return the ids of the files whose text the results of these steps hold."""
+    return frozenset(pk for step in steps for pk in step.files)

@@ -1,25 +1,32 @@
-"""What a turn is made under, beside its messages: people, model, persona, budget, tools, tasks, a program's options."""
+"""Collect everything a turn's prompts depend on besides the messages.
+
+A `TurnContext` holds the user, the model, the persona, the budget profile, the tools, the tasks and a program's
+options. It is read once a turn. `base_context` makes it without tools and tasks. `context_of_claimed_turn`,
+`context_of_past_turn` and `context_of_draft` add what their turn has.
+"""
 
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
+from uuid import UUID
 
 from django.utils import timezone
 
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User
-from chat.context.rendering import Numbers
+from chat.context.rendering import CitationNumbers
 from chat.context.types import ContextRequest, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope, scope_of
+from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
 from chat.prompts.history import Documents
-from chat.tools.tasks import Hand
+from chat.tools.tasks import TaskToolContext
 from chat.tools.toolbox import (
     NO_TOOLS,
     Toolbox,
@@ -35,7 +42,7 @@ from llm import tokens
 from llm.learning import SMALLEST_WINDOW, window_source
 from llm.models import Model
 from llm.services import RATIO_TRUSTED
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.types.model_call import EFFORTS, NO_SAMPLING, Sampling, ToolChoice, ToolDefinition
 from personas.models import BudgetProfile, Persona, SystemPrompt
 from personas.services import reminders_for, rules_at
@@ -47,33 +54,75 @@ from projects.planner.queries import PromptTasks, tasks_for_prompt, today
 from workspace.models import Workspace
 from workspace.models.version import version_now
 
-# Tokens to expect of a step's reasoning by its effort, and by that of providers where none is said: our judgement.
-THOUGHT = {"none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768}
-USUAL = "medium"
-LARGEST_PART = 4  # reasoning has at most this part of the window
-RESIDUE = Decimal("0.01")  # what a learnt ratio leaves uncertain
-MAX_TOOLS = 128  # of a program's own
-# What a plan reads of a profile and a model beside their names: kept with every report, since both rows may change.
-OF_PROFILE = (
+# Tokens to expect of a step's reasoning, by its effort. The numbers are our judgement (“The room” in
+# docs/develop/context.md). USUAL_EFFORT stands for the provider's default.
+REASONING_TOKENS = {
+    "none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768,
+}  # fmt: skip
+USUAL_EFFORT = "medium"
+REASONING_DIVISOR = 4  # reasoning has at most a quarter of the window
+RATIO_RESIDUE = Decimal("0.01")  # the share of the window that a learnt ratio leaves uncertain
+MAX_TOOLS = 128  # the most tools of a program
+CAP_GROWTH = 1.25  # the factor by which the smaller window of one conversation grows from turn to turn
+# The fields of a profile, a model and the workspace that a plan reads. They are stored with every report, since the
+# rows may change.
+PLANNED_PROFILE_FIELDS = (
     *("window", "reserved_output", "buffer", "message_overhead", "safety_margin", "catch_all_margin"),
     *("project_share", "omission_note", "effort", "max_cycles"),
     *("note_form", "reminder_place", "always_remind_citations"),
 )
-OF_MODEL = ("tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples")
-WIDER = 1.25  # by which a smaller window that only one conversation has grows from turn to turn
-OF_WORKSPACE = ("date_awareness", "task_tools", "today_tasks")
+PLANNED_MODEL_FIELDS = (
+    "tokenizer", "vision", "tools", "max_output", "efforts", "effort", "token_ratio", "ratio_samples",
+)  # fmt: skip
+PLANNED_WORKSPACE_FIELDS = ("date_awareness", "task_tools", "today_tasks")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
+class StoredTool(TypedDict):
+    """A `ToolDefinition` as it is stored. `parameters` is JSON text."""
+
+    name: str
+    description: str
+    parameters: str
+
+
+class StoredSampling(TypedDict, total=False):
+    """A `Sampling` as it is stored."""
+
+    top_p: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+    reasoning_effort: str | None
+    verbosity: str | None
+
+
+class StoredOptions(TypedDict):
+    """`ProgramOptions` as they are stored (`Turn.options`). `response_format` is JSON text."""
+
+    instructions: str
+    replaces_system: NotRequired[bool]
+    temperature: float | None
+    max_output: int | None
+    stop: Sequence[str]
+    tools: Sequence[StoredTool]
+    tool_choice: NotRequired[ToolChoice]
+    required_tool: NotRequired[str | None]
+    parallel_tool_calls: NotRequired[bool]
+    # Turns of earlier versions have neither of these two.
+    sampling: NotRequired[StoredSampling]
+    response_format: NotRequired[str]
+
+
 @dataclass(frozen=True, slots=True)
-class Options:
-    """`instructions` is the text of the program's system messages, `max_output` in tokens of each model call.
+class ProgramOptions:
+    """The options of a program's request.
 
-    `replaces_system`: the instructions stand in the place of the workspace's system prompt.
-
-    `tools` are the program's own, which it runs itself; `tool_choice` and `required_tool` hold for the first call.
-    `response_format` as in `llm.types.model_call.ModelRequest`.
+    `instructions` is the text of the program's system messages. `replaces_system`: the instructions replace the
+    workspace's system prompt. `max_output` is in tokens of each model call. `tools` are the program's own tools, which
+    it runs itself. `tool_choice` and `required_tool` hold for the first call. `response_format` is that of
+    `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
@@ -88,72 +137,121 @@ class Options:
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
 
-    def format_tokens(self, tokenizer: Tokenizer) -> int:
-        """What the schema of the answer costs; providers send it to the model like the definition of a tool."""
-        described = (self.response_format or {}).get("json_schema")
-        return tokenizer.count(json.dumps(described, ensure_ascii=False, sort_keys=True)) if described else 0
+    def format_tokens(self, tokenizer: NamedTokenizer) -> int:
+        """Count the schema of the answer. Providers send it to the model like the definition of a tool."""
+        schema = (self.response_format or {}).get("json_schema")
+        return tokenizer.count(json.dumps(schema, ensure_ascii=False, sort_keys=True)) if schema else 0
 
-    def as_json(self) -> dict[str, Any]:
-        # A schema is kept as text: PostgreSQL would put its properties into another order, and models read them.
-        tools = [{**asdict(tool), "parameters": json.dumps(tool.parameters)} for tool in self.tools]
-        return {**asdict(self), "tools": tools, "response_format": json.dumps(self.response_format)}
+    def as_json(self) -> StoredOptions:
+        """Return the options for storage. Schemas become text, since PostgreSQL would reorder their properties."""
+        return {
+            "instructions": self.instructions,
+            "replaces_system": self.replaces_system,
+            "temperature": self.temperature,
+            "max_output": self.max_output,
+            "stop": self.stop,
+            "tools": [
+                {"name": tool.name, "description": tool.description, "parameters": json.dumps(tool.parameters)}
+                for tool in self.tools
+            ],
+            "tool_choice": self.tool_choice,
+            "required_tool": self.required_tool,
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "sampling": {
+                "top_p": self.sampling.top_p,
+                "presence_penalty": self.sampling.presence_penalty,
+                "frequency_penalty": self.sampling.frequency_penalty,
+                "seed": self.sampling.seed,
+                "reasoning_effort": self.sampling.reasoning_effort,
+                "verbosity": self.sampling.verbosity,
+            },
+            "response_format": json.dumps(self.response_format),
+        }
 
 
-def options_of(stored: Mapping[str, Any]) -> Options:
-    """From what `as_json` gave; without anything stored those of a person's turn."""
+def parse_options(stored: StoredOptions | None) -> ProgramOptions:
+    """Return the options that `ProgramOptions.as_json` stored. A turn of a user has stored none."""
     if not stored:
         return NO_OPTIONS
-    tools = (ToolDefinition(**{**each, "parameters": json.loads(each["parameters"])}) for each in stored["tools"])
-    read = {
-        "stop": tuple(stored["stop"]),
-        "tools": tuple(tools),
-        "sampling": Sampling(**stored.get("sampling", {})),  # turns of earlier versions have neither of these two
-        "response_format": json.loads(stored.get("response_format", "null")),
-    }
-    return Options(**{**stored, **read})
+    tools = stored["tools"]
+    return ProgramOptions(
+        instructions=stored["instructions"],
+        replaces_system=stored.get("replaces_system", False),
+        temperature=stored["temperature"],
+        max_output=stored["max_output"],
+        stop=tuple(stored["stop"]),
+        tools=tuple(ToolDefinition(t["name"], t["description"], json.loads(t["parameters"])) for t in tools),
+        tool_choice=stored.get("tool_choice", "auto"),
+        required_tool=stored.get("required_tool"),
+        parallel_tool_calls=stored.get("parallel_tool_calls", True),
+        sampling=Sampling(**stored.get("sampling", {})),
+        response_format=json.loads(stored.get("response_format", "null")),
+    )
 
 
-NO_OPTIONS = Options()
+NO_OPTIONS = ProgramOptions()
+
+PlannedValue = str | int | float | list[str] | None
+
+
+class MadeWith(TypedDict):
+    """The values that a plan depends on and its report does not show, for planning the same again. Decimals are text.
+
+    `profile`, `workspace` and `model` hold fields of these rows. `texts` is the digest of the built-in texts.
+    """
+
+    profile: Mapping[str, PlannedValue]
+    workspace: Mapping[str, PlannedValue]
+    model: Mapping[str, PlannedValue]
+    true_ratio: str | None
+    margin: str
+    texts: str
 
 
 class ChosenEffort(NamedTuple):
-    """`sent`: to the model, empty for its provider's default; `note`: why it is not what was chosen."""
+    """The effort of reasoning that is `sent` to the model. Empty stands for the provider's default.
+
+    `note` says why it is not the effort that was chosen.
+    """
 
     sent: str
     note: Sentence = NO_SENTENCE
 
 
-def effort_not_taken(model: str, wanted: str, taken: str) -> Sentence:
-    if taken:
+def effort_not_taken(model: str, chosen: str, sent: str) -> Sentence:
+    """Return the note that the model does not take the chosen effort."""
+    if sent:
         return Sentence(
             "{model} does not take the effort of reasoning “{wanted}”; “{taken}” was sent.",
             model=model,
-            wanted=wanted,
-            taken=taken,
+            wanted=chosen,
+            taken=sent,
         )
     return Sentence(
-        "{model} does not take the effort of reasoning “{wanted}”; none was sent.", model=model, wanted=wanted
+        "{model} does not take the effort of reasoning “{wanted}”; none was sent.", model=model, wanted=chosen
     )
 
 
-def effort_lowered(model: str, most: int, wanted: str, taken: str) -> Sentence:
+def effort_lowered(model: str, max_output: int, chosen: str, sent: str) -> Sentence:
+    """Return the note that the effort is lowered, so that the answer has room."""
     return Sentence(
         "An answer of {model} has at most {most} tokens, its reasoning included. With the effort “{wanted}” hardly "
         "any might be left to write, so “{taken}” was sent.",
         model=model,
-        most=most,
-        wanted=wanted,
-        taken=taken,
+        most=max_output,
+        wanted=chosen,
+        taken=sent,
     )
 
 
 @dataclass(frozen=True)
 class TurnContext:
-    """What decides, beside the messages: who asks where, who answers, with which model and budget. Read once a turn.
+    """Everything a turn's prompts depend on besides the messages. Read once a turn.
 
-    `summarised`, `marked`: whether the conversation may have a summary or marks; where it has none, nobody looks again.
-    `asked_effort`: of reasoning, as the person chose it. `window_cap`: tokens; a smaller window than the model's, for
-    this conversation alone. `image_cap`: fewer images than the model's limit, for this turn alone.
+    `summarised` and `marked`: the conversation may have a summary or marks; if not, nothing is looked up. `true_ratio`
+    are the provider's tokens for one of ours, if the provider has counted this very prompt. `asked_effort` is the
+    user's choice of effort. `window_cap`, in tokens, is a smaller window than the model's for this conversation only.
+    `image_cap` is a smaller limit on images than the model's for this turn only.
     """
 
     user: User
@@ -166,12 +264,12 @@ class TurnContext:
     conversation: Conversation | None = None
     project: Project | None = None
     toolbox: Toolbox = NO_TOOLS
-    options: Options = NO_OPTIONS
+    options: ProgramOptions = NO_OPTIONS
     tasks: PromptTasks | None = None
     run_step: RunStep | None = None
     summarised: bool = True
     marked: bool = True
-    true_ratio: Decimal | None = None  # tokens of the provider for one of ours, where it has counted this very prompt
+    true_ratio: Decimal | None = None
     asked_effort: str = ""
     window_cap: int | None = None
     image_cap: int | None = None
@@ -180,111 +278,117 @@ class TurnContext:
     texts: Texts = BUILT_IN
 
     @cached_property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property
     def for_program(self) -> bool:
-        """Whether the conversation is one request of a program that speaks OpenAI's protocol."""
+        """Tell whether the conversation is one request of a program that speaks OpenAI's protocol."""
         return self.conversation is not None and self.conversation.origin == Conversation.Origin.API
 
     @property
     def exact(self) -> bool:
+        """Tell whether the tokenizer is the model's own."""
         return bool(self.model.tokenizer)
 
     @property
     def window(self) -> int:
-        """What the model, the profile and this conversation allow, in tokens."""
+        """Return the window that the model, the profile and this conversation allow, in tokens."""
         caps = (self.model.window, self.profile.window, self.window_cap)
         return min(cap for cap in caps if cap is not None)
 
     @property
     def window_source(self) -> str:
-        """Where that comes from: `profile`, `conversation`, or a source of the model's (`llm.learning`)."""
+        """Return the source of the window: `profile`, `conversation`, or a source of the model (`llm.learning`)."""
         if self.window == self.model.window:
             return window_source(self.model)
         return "profile" if self.window == self.profile.window else "conversation"
 
     @property
     def image_limit(self) -> int | None:
-        """The most images of one prompt."""
+        """Return the most images of one prompt, None without a limit."""
         return min((cap for cap in (self.model.image_limit, self.image_cap) if cap is not None), default=None)
 
     def window_for_prompt(self, tokens: int) -> int:
-        """Return the window under which a prompt with its tools takes at most so many tokens."""
-        taken = tokens + self.room.reserved_output + self.room.buffer
-        return max(SMALLEST_WINDOW, int(taken / (1 - min(self.margin, Decimal("0.9")))))
+        """Return the window under which a prompt with its tools takes at most `tokens` tokens."""
+        needed = tokens + self.room.reserved_output + self.room.buffer
+        return max(SMALLEST_WINDOW, int(needed / (1 - min(self.margin, Decimal("0.9")))))
 
     @property
     def room(self) -> Room:
+        """Return the window with its reserves (docs/develop/context.md, “The room”)."""
         profile = self.profile
         return Room(
             self.window,
-            reserved_output=self._most(profile.reserved_output + self.reasoning_tokens),
+            reserved_output=self._within_max_output(profile.reserved_output + self.reasoning_tokens),
             buffer=profile.buffer,
             safety_margin=self.margin,
             tools_tokens=self.toolbox.tokens(self.tokenizer) + self.options.format_tokens(self.tokenizer),
         )
 
-    def _most(self, tokens: int) -> int:
+    def _within_max_output(self, tokens: int) -> int:
         return min(tokens, self.model.max_output or tokens)
 
     @cached_property
     def effort(self) -> "ChosenEffort":
-        """Of reasoning: what a program demands; else the first of the person's, the persona's, the profile's and the
-        model's that the model takes, lowered where its greatest answer would leave nothing to write."""
+        """Return the effort of reasoning.
+
+        A program's own choice is sent unchanged. Otherwise the first choice that the model takes is sent, in the order
+        user, persona, profile, model. It is lowered if the model's longest answer would leave nothing to write.
+        """
         if demanded := self.options.sampling.reasoning_effort:
             return ChosenEffort(demanded)
         persona = self.persona.effort if self.persona is not None else ""
-        wanted = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
+        choices = [each for each in (self.asked_effort, persona, self.profile.effort, self.model.effort) if each]
         offered = [each for each in EFFORTS if each in self.model.offered_efforts]
-        taken = next((each for each in wanted if each in offered), "")
+        effort = next((each for each in choices if each in offered), "")
         note: Sentence = NO_SENTENCE
-        if wanted and wanted[0] != taken and (offered or self.asked_effort):
-            note = effort_not_taken(self.model.name, wanted[0], taken)
-        if taken and self.model.max_output and 2 * THOUGHT[taken] > self.model.max_output:
-            fitting = [each for each in offered if 2 * THOUGHT[each] <= self.model.max_output]
+        if choices and choices[0] != effort and (offered or self.asked_effort):
+            note = effort_not_taken(self.model.name, choices[0], effort)
+        if effort and self.model.max_output and 2 * REASONING_TOKENS[effort] > self.model.max_output:
+            fitting = [each for each in offered if 2 * REASONING_TOKENS[each] <= self.model.max_output]
             lower = fitting[-1] if fitting else offered[0]
-            if lower != taken:
-                return ChosenEffort(lower, effort_lowered(self.model.name, self.model.max_output, taken, lower))
-        return ChosenEffort(taken, note)
+            if lower != effort:
+                return ChosenEffort(lower, effort_lowered(self.model.name, self.model.max_output, effort, lower))
+        return ChosenEffort(effort, note)
 
     @property
     def reasoning_tokens(self) -> int:
-        """Of the answer's room, what is kept for reasoning, which counts as part of the answer everywhere."""
+        """Return the tokens reserved for reasoning, which is part of the answer."""
         sent = self.effort.sent
         if not (sent or self.model.offered_efforts):
             return 0
-        share = self.window // LARGEST_PART
-        return min(THOUGHT[sent or USUAL], share, (self.model.max_output or 2 * share) // 2)
+        share = self.window // REASONING_DIVISOR
+        return min(REASONING_TOKENS[sent or USUAL_EFFORT], share, (self.model.max_output or 2 * share) // 2)
 
     def summary_above(self, leaf: Message, marks: Marks) -> Summary | None:
+        """Return the summary in force on the branch of `leaf`, if any."""
         return in_force(leaf.conversation_id, leaf.pk, marks) if self.summarised else None
 
     def project_entries(self) -> list[ProjectFile]:
+        """Return the files of the project."""
         return list(ProjectFile.objects.filter(project=self.project).select_related("file"))
 
     def completed(
         self, frame: ContextRequest, sections: Collection[Section] | None = None, variant: str = ""
     ) -> ContextRequest:
-        """What is planned with instead of `frame`, which is a prompt without its messages: the same, but where a stored
-        turn is planned again (`chat.lab`).
+        """Return the request to plan instead of `frame`, a prompt without its messages.
 
-        `sections`: of which alone the texts are looked at, all by default. `variant`: which texts they are of a plan
-        that tries several.
+        This is `frame` itself. A stored turn that is planned again overrides it (`chat.lab`). `sections` limits the
+        texts that are replaced; all by default. `variant` names the texts of a plan that tries several.
         """
         return frame
 
-    def made_with(self) -> dict[str, Any]:
-        """What a plan goes by and its report does not say, for planning the same again; decimals as text."""
-        profile = {name: getattr(self.profile, name) for name in OF_PROFILE}
+    def made_with(self) -> MadeWith:
+        """Return the values that a plan depends on and its report does not show."""
+        profile = {name: getattr(self.profile, name) for name in PLANNED_PROFILE_FIELDS}
         return {
             "profile": {name: str(value) if isinstance(value, Decimal) else value for name, value in profile.items()},
-            "workspace": {name: getattr(self.workspace, name) for name in OF_WORKSPACE},
+            "workspace": {name: getattr(self.workspace, name) for name in PLANNED_WORKSPACE_FIELDS},
             "model": {
                 "window": min(self.model.window, self.window_cap or self.model.window),
                 "max_images": self.image_limit,
-                **{name: getattr(self.model, name) for name in OF_MODEL},
+                **{name: getattr(self.model, name) for name in PLANNED_MODEL_FIELDS},
             },
             "true_ratio": str(self.true_ratio) if self.true_ratio is not None else None,
             "margin": str(self.margin),
@@ -292,16 +396,16 @@ class TurnContext:
         }
 
     def documents(self) -> Documents:
-        """New for each plan, whose reports it collects; numbers go on from the conversation's."""
-        known = self.conversation.documents if self.conversation is not None else {}
-        return Documents(self.tokenizer, self.model.vision, Numbers(known), self.texts)
+        """Return a new collection of documents for one plan. Its numbers continue those of the conversation."""
+        numbers = CitationNumbers(self.conversation.documents if self.conversation is not None else {})
+        return Documents(self.tokenizer, self.model.vision, numbers, self.texts)
 
     @property
     def margin(self) -> Decimal:
-        """The share of the window kept free because counts may be wrong (docs/develop/context.md, “The room”).
+        """Return the share of the window reserved because counts may be wrong (docs/develop/context.md, “The room”).
 
-        None for an exact tokenizer beyond the profile's own. With the catch-all the profile's margin, until usage has
-        taught the model's ratio of reported to counted tokens: then what that ratio says, and a little.
+        An exact tokenizer needs only the profile's safety margin. The catch-all tokenizer needs the profile's catch-all
+        margin, until usage has taught the model's ratio of reported to counted tokens. Then the ratio gives the margin.
         """
         if self.true_ratio is not None:
             return max(self.profile.safety_margin, 1 - 1 / self.true_ratio)
@@ -310,25 +414,34 @@ class TurnContext:
         if self.model.ratio_samples < RATIO_TRUSTED:
             return self.profile.catch_all_margin
         ratio = Decimal(str(max(1.0, self.model.token_ratio)))
-        return min(Decimal("0.5"), (1 - 1 / ratio + RESIDUE).quantize(Decimal("0.0001")))
+        return min(Decimal("0.5"), (1 - 1 / ratio + RATIO_RESIDUE).quantize(Decimal("0.0001")))
 
 
 def wider_cap(cap: int | None, model: Model) -> int | None:
-    """Return the window that the next prompt of a conversation may have, of which a longer prompt was refused.
+    """Return the window cap of a conversation's next prompt after a longer prompt was refused; None without a cap.
 
-    It grows by a quarter from turn to turn, so that what nobody has proven does not stay.
+    The cap grows by a quarter from turn to turn, since nothing has proven it (docs/develop/context.md, “Refusals”).
     """
-    wider = int(cap * WIDER) if cap is not None else model.window
+    wider = int(cap * CAP_GROWTH) if cap is not None else model.window
     return wider if wider < model.window else None
 
 
-def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | None = None) -> TurnContext:
-    """Without tools and tasks: what budgets of documents and summaries go by, the same for every message.
+def base_context(
+    *,
+    user: User,
+    model: Model,
+    scope: ChatScope,
+    asked_at: datetime | None = None,
+    version: UUID | None = None,
+    reminders: Sequence[str] | None = None,
+) -> TurnContext:
+    """Return a context without tools and tasks. Budgets of documents and summaries need no more.
 
-    `turn`: one that was claimed, and so knows what else would be asked for here.
+    `asked_at` is now by default. `version` of the workspace and `reminders` come with a claimed turn, so that the
+    database is not asked again.
     """
-    persona, claimed = scope.persona, vars(turn) if turn is not None else {}
-    version = claimed.get("version") or version_now()
+    persona = scope.persona
+    version = version or version_now()
     rules = rules_at(version)
     return TurnContext(
         user=user,
@@ -336,8 +449,8 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
         persona=persona,
         profile=rules.profile_of(persona),
         system_prompt=rules.system_prompt,
-        reminders=claimed["reminders"] if "reminders" in claimed else reminders_for(persona),
-        asked_at=turn.user_message.created if turn is not None else timezone.now(),
+        reminders=reminders_for(persona) if reminders is None else reminders,
+        asked_at=asked_at or timezone.now(),
         conversation=scope.conversation,
         project=scope.project,
         asked_effort=scope.conversation.effort if scope.conversation is not None else "",
@@ -347,53 +460,77 @@ def base_context(*, user: User, model: Model, scope: ChatScope, turn: Turn | Non
     )
 
 
-def context_of_turn(
-    turn: Turn, model: Model, *, searched: bool = False, workspace: Workspace | None = None
-) -> TurnContext:
-    """What the rows say of a turn that was claimed. `with_offered_tools` adds what is not in the database.
+def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: bool = False) -> TurnContext:
+    """Return the context of a turn that a worker has claimed. `with_offered_tools` adds the tools of servers.
 
-    `searched`: another model has searched the files in this turn, and the person's question with it. `workspace`: its
-    settings at that time, for a turn that is planned again.
+    `searched`: another model has searched the files in this turn already, and with them the user's question.
     """
-    conversation = turn.conversation
-    scope = scope_of(conversation)
-    context = base_context(user=conversation.owner, model=model, scope=scope, turn=turn)
-    context = replace(context, workspace=workspace or context.workspace)
-    run_step = _run_step(getattr(turn, "run_step", None))
-    question = "" if searched else turn.user_message.text
+    turn = claimed.turn
+    scope = scope_of(turn.conversation)
+    base = base_context(
+        user=turn.conversation.owner,
+        model=model,
+        scope=scope,
+        asked_at=turn.user_message.created,
+        version=claimed.version,
+        reminders=claimed.reminders,
+    )
+    context = _with_turn(base, turn, scope, run_step=_run_step(claimed.run_step), searched=searched)
     context = replace(
         context,
-        toolbox=toolbox_for(
-            scope,
-            hand=Hand(context.user, model.name, conversation.pk, run_step),
-            model=model,
-            question=question,
-            chosen=_chosen_tools(context),
-            search_asks=search_asks(context.user, context.workspace),
-        ),
-        options=options_of(turn.options),
-        tasks=tasks_of_turn(turn, whole_day=context.workspace.today_tasks),
-        run_step=run_step,
-        asked_effort=turn.effort,
-        summarised=getattr(turn, "has_summary", True),
-        marked=getattr(turn, "has_marks", True),
-        window_cap=_cap_of(turn, model),
+        tasks=tasks_of_turn(claimed, whole_day=context.workspace.today_tasks),
+        summarised=claimed.has_summary,
+        marked=claimed.has_marks,
+        window_cap=_cap_of(claimed, model),
     )
+    return _with_prompt_cap(context, turn)
+
+
+def context_of_past_turn(turn: Turn, model: Model, *, workspace: Workspace | None = None) -> TurnContext:
+    """Return the context in which a stored turn is planned again, without its tasks.
+
+    `workspace` holds the settings of that time.
+    """
+    step: RunStep | None = getattr(turn, "step", None)
+    scope = scope_of(turn.conversation)
+    base = base_context(user=turn.conversation.owner, model=model, scope=scope, asked_at=turn.user_message.created)
+    context = _with_turn(replace(base, workspace=workspace or base.workspace), turn, scope, run_step=step)
+    return _with_prompt_cap(context, turn)
+
+
+def _with_turn(
+    context: TurnContext, turn: Turn, scope: ChatScope, *, run_step: RunStep | None = None, searched: bool = False
+) -> TurnContext:
+    """Return the context with the tools and options of the turn."""
+    toolbox = toolbox_for(
+        scope,
+        task_context=TaskToolContext(context.user, context.model.name, turn.conversation_id, run_step),
+        model=context.model,
+        question="" if searched else turn.user_message.text,
+        chosen=_chosen_tools(context),
+        search_asks=search_asks(context.user, context.workspace),
+    )
+    return replace(
+        context, toolbox=toolbox, options=parse_options(turn.options), run_step=run_step, asked_effort=turn.effort
+    )
+
+
+def _with_prompt_cap(context: TurnContext, turn: Turn) -> TurnContext:
+    """Return the context with a window small enough for the turn's `prompt_cap`, if it has one."""
     if turn.prompt_cap is None:
         return context
     least = context.window_for_prompt(turn.prompt_cap)
     return replace(context, window_cap=min(least, context.window_cap or least))
 
 
-def _cap_of(turn: Turn, model: Model) -> int | None:
-    """Return the smaller window of the conversation with this model, for a turn that was claimed."""
-    rows: list[dict[str, Any]] = getattr(turn, "prompts", [])
-    cap = next((each.get("window_cap") for each in rows if each["model"] == str(model.pk)), None)
-    return wider_cap(cap, model)
+def _cap_of(claimed: ClaimedTurn, model: Model) -> int | None:
+    """Return the smaller window of the conversation with this model, if it has one."""
+    caps = {prompt.model_id: prompt.window_cap for prompt in claimed.earlier_prompts}
+    return wider_cap(caps.get(model.pk), model)
 
 
 async def with_offered_tools(context: TurnContext) -> TurnContext:
-    """With the tools that servers list now and those that the calling program brings along."""
+    """Return the context with the tools that servers list now and the tools of the calling program."""
     box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights)
     offered = context.options.tools if context.options.tool_choice != "none" else ()
     box = with_external_tools(box, offered)
@@ -401,16 +538,18 @@ async def with_offered_tools(context: TurnContext) -> TurnContext:
 
 
 def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: Sequence[File]) -> TurnContext:
-    """What a turn of this draft would be made under. Tool servers are not asked: their last lists count."""
+    """Return the context that a turn of this draft would have.
+
+    Tool servers are not asked: their last lists are used.
+    """
     conversation = scope.conversation.pk if scope.conversation is not None else None
-    hand, chosen = Hand(base.user, base.model.name, conversation), _chosen_tools(base)
     box = toolbox_for(
         scope,
-        hand=hand,
+        task_context=TaskToolContext(base.user, base.model.name, conversation),
         model=base.model,
         question=text,
         files=files,
-        chosen=chosen,
+        chosen=_chosen_tools(base),
         search_asks=search_asks(base.user, base.workspace),
     )
     tools = with_known_tools(box, base.persona, base.model, base.rights)
@@ -419,8 +558,11 @@ def context_of_draft(*, base: TurnContext, scope: ChatScope, text: str, files: S
 
 
 def _chosen_tools(context: TurnContext) -> Sequence[str]:
-    """Of those for the web and for tasks: the persona's or, without one, what the workspace offers, and the web only
-    where the person may use it. The tasks of a program's owner are not its business."""
+    """Return the names of the tools for the web and for tasks that the turn may use.
+
+    A persona chooses them; without one the workspace does. The web needs the user's right. A program gets no tools for
+    its owner's tasks.
+    """
     if context.persona is not None:
         offered = list(context.persona.tools)
     else:
@@ -429,29 +571,28 @@ def _chosen_tools(context: TurnContext) -> Sequence[str]:
     return offered if May.WEB in context.rights.may else [name for name in offered if name not in WEB]
 
 
-def tasks_of_turn(turn: Turn, *, whole_day: bool = True) -> PromptTasks | None:
-    """Today's tasks and those mentioned today, for a turn that was claimed (`chat.models.queries.claim`); without the
-    `whole_day` only the latter.
+def tasks_of_turn(claimed: ClaimedTurn, *, whole_day: bool = True) -> PromptTasks | None:
+    """Return the prompt's tasks: the mentioned ones and, if `whole_day`, today's (docs/develop/context.md, “Tasks”).
 
-    What has to be known beforehand comes along with the claim, so that somebody without tasks costs no query more.
-    "Mentioned today": a message of this person, in whatever conversation, sent on the day of the question in the
-    person's timezone, mentions it with @.
+    The claim knows whether the user has tasks, so a user without tasks costs no further query. A task is mentioned if a
+    message of this user names it with @, in any conversation, on the day of the question in the user's timezone.
     """
-    if not getattr(turn, "has_tasks", False) or not _shows_tasks(turn.conversation):
+    conversation = claimed.turn.conversation
+    if not claimed.has_tasks or not _shows_tasks(conversation):
         return None
-    user = turn.conversation.owner
-    day = today(user, turn.user_message.created)
-    pairs: list[dict[str, str]] = getattr(turn, "mentions", [])
-    mentioned = {pair["code"] for pair in pairs if pair["day"] == day.isoformat()}
-    place = turn.conversation_id
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
+    day = today(conversation.owner, claimed.turn.user_message.created)
+    mentioned = {mention.code for mention in claimed.mentions if mention.day == day}
+    return tasks_for_prompt(
+        user=conversation.owner, on=day, mentioned=mentioned, whole_day=whole_day, conversation=conversation.pk
+    )
 
 
 def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
-    """What would stand in the prompt if the draft were sent now; its own mentions count too."""
+    """Return the tasks that the draft's prompt would hold. The mentions of the draft count too."""
     if not _shows_tasks(base.conversation):
         return None
-    user, day = base.user, today(base.user, base.asked_at)
+    user = base.user
+    day = today(user, base.asked_at)
     before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
     mentioned = {*before, *codes.mentions(text)}
     place = base.conversation.pk if base.conversation is not None else None
@@ -460,7 +601,7 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:
-    """A program that speaks OpenAI's protocol asks what it asks; the day of its token's owner is not its business."""
+    """Tell whether prompts of the conversation show tasks. A program of OpenAI's protocol must not see its owner's."""
     return conversation is None or conversation.origin != Conversation.Origin.API
 
 

@@ -1,9 +1,8 @@
-"""The words of plans and reports: names of sections, states, reasons, and the one sentence on what became of what was
-given."""
+"""Hold the words of plans and reports: names of sections, states and reasons, and the line that sums a report up."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -11,11 +10,13 @@ from django.utils.translation import gettext_lazy, ngettext
 from chat.context.build import SourceEntry
 from chat.context.types import ADVICE, too_long_by
 from chat.ledger import limits
+from chat.prompts.preview import Plan, PlanCost, PlanError
+from chat.prompts.report import CoveredEntry, ResolvedReport
 from core.i18n import dollars, grouped, percent
 from core.sentences import Sentence
 from personas.texts import TEXTS
 
-# A panel shows the sections of a prompt in these groups; each has a colour, a card, and a piece of the bar.
+# A panel shows the sections of a prompt in these groups. Each group has a colour, a card, and a segment of the bar.
 GROUPS = {
     "instructions": gettext_lazy("Instructions"),
     "persona": gettext_lazy("Persona and project"),
@@ -72,6 +73,7 @@ STATES = {
     "summarised": gettext_lazy("in the summary"),
     "left_out": gettext_lazy("left out"),
 }
+# To add a reason: 1. Add its code to `chat.context.types.Reason`. 2. Add its words here; they follow “left out: ”.
 REASONS = {
     "no_room": gettext_lazy("there was no room"),
     "behind_gap": gettext_lazy("older than the first message that did not fit"),
@@ -98,7 +100,9 @@ CHANGES = {
     "changed": gettext_lazy("changed"),
     "gone": gettext_lazy("no longer sent"),
 }
-# Why a prompt was read again although it had been sent before; the codes are those of `chat.context.cache`.
+# To add a reason: 1. Return its code in `chat.context.cache`. 2. Add its words here.
+#
+# Reasons for which the provider read a prompt again that was sent before. The codes are those of `chat.context.cache`.
 CACHE_REASONS = {
     "model_changed": gettext_lazy("this model was not asked before, another was"),
     "expired": gettext_lazy("the last call is longer ago than the provider keeps prompts (Anthropic: 5 minutes)"),
@@ -134,34 +138,34 @@ VERSIONS = {
 
 
 def version_named(name: str) -> str:
-    """What has versions; of a text its name in the admin."""
+    """Return the name of something with versions. A text has its name in the admin."""
     if name in VERSIONS:
         return str(VERSIONS[name])
     return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
 
 
-class Fate(NamedTuple):
-    """What became of what was given: an icon's name, and a sentence without its full stop."""
+class StatusLine(NamedTuple):
+    """One line that sums up a plan or a report: an icon's name, and a sentence without its full stop."""
 
     icon: str
     words: str
 
 
-def plan_line(plan: Mapping[str, Any]) -> Fate:
-    """The sentence at the composer: what would not be sent as it is, and how much of the room is used."""
-    if not plan["fits"]:
-        return Fate("warn", _too_long(plan["error"]))
-    fate = fate_of(plan, _("Everything you gave fits"))
+def plan_line(plan: Plan) -> StatusLine:
+    """Return the line at the composer: what would not be sent unchanged, and how much of the room is used."""
+    if plan["fits"] is False:
+        return StatusLine("warn", _too_long(plan["error"]))
+    status = status_line(plan, _("Everything you gave fits"))
     used = _("%(percent)s used") % {"percent": percent(plan["used"], plan["limit"])}
-    line = fate._replace(words=f"{fate.words} · {used}")
-    if plan.get("near_limit") is None:
+    line = status._replace(words=f"{status.words} · {used}")
+    if plan["near_limit"] is None:
         return line
-    said = limits.in_words(plan["near_limit"])
-    return Fate("warn", _("%(what)s: %(used)s of %(most)s used") % said + f" · {line.words}")
+    limit = limits.in_words(plan["near_limit"])
+    return StatusLine("warn", _("%(what)s: %(used)s of %(most)s used") % limit + f" · {line.words}")
 
 
-def _too_long(error: Mapping[str, Any]) -> str:
-    """By how much, and what helps; the whole sentence of an error that is about something else."""
+def _too_long(error: PlanError) -> str:
+    """Return by how much a draft is too long, with advice; for another error its whole sentence."""
     over = error["needed"] - error["limit"] if "needed" in error else error.get("over", 0)
     if over <= 0:
         return str(error["detail"])
@@ -171,14 +175,14 @@ def _too_long(error: Mapping[str, Any]) -> str:
 
 
 def too_long(over: int, whole: int) -> str:
-    """By how much of what there is room for."""
+    """Return the words for `over` tokens too many in a room of `whole` tokens."""
     if whole <= 0:
         return _("No room is left")
     return _("Too long by %(number)s %%") % {"number": grouped(too_long_by(over, whole))}
 
 
 def freed(tokens: int, room: int, *, more: bool) -> str:
-    """What an offer gives, beside the `room` there is; `more`: it does not take something away, but adds room."""
+    """Return the words for the tokens that an offer frees of the `room`. `more`: the offer adds room instead."""
     if room <= 0:
         return _("makes room")
     if more:
@@ -186,31 +190,38 @@ def freed(tokens: int, room: int, *, more: bool) -> str:
     return _("frees %(percent)s of the room") % {"percent": percent(tokens, room)}
 
 
-def fate_of(report: Mapping[str, Any], whole: str, *, names: bool = True) -> Fate:
-    """Of a plan or a report; `whole`: what is said where nothing was left out, shortened or summarised. Without `names`
-    it says how many of what, and no more."""
-    # What its person leaves out is no news to them.
+def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> StatusLine:
+    """Return the line that sums up a plan or a report.
+
+    `whole` is the sentence for a prompt in which nothing was left out, shortened or summarised. Without `names` the
+    line only counts.
+    """
+    # The user knows the sources that they exclude.
     sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
-    said = [*_lost(sources, names), *_left_out(sources, report["unloaded"]), *_smaller(sources, report.get("summary"))]
-    return Fate(said[0].icon, " · ".join(each.words for each in said)) if said else Fate("tick", whole)
+    lines = [
+        *_missing(sources, names),
+        *_left_out_messages(sources, report["unloaded"]),
+        *_reduced(sources, report.get("summary")),
+    ]
+    return StatusLine(lines[0].icon, " · ".join(each.words for each in lines)) if lines else StatusLine("tick", whole)
 
 
-def _lost(sources: Sequence[SourceEntry], names: bool) -> Iterator[Fate]:
-    """What a person gave by name and is not there."""
+def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine]:
+    """Yield lines on the pinned turns and the files that are not sent."""
     if pinned := next((source for source in sources if source.get("mark")), None):
         words = _("“%(title)s” is always to be sent, but there is no room")
-        yield Fate("out", words % {"title": pinned.get("title", "")})
-    lost = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
-    if len(lost) == 1 and names:
-        reason = REASONS[lost[0].get("reason") or "no_room"]
-        yield Fate("out", _("“%(title)s” is not sent: %(reason)s") % {"title": name_of(lost[0]), "reason": reason})
-    elif lost:
-        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(lost))
-        yield Fate("out", words % {"count": grouped(len(lost))})
+        yield StatusLine("out", words % {"title": pinned.get("title", "")})
+    missing = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
+    if len(missing) == 1 and names:
+        values = {"title": name_of(missing[0]), "reason": REASONS[missing[0].get("reason") or "no_room"]}
+        yield StatusLine("out", _("“%(title)s” is not sent: %(reason)s") % values)
+    elif missing:
+        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(missing))
+        yield StatusLine("out", words % {"count": grouped(len(missing))})
 
 
-def _left_out(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[Fate]:
-    """Messages, by the reason that holds for each of them."""
+def _left_out_messages(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[StatusLine]:
+    """Yield lines on the messages that are not sent: for lack of room, and unfinished ones."""
     reasons = [
         source.get("reason") or "no_room"
         for source in sources
@@ -220,36 +231,36 @@ def _left_out(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[Fate]:
         words = ngettext(
             "%(count)s older message left out: no room", "%(count)s older messages left out: no room", without_room
         )
-        yield Fate("out", words % {"count": grouped(without_room)})
+        yield StatusLine("out", words % {"count": grouped(without_room)})
     if unfinished := sum(reason in UNFINISHED for reason in reasons):
         words = ngettext(
             "%(count)s step of an answer not sent: it is not finished",
             "%(count)s steps of an answer not sent: they are not finished",
             unfinished,
         )
-        yield Fate("out", words % {"count": grouped(unfinished)})
+        yield StatusLine("out", words % {"count": grouped(unfinished)})
 
 
-def _smaller(sources: Sequence[SourceEntry], summary: Mapping[str, Any] | None) -> Iterator[Fate]:
-    """What is there in another form."""
+def _reduced(sources: Sequence[SourceEntry], summary: CoveredEntry | None) -> Iterator[StatusLine]:
+    """Yield lines on the sources that are shortened, reached by search or summarised."""
     if shortened := sum(1 for source in sources if source["state"] == "shortened"):
         words = ngettext("%(count)s text shortened", "%(count)s texts shortened", shortened)
-        yield Fate("short", words % {"count": grouped(shortened)})
+        yield StatusLine("short", words % {"count": grouped(shortened)})
     if searched := sum(1 for source in sources if source["state"] == "by_search"):
         words = ngettext("%(count)s file by search", "%(count)s files by search", searched)
-        yield Fate("lens", words % {"count": grouped(searched)})
+        yield StatusLine("lens", words % {"count": grouped(searched)})
     if summary:
         words = ngettext("%(count)s old message summarised", "%(count)s old messages summarised", summary["messages"])
-        yield Fate("stack", words % {"count": grouped(summary["messages"])})
+        yield StatusLine("stack", words % {"count": grouped(summary["messages"])})
 
 
 def name_of(source: SourceEntry) -> str:
-    """Its title, or what it is."""
+    """Return the source's title, or the name of its kind or section."""
     return source.get("title") or str(KINDS.get(source["kind"]) or SECTIONS[source["kind"]])
 
 
 def state_of(source: SourceEntry) -> str:
-    """How it is there, and why, in words."""
+    """Return the words for a source's state and the reason of it."""
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and (whole := source.get("cut_from")):
         shares = {"percent": percent(source["tokens"] or 0, whole), "whole": grouped(whole)}
@@ -261,12 +272,14 @@ def state_of(source: SourceEntry) -> str:
     return words
 
 
-def cost_ahead(plan: Mapping[str, Any]) -> str:
-    """What sending costs; empty without a price."""
-    cost = plan.get("cost")
+def cost_ahead(cost: PlanCost | None) -> str:
+    """Return the words for the cost of sending; empty without a price."""
     if cost is None:
         return ""
     if not Decimal(cost["at_most"]):
         return dollars(Decimal(0))
-    amounts = {name: dollars(Decimal(cost[name])) for name in ("prompt", "answer_per_1000")}
+    amounts = {
+        "prompt": dollars(Decimal(cost["prompt"])),
+        "answer_per_1000": dollars(Decimal(cost["answer_per_1000"])),
+    }
     return _("%(prompt)s + %(answer_per_1000)s per 1,000 tokens (some 700 words) of answer") % amounts

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from accounts.models import User
 from chat.ledger.limits import require_within
-from chat.models.queries import join_line
+from chat.models.conversation_state import join_line
 from chat.readings.models import Reading
 from core.errors import ProductError
 from core.sentences import Sentence

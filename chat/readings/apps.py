@@ -6,6 +6,10 @@ class ReadingsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.access.holds import register_hold
+        from chat.readings.jobs import give_up, settle_lost
         from chat.readings.models import Reading
+        from chat.readings.services import READINGS
+        from core.jobs import register
 
         register_hold(Reading, "person__legal_hold", "conversation__legal_hold")
+        register(READINGS, give_up=give_up, on_lost=settle_lost)

@@ -16,8 +16,9 @@ from redis.exceptions import ResponseError
 from core.background import streams
 
 EVERY = 300  # seconds; a rewrite forks Redis and writes all that it holds
-DUE, PAUSED = "append-only:due", "append-only:paused"
-RUNNING = "in progress"  # in the error of a rewrite that another one keeps from beginning
+DUE = "append-only:due"
+PAUSED = "append-only:paused"
+RUNNING = "in progress"  # part of the error when another rewrite is under way
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,15 @@
-"""The vocabulary of a turn, written once: what its events are called, what they carry, and what they do to the answer.
+"""The events of a turn, and the notices and frames of the socket.
 
-Sockets, server-sent events and the Redis stream carry these events, and `fold` makes the answer's parts of them. The
-names resemble those of the AG-UI protocol, the payloads are our own; `POST /api/v1/ag-ui/` speaks AG-UI itself. With
-the notices and frames of the socket they are described as JSON Schema, the contract that programs get; nothing else is
-sent.
+Sockets, server-sent events and the Redis stream carry the events, and `fold` makes the answer's parts of them. The
+names resemble those of the AG-UI protocol, the payloads are our own; `POST /api/v1/ag-ui/` speaks AG-UI itself. All are
+described as JSON Schema, which is the contract for programs; nothing else is sent.
+
+To add an event:
+
+1. Add it to `EventType` with its meaning and the schema of its members.
+2. Add new members to `EventPayload`.
+3. Emit it in `chat.turns` (`Answer.emit`), and apply it to the answer's parts in `fold`.
+4. Handle it in `static/js` and in `chat.openai_api.serialize` and `contrib.ag_ui.translation`, or let them ignore it.
 """
 
 import json
@@ -13,17 +19,18 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Self, get_args
+from typing import Required, Self, TypeAlias, TypedDict, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import Reason
+from chat.citations.support import DoubtKind
 from chat.models import Conversation, Turn
+from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart, StoredResultPart
+from core.json_types import JsonObject
+from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from llm.types.model_call import FinishReason
 
-Part = dict[str, Any]
-Payload = Mapping[str, Any]
-Schema = dict[str, Any]
+Schema: TypeAlias = JsonObject  # JSON Schema
 
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "integer", "minimum": 0}
@@ -71,7 +78,7 @@ DOUBTS: Schema = {
             "evidence": TEXT,
             "reasons": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"reason": one_of(*Reason), "words": TEXT}},
+                "items": {"type": "object", "properties": {"reason": one_of(*DoubtKind), "words": TEXT}},
             },
         },
         "required": ["citation", "numbers", "sentence", "evidence", "reasons"],
@@ -97,7 +104,7 @@ USAGE: Schema = {
 
 
 class Approval(StrEnum):
-    """Of a tool call that only the conversation's owner can allow. Without an answer in time it does not run."""
+    """State of a tool call that only the conversation's owner can allow. Without an answer in time it does not run."""
 
     WAITING = "waiting"
     ALLOWED = "allowed"
@@ -106,15 +113,17 @@ class Approval(StrEnum):
 
 
 class EventType(StrEnum):
-    """Each kind of event: its name, what it means, and the JSON Schema of its payload's members."""
+    """Kind of an event: its name, its meaning, and the JSON Schema of its payload's members."""
 
     meaning: str
     members: Mapping[str, Schema]
 
     def __new__(cls, name: str, meaning: str = "", members: Mapping[str, Schema] = MappingProxyType({})) -> Self:
-        made = str.__new__(cls, name)
-        made._value_, made.meaning, made.members = name, meaning, members
-        return made
+        type_ = str.__new__(cls, name)
+        type_._value_ = name
+        type_.meaning = meaning
+        type_.members = members
+        return type_
 
     RUN_STARTED = "RUN_STARTED", "The turn begins.", {"conversation": ID, "message": ID, "model": TEXT}
     MODEL_FALLBACK = (
@@ -223,27 +232,81 @@ class EventType(StrEnum):
     )
 
 
+class EventPayload(TypedDict, total=False):
+    """Members of an event. Each type has those that `EventType.members` describes. `position`: of QUEUED."""
+
+    conversation: str
+    message: str
+    model: str
+    instead_of: str
+    code: str
+    detail: str
+    part: int
+    delta: str
+    blocks: list[tuple[int, str]]
+    count: int
+    text: str
+    call: str
+    name: str
+    label: str
+    state: str
+    until: str
+    error: bool
+    arguments: str
+    documents: list[FoundDocument]
+    outgoing: list[OutgoingRequest]
+    stored: StoredResultPart
+    number: int
+    title: str
+    href: str
+    checked: int
+    doubts: list[CitationDoubt]
+    limit: int
+    used: int
+    left_out: int
+    refused: str
+    usage: dict[str, int]
+    finish: str
+    finish_detail: str
+    status: str
+    retryable: bool
+    fallback: str
+    parts: list[MessagePart]
+    position: int
+
+
+class WireEvent(EventPayload, total=False):
+    """An event as it is sent. QUEUED has no `seq` and `ts`."""
+
+    type: Required[str]
+    turn: str
+    seq: int
+    ts: float
+
+
 LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
-SENTENCES = ("detail", "label", "refused")  # members that people read
-IN_WORDS = frozenset(type_ for type_ in EventType if not type_.members.keys().isdisjoint({*SENTENCES, "parts"}))
+# Types with members that people read in their language, see `event_stream.readable`.
+IN_WORDS = frozenset(
+    type_ for type_ in EventType if not type_.members.keys().isdisjoint({"detail", "label", "refused", "parts"})
+)
 
 
-def readable_parts(parts: Iterable[dict[str, Any]], words: Callable[[Sentence], str] = str) -> list[dict[str, Any]]:
-    """Return the parts of an answer with what tools did in words: of the active language, unless told otherwise."""
+def readable_parts(parts: Iterable[MessagePart], words: Callable[[Sentence], str] = str) -> list[MessagePart]:
+    """Return the parts of an answer with the labels of tool calls in words, by default in the active language."""
     return [{**part, "label": words(Sentence.load(part["label"]))} if "label" in part else part for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`seq` counts from 1 within a turn, without gaps; `ts` is Unix time in seconds."""
+    """An event of a turn. `seq` counts from 1 within the turn, without gaps; `ts` is Unix time in seconds."""
 
     type: EventType
     turn: str
     seq: int
-    payload: dict[str, Any]
+    payload: EventPayload
     ts: float = field(default_factory=time.time)
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> WireEvent:
         return {"type": self.type, "turn": self.turn, "seq": self.seq, "ts": round(self.ts, 3), **self.payload}
 
     @property
@@ -252,10 +315,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """An event as its readers get it: `text` is the JSON of its wire object, made once by who wrote it.
+class EncodedEvent:
+    """An event as its readers get it. `text` is the JSON of its wire object, encoded once by its writer.
 
-    `seq` is 0 of QUEUED; neither that nor a SNAPSHOT is in the stream.
+    QUEUED has `seq` 0. Neither QUEUED nor a SNAPSHOT is in the stream.
     """
 
     type: str
@@ -266,17 +329,18 @@ class Written:
     def last(self) -> bool:
         return self.type in LAST
 
-    def wire(self) -> dict[str, Any]:
-        wire: dict[str, Any] = json.loads(self.text)
+    def wire(self) -> WireEvent:
+        wire: WireEvent = json.loads(self.text)
         return wire
 
 
-def written(wire: Mapping[str, Any]) -> str:
+def encode(wire: WireEvent) -> str:
+    """Return the JSON of an event."""
     return json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
 
 
-def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
-    """Applies one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
+def fold(parts: list[MessagePart], type_: EventType, payload: EventPayload) -> None:
+    """Apply one event to an answer's parts, in place. The worker and the recovery of a dead turn share it."""
     match type_:
         case EventType.SNAPSHOT:
             parts[:] = deepcopy(payload["parts"])
@@ -286,13 +350,20 @@ def fold(parts: list[Part], type_: EventType, payload: Payload) -> None:
             parts.append({"type": "text" if type_ == EventType.TEXT_MESSAGE_START else "reasoning", "text": ""})
         case EventType.TEXT_BECAME_REASONING:
             parts[payload["part"]] = {"type": "reasoning", "text": payload["text"]}
-        case EventType.CITATION | EventType.CITATION_CHECK:
-            _cite(parts[payload["part"]], type_, payload)
+        case EventType.CITATION:
+            source: CitedSource = {
+                "number": payload["number"],
+                "title": payload["title"],
+                "href": payload["href"],
+            }
+            parts[payload["part"]].setdefault("citations", []).append(source)
+        case EventType.CITATION_CHECK:
+            parts[payload["part"]]["check"] = {"checked": payload["checked"], "doubts": payload["doubts"]}
         case _:
             _fold_call(parts, type_, payload)
 
 
-def _fold_call(parts: list[Part], type_: EventType, payload: Payload) -> None:
+def _fold_call(parts: list[MessagePart], type_: EventType, payload: EventPayload) -> None:
     match type_:
         case EventType.TOOL_CALL_START:
             parts.append({"type": "tool_call", "id": payload["call"], "name": payload["name"], "arguments": ""})
@@ -301,32 +372,41 @@ def _fold_call(parts: list[Part], type_: EventType, payload: Payload) -> None:
         case EventType.TOOL_CALL_END:
             parts[payload["part"]]["label"] = payload["label"]
         case EventType.TOOL_CALL_APPROVAL:
-            parts[payload["part"]] |= {"approval": payload["state"], "until": payload.get("until", "")}
+            call = parts[payload["part"]]
+            call["approval"] = payload["state"]
+            call["until"] = payload.get("until", "")
         case EventType.TOOL_CALL_RESULT:
             _add_result(parts, payload)
 
 
-def _add_result(parts: list[Part], payload: Payload) -> None:
+def _add_result(parts: list[MessagePart], payload: EventPayload) -> None:
     call = next(part for part in parts if part["type"] == "tool_call" and part["id"] == payload["call"])
     call["arguments"] = payload["arguments"]
-    kept = {name: payload[name] for name in ("text", "error", "documents")}
-    kept |= {name: payload[name] for name in ("outgoing", "stored") if payload.get(name)}
-    parts.append({"type": "tool_result", "id": payload["call"], **kept})
+    result: MessagePart = {
+        "type": "tool_result",
+        "id": payload["call"],
+        "text": payload["text"],
+        "error": payload["error"],
+        "documents": payload["documents"],
+    }
+    if outgoing := payload.get("outgoing"):
+        result["outgoing"] = outgoing
+    if stored := payload.get("stored"):
+        result["stored"] = stored
+    parts.append(result)
 
 
-def _cite(part: Part, type_: EventType, payload: Payload) -> None:
-    if type_ == EventType.CITATION:
-        part.setdefault("citations", []).append({name: payload[name] for name in ("number", "title", "href")})
-    else:
-        part["check"] = {name: payload[name] for name in ("checked", "doubts")}
-
-
-BAD_FRAME, NOT_YOURS, TOO_LARGE, TOO_FAST = 4400, 4403, 4413, 4429  # codes a socket is closed with
-BROKEN_OFF = 1011  # RFC 6455: what the server has to do for the socket, it cannot
+# Codes with which a socket is closed.
+BAD_FRAME = 4400
+NOT_YOURS = 4403
+TOO_LARGE = 4413
+TOO_FAST = 4429
+BROKEN_OFF = 1011  # RFC 6455: an unexpected condition keeps the server from going on
 MAX_IDS = 50  # in one list of a frame
 MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
 LAST_SEQ = 999_999_999  # the greatest that a client may name; Redis would refuse one beyond 64 bits
-BURST, PER_SECOND = 60, 20.0  # frames a socket may send at once, and for ever
+BURST = 60  # frames that a socket may send at once
+PER_SECOND = 20.0  # frames that a socket may send in the long run
 
 NUMBERED: Mapping[str, Schema] = {
     "turn": ID,
@@ -371,16 +451,8 @@ FRAMES: Mapping[str, Mapping[str, Schema]] = {
     "stop": {"turn": ID},
     "mark": {"message": ID, "file": ID, "mark": {"type": ["string", "null"], "enum": ["pinned", "excluded", None]}},
 }
-MAY_LACK = {
-    "id",
-    "after_seq",
-    "key",
-    "effort",
-    "file",
-    "files",
-    "models",
-    "parent",
-}  # members that a client's frame may lack
+# Members that a client's frame may lack.
+MAY_LACK = {"id", "after_seq", "key", "effort", "file", "files", "models", "parent"}
 
 MEANINGS: Mapping[str, str] = {
     **{str(type_): type_.meaning for type_ in EventType},
@@ -423,18 +495,19 @@ CLOSE_CODES: Mapping[int, str] = {
 
 
 def sent_for_a_turn() -> dict[str, Schema]:
-    """By type, what the SSE stream of a turn carries."""
+    """Return by type the schemas of events in the SSE stream of a turn."""
     events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
     return {**events, "QUEUED": _object("QUEUED", POSITION)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:
+    """Return by type the schemas of events and notices on the socket."""
     notices = {name: _object(name, members, OPTIONAL.get(name, set())) for name, members in NOTICES.items()}
     return {**sent_for_a_turn(), **notices}
 
 
 def received() -> dict[str, Schema]:
-    """What a client may send; members that are not known are passed over."""
+    """Return by type the schemas of frames that a client may send. Unknown members are ignored."""
     frames = {name: _object(name, {"id": ANY_ID, **members}, MAY_LACK) for name, members in FRAMES.items()}
     return {name: {**frame, "additionalProperties": True} for name, frame in frames.items()}
 

@@ -1,15 +1,15 @@
-"""The Redis stream of a turn: every event in order, until an hour after the end, as the JSON that goes out.
+"""The Redis stream of a turn: every event in order, as the JSON that goes out, until an hour after the end.
 
-Readers block on the streams themselves (XREAD), all those of a process in one read, so there is no announcement that
-could be lost or come too early: what is in a stream is read, in order, from any point. Entry ids are `<seq>-0`: Redis
-itself refuses a wrong order. What Redis loses, its readers see by the numbers; the rows have it.
+Readers block on the streams themselves (XREAD), all those of a process in one read. So there is no announcement that
+could be lost or come too early, and a reader can begin at any event. Entry ids are `<seq>-0`: Redis itself refuses a
+wrong order. Readers notice events that Redis has lost by the gap in the numbers; the rows have them.
 """
 
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 from weakref import WeakKeyDictionary
 
@@ -17,15 +17,17 @@ import redis
 from redis.exceptions import OutOfMemoryError
 
 from chat.realtime.append_only import request_rewrite
-from chat.realtime.events import Event, Written, written
+from chat.realtime.events import EncodedEvent, Event, encode
 from core.background import streams, streams_of_loop
 
-KEPT = 3600  # seconds after the last event
+KEEP_SECONDS = 3600  # after the last event
 BLOCK = 2_500  # milliseconds; how often a silent reader looks whether the turn is still there
 BATCH = 100  # events of one turn that are read at once
-PAUSE, LONGEST_PAUSE = 0.0005, 0.010  # seconds between two reads: for each turn, in which more gathers, and of all
-GATHERED = 0.005  # seconds after what was appended before
-UNANSWERED = 5.0  # seconds over its time after which a blocked read is given up, and for a write
+# Seconds between two reads, in which more events gather: for each turn that is read, and at most.
+PAUSE = 0.0005
+LONGEST_PAUSE = 0.010
+WRITE_PAUSE = 0.005  # seconds between two writes, in which more events gather
+UNANSWERED = 5.0  # seconds after which a write is given up, and a blocked read that is over its time by as much
 REQUEST_WAITS = 2.0  # seconds that a request waits for Redis
 RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
 # A Redis that is full takes nothing either, until there is room again.
@@ -33,21 +35,21 @@ CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError
 
 
 def _stream(turn: UUID | str) -> str:
-    return f"turn:{turn}:wire"  # another name than before what stands in it was the JSON that goes out
+    return f"turn:{turn}:wire"  # earlier versions stored another form under another name
 
 
 async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RETRY_FOR) -> None:
-    """Adds events. Waits for a Redis that is away; raises its error after so many seconds.
+    """Add events. Wait for a Redis that is away, and raise its error after so many seconds.
 
     Adding is idempotent: an event whose seq is in the stream already, from an attempt whose reply was lost, is skipped.
     """
     deadline = time.monotonic() + seconds
-    # Encoded here, where what cannot be is the error of this turn alone.
-    entries = [(event.seq, str(event.type), written(event.to_wire()).encode()) for event in events]
-    kept = KEPT if events[-1].last else 24 * KEPT
+    # Encoded here, so that an event that cannot be encoded is the error of this turn alone.
+    entries = [StreamEntry(event.seq, str(event.type), encode(event.to_wire()).encode()) for event in events]
+    keep_for = KEEP_SECONDS if events[-1].last else 24 * KEEP_SECONDS
     while True:
         try:
-            await _writer().add(_stream(turn), entries, kept)
+            await _writer().add(_stream(turn), entries, keep_for)
             return
         except CONNECTION_ERRORS:
             if time.monotonic() > deadline:
@@ -64,53 +66,68 @@ async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None
             await append(turn, events, seconds=0)
 
 
-Entry = tuple[int, str, bytes]  # an event's number, its type and its JSON
-_Waiting = tuple[str, Sequence[Entry], int, "asyncio.Future[None]"]  # to which stream, kept for so many seconds
+class StreamEntry(NamedTuple):
+    """An event as an entry of a stream. `wire` is its JSON."""
+
+    seq: int
+    type: str
+    wire: bytes
 
 
-class _Writer:
-    """What the turns of a process append at the same time goes in one round trip: at once where nothing is on its way,
-    else with what has gathered since."""
+class _PendingWrite(NamedTuple):
+    """Entries for a stream, which then lives for `keep_for` seconds more. `done` is set once Redis has them."""
+
+    stream: str
+    entries: Sequence[StreamEntry]
+    keep_for: int
+    done: "asyncio.Future[None]"
+
+
+class _StreamWriter:
+    """Sends the events that the turns of a process append at the same time in one round trip.
+
+    Events are sent at once where no write is on its way, else together with those that have gathered since.
+    """
 
     def __init__(self) -> None:
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_PendingWrite] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def add(self, stream: str, entries: Sequence[Entry], kept: int) -> None:
-        """`kept`: seconds from now. Raises the errors of Redis."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((stream, entries, kept, future))
+    async def add(self, stream: str, entries: Sequence[StreamEntry], keep_for: int) -> None:
+        """Return once Redis has the entries. Raises the errors of Redis."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_PendingWrite(stream, entries, keep_for, done))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
-        await future
+        await done
 
     async def _write(self) -> None:
         try:
             while self._waiting:
-                several, self._waiting = self._waiting, []
+                writes, self._waiting = self._waiting, []
                 try:
-                    errors = await self._appended(several)
-                except Exception as error:  # whatever it is, those who wait have to hear it
-                    errors = [error] * len(several)
-                for (*_, future), error_or_none in zip(several, errors, strict=True):
-                    _settle(future, error_or_none)
-                await asyncio.sleep(GATHERED)
+                    errors = await self._append(writes)
+                except Exception as error:  # of any kind: those who wait must get it
+                    errors = [error] * len(writes)
+                for write, error_or_none in zip(writes, errors, strict=True):
+                    _settle(write.done, error_or_none)
+                await asyncio.sleep(WRITE_PAUSE)
         finally:
-            self._writing = None  # it would keep its loop, whose writer this is
+            self._writing = None  # the task would keep the event loop alive, and the loop this writer
 
-    async def _appended(self, several: Sequence[_Waiting]) -> list[Exception | None]:
-        """What became of each: None where all of it is in its stream."""
+    async def _append(self, writes: Sequence[_PendingWrite]) -> list[Exception | None]:
+        """Return an error for each write; None where all entries are in the stream."""
         async with asyncio.timeout(UNANSWERED), streams_of_loop().pipeline(transaction=False) as pipe:
-            for stream, entries, kept, _ in several:
-                for seq, type_, wire in entries:
-                    pipe.xadd(stream, {"type": type_, "wire": wire}, id=f"{seq}-0")
-                pipe.expire(stream, kept)
+            for write in writes:
+                for entry in write.entries:
+                    pipe.xadd(write.stream, {"type": entry.type, "wire": entry.wire}, id=f"{entry.seq}-0")
+                pipe.expire(write.stream, write.keep_for)
             results = iter(await pipe.execute(raise_on_error=False))
-        return [_refused([next(results) for _ in range(len(entries) + 1)]) for _, entries, _, _ in several]
+        return [_first_error([next(results) for _ in range(len(write.entries) + 1)]) for write in writes]
 
 
-def _refused(results: Sequence[Any]) -> Exception | None:
-    """The first error of them that is none of an event that was added before."""
+def _first_error(results: Sequence[Any]) -> Exception | None:
+    """Return the first error, except for events that were added before."""
     errors = (each for each in results if isinstance(each, Exception))
     return next((error for error in errors if "equal or smaller" not in str(error)), None)
 
@@ -124,69 +141,72 @@ def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
         future.set_exception(error)
 
 
-_writers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Writer]" = WeakKeyDictionary()
+_writers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _StreamWriter]" = WeakKeyDictionary()
 
 
-def _writer() -> _Writer:
-    """That of the running event loop."""
-    return _writers.setdefault(asyncio.get_running_loop(), _Writer())
+def _writer() -> _StreamWriter:
+    """Return the writer of the running event loop."""
+    return _writers.setdefault(asyncio.get_running_loop(), _StreamWriter())
 
 
-def _written(entry: tuple[str, dict[str, str]]) -> Written:
+def _event_of(entry: tuple[str, dict[str, str]]) -> EncodedEvent:
     number, fields = entry
-    return Written(fields["type"], int(number.partition("-")[0]), fields["wire"])
+    return EncodedEvent(fields["type"], int(number.partition("-")[0]), fields["wire"])
 
 
-async def read(turn: UUID | str, after_seq: int = 0) -> list[Written]:
+async def read(turn: UUID | str, after_seq: int = 0) -> list[EncodedEvent]:
     """Return all events after `after_seq` that are in the stream now. Raises redis.ConnectionError and TimeoutError."""
     try:
         async with asyncio.timeout(UNANSWERED):
             entries = await streams_of_loop().xrange(_stream(turn), min=f"({after_seq}-0")
     except TimeoutError as error:
         raise redis.TimeoutError("Redis does not answer") from error
-    return [_written(entry) for entry in entries]
+    return [_event_of(entry) for entry in entries]
 
 
-async def news(turn: UUID | str, seq: int) -> list[Written]:
-    """The turn's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
+async def news(turn: UUID | str, seq: int) -> list[EncodedEvent]:
+    """Return the turn's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
     return await _reader().news(_stream(turn), seq)
 
 
-class _Reader:
-    """One blocking read for all streams that are followed in a process, while somebody waits for news of one.
+class _StreamReader:
+    """One blocking read for all streams that are followed in a process, while a reader waits for news of one.
 
-    Who has got some waits anew once it is passed on: for a client that reads slowly, little is read. To be heard while
-    a read blocks that does not ask for their stream, they write to one that every read asks for.
+    A reader that has got events waits anew once they are passed on, so little is read for a slow client. A new reader
+    whose stream the blocked read does not cover interrupts that read: it writes to a stream that every read covers.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[list[Written]], tuple[str, int]] = {}  # for which stream, and what they have
-        self._asked: dict[str, int] = {}  # of the read that blocks now, by stream
-        self._door, self._knocked = f"streams:door:{uuid4()}", "0-0"
+        # The stream that each reader waits for, and the last event that it has.
+        self._waiting: dict[asyncio.Future[list[EncodedEvent]], tuple[str, int]] = {}
+        self._read_after: dict[str, int] = {}  # by stream: the events after which the blocked read asks for
+        self._wakeup_stream = f"streams:door:{uuid4()}"
+        self._last_wakeup = "0-0"
         self._reading: asyncio.Task[None] | None = None
 
-    async def news(self, stream: str, seq: int) -> list[Written]:
-        """The stream's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
-        future: asyncio.Future[list[Written]] = asyncio.get_running_loop().create_future()
+    async def news(self, stream: str, seq: int) -> list[EncodedEvent]:
+        """Return the stream's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
+        future: asyncio.Future[list[EncodedEvent]] = asyncio.get_running_loop().create_future()
         self._waiting[future] = stream, seq
         try:
             async with asyncio.timeout(BLOCK / 1000):
                 if self._reading is None:
                     self._reading = asyncio.create_task(self._read())
-                elif self._asked and self._asked.get(stream, seq + 1) > seq:
-                    self._asked = {}  # nobody else need knock
-                    await self._knock()
+                elif self._read_after and self._read_after.get(stream, seq + 1) > seq:
+                    self._read_after = {}  # nobody else need wake it
+                    await self._wake()
                 return await future
         except TimeoutError:
             return []
         finally:
             self._waiting.pop(future, None)
 
-    async def _knock(self) -> None:
+    async def _wake(self) -> None:
+        """Interrupt the blocked read."""
         with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):  # the read that blocks finds that out, too
             async with streams_of_loop().pipeline(transaction=False) as pipe:
-                pipe.xadd(self._door, {"": ""}, maxlen=1, approximate=False)
-                pipe.expire(self._door, KEPT)
+                pipe.xadd(self._wakeup_stream, {"": ""}, maxlen=1, approximate=False)
+                pipe.expire(self._wakeup_stream, KEEP_SECONDS)
                 await pipe.execute()
 
     async def _read(self) -> None:
@@ -194,43 +214,47 @@ class _Reader:
             while self._waiting:
                 await self._read_once()
         finally:
-            self._reading = None  # it would keep its loop, whose reader this is
+            self._reading = None  # the task would keep the event loop alive, and the loop this reader
 
     async def _read_once(self) -> None:
-        asked: dict[str, int] = {}
+        after: dict[str, int] = {}
         for stream, seq in self._waiting.values():
-            asked[stream] = min(seq, asked.get(stream, seq))
-        self._asked = asked
+            after[stream] = min(seq, after.get(stream, seq))
+        self._read_after = after
         try:
-            self._hand_out(await self._news_of(asked), asked)
+            self._hand_out(await self._news_of(after), after)
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             await asyncio.sleep(0.2)
             self._give_up()
-        except Exception as error:  # whatever it is, those who wait have to hear it
+        except Exception as error:  # of any kind: those who wait must get it
             self._give_up(error)
         finally:
-            self._asked = {}
-        await asyncio.sleep(min(LONGEST_PAUSE, PAUSE * len(asked)))
+            self._read_after = {}
+        await asyncio.sleep(min(LONGEST_PAUSE, PAUSE * len(after)))
 
-    async def _news_of(self, asked: Mapping[str, int]) -> dict[str, list[Written]]:
-        after: dict[Any, Any] = {stream: f"{seq}-0" for stream, seq in asked.items()}
+    async def _news_of(self, after: Mapping[str, int]) -> dict[str, list[EncodedEvent]]:
+        """Return by stream the events after these numbers; waits for `BLOCK` at most."""
+        ids: dict[Any, Any] = {stream: f"{seq}-0" for stream, seq in after.items()}
+        ids[self._wakeup_stream] = self._last_wakeup
         async with asyncio.timeout(BLOCK / 1000 + UNANSWERED):
-            answer: Any = await streams_of_loop().xread({**after, self._door: self._knocked}, count=BATCH, block=BLOCK)
-        news: dict[str, Any] = dict(answer or ())
-        self._knocked = news.pop(self._door, [[self._knocked]])[-1][0]
-        return {stream: [_written(entry) for entry in entries] for stream, entries in news.items()}
+            reply: Any = await streams_of_loop().xread(ids, count=BATCH, block=BLOCK)
+        entries_by_stream = dict(reply or ())
+        if wakeups := entries_by_stream.pop(self._wakeup_stream, None):
+            self._last_wakeup = wakeups[-1][0]
+        return {stream: [_event_of(entry) for entry in entries] for stream, entries in entries_by_stream.items()}
 
-    def _hand_out(self, news: Mapping[str, list[Written]], asked: Mapping[str, int]) -> None:
+    def _hand_out(self, news: Mapping[str, list[EncodedEvent]], after: Mapping[str, int]) -> None:
+        """Give events to the readers that wait for them. `after` as in `_news_of`."""
         for future, (stream, seq) in list(self._waiting.items()):
-            if asked.get(stream, seq + 1) > seq:
-                continue  # who came while the read blocked lacks what is before it, which the next one brings
+            if after.get(stream, seq + 1) > seq:
+                continue  # it came while the read blocked and lacks earlier events, which the next read brings
             later = [event for event in news.get(stream, ()) if event.seq > seq]
             if later and not future.done():
                 del self._waiting[future]
                 future.set_result(later)
 
     def _give_up(self, error: Exception | None = None) -> None:
-        """Whoever waits hears of silence, or of the error."""
+        """Give all readers an empty list, or the error."""
         while self._waiting:
             future, _ = self._waiting.popitem()
             if future.done():
@@ -241,18 +265,18 @@ class _Reader:
                 future.set_exception(error)
 
 
-_readers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Reader]" = WeakKeyDictionary()
+_readers: "WeakKeyDictionary[asyncio.AbstractEventLoop, _StreamReader]" = WeakKeyDictionary()
 
 
-def _reader() -> _Reader:
-    """That of the running event loop."""
-    return _readers.setdefault(asyncio.get_running_loop(), _Reader())
+def _reader() -> _StreamReader:
+    """Return the reader of the running event loop."""
+    return _readers.setdefault(asyncio.get_running_loop(), _StreamReader())
 
 
 def forget(turns: Iterable[UUID]) -> None:
     """Delete the streams of these turns, and have them leave the disk too. Synchronous, for services.
 
-    With a Redis that is away each goes by itself within `KEPT` seconds of its turn's end.
+    With a Redis that is away each goes by itself within `KEEP_SECONDS` of its turn's end.
     """
     if names := [_stream(turn) for turn in turns]:
         with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):

@@ -1,8 +1,8 @@
-"""Colours of code blocks: classes of Pygments, at a bounded cost.
+"""Colour code blocks with classes of Pygments, at a bounded cost.
 
-A lexer is a row of regular expressions, and what is written may have been written to make them slow. Only languages
-are known whose longest single match took less than 20 ms of CPU over 20,000 characters of 60 hostile patterns; between
-two matches the time is looked at, and what is left when it is used up has no colours.
+A lexer is a list of regular expressions, and hostile code may make them slow. So only languages are coloured whose
+longest single match took less than 20 ms of CPU over 20,000 characters of 60 hostile patterns. Between two matches the
+time is checked; the code after the limit has no colours.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from pygments.token import Text, _TokenType
 MAX_CHARACTERS = 20_000  # of one block; a longer one has no colours
 SECONDS = 0.25  # of CPU for one block; ordinary code of the greatest length takes 0.05
 SECONDS_OF_ALL = 0.5  # for all blocks of one answer
-# For all blocks of one answer; ordinary code has one for every four characters. A span is 25 bytes around its text, so
-# a row of brackets would become ten or twenty times as long.
+# Spans of all blocks of one answer; ordinary code has one for every four characters. A span adds 25 bytes to its text,
+# so a row of brackets would become ten or twenty times as long.
 SPANS = 20_000
 
-# By the first name that Pygments has for each, with all its other names.
+# The first name that Pygments has for each language. All its other names work too.
 LANGUAGES = {
     *("abap", "asm", "bash", "batch", "c", "clojure", "cmake", "cobol", "common-lisp", "cpp", "crystal"),
     *("csharp", "css", "d", "dart", "diff", "docker", "elixir", "elm", "erlang", "fish", "fortran", "fsharp"),
@@ -34,7 +34,7 @@ LANGUAGES = {
     *("python", "r", "racket", "rst", "ruby", "rust", "scala", "scheme", "scss", "sml", "solidity", "sql"),
     *("swift", "tcsh", "terraform", "toml", "tsx", "typescript", "vbnet", "vim", "xml", "yaml", "zig"),
 }
-# Languages whose own lexer can be made slow, read by that of a relative.
+# Languages whose own lexer can be made slow, with the relative whose lexer reads them.
 RELATIVES = {
     **dict.fromkeys(("ocaml", "ml"), "sml"),
     "matlab": "octave",
@@ -48,14 +48,14 @@ _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 
 @dataclass(slots=True)
 class Colours:
-    """Seconds of CPU and spans that the colours of one answer may still take."""
+    """The seconds of CPU and the spans that the colours of one answer may still use."""
 
     seconds: float = SECONDS_OF_ALL
     spans: int = SPANS
 
 
 def highlighted(code: str, language: str, colours: Colours) -> str:
-    """The code as HTML, coloured as far as the language is known and `colours` reach, which it uses up."""
+    """Return the code as HTML, coloured if the language is supported and while `colours` lasts. Uses `colours` up."""
     lexer = None if len(code) > MAX_CHARACTERS else _lexer(language.lower())
     if lexer is None or colours.seconds <= 0 or colours.spans <= 0:
         return escape(code, quote=False)
@@ -66,6 +66,7 @@ def highlighted(code: str, language: str, colours: Colours) -> str:
 
 
 def _tokens(lexer: Lexer, code: str, until: float, colours: Colours) -> "Iterator[tuple[_TokenType, str]]":
+    """Yield the lexer's tokens until the limit, then the rest as plain text."""
     read = 0
     for kind, text in lexer.get_tokens(code):
         yield kind, text
@@ -78,16 +79,17 @@ def _tokens(lexer: Lexer, code: str, until: float, colours: Colours) -> "Iterato
 
 @cache
 def _names() -> dict[str, str]:
+    """Return the lexer's name for every supported name of a language."""
     names = (each[1] for each in get_all_lexers(plugins=False))
-    known = {alias: aliases[0] for aliases in names if not LANGUAGES.isdisjoint(aliases) for alias in aliases}
-    return {**known, **RELATIVES}
+    supported = {alias: aliases[0] for aliases in names if not LANGUAGES.isdisjoint(aliases) for alias in aliases}
+    return {**supported, **RELATIVES}
 
 
 @cache
-def _of(name: str) -> Lexer:
+def _lexer_named(name: str) -> Lexer:
     return get_lexer_by_name(name, stripnl=False, ensurenl=False)
 
 
 def _lexer(language: str) -> Lexer | None:
     name = _names().get(language)
-    return None if name is None else _of(name)
+    return None if name is None else _lexer_named(name)

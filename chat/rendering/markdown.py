@@ -1,10 +1,13 @@
-"""One renderer of Markdown, for pages and for the stream: a text becomes a list of HTML blocks, each safe by itself.
+"""Render Markdown to HTML, for pages and for the stream: a text becomes a list of blocks, each safe by itself.
 
-What a model writes may have been planted by someone else. So no HTML of its own passes, no link leads anywhere but to
-http, https and mail, nothing remote loads by itself (an image is a link that says where it leads), and all that was
-rendered goes through a sanitiser once more. No output holds an inline style: the content security policy forbids it.
+A model's text may contain an attack that someone planted. So HTML in the text is escaped, links lead only to http,
+https and mail addresses, nothing remote loads by itself (an image becomes a link that names its host), and the result
+passes a sanitiser. No output has inline styles, since the content security policy forbids them.
 
-Formulas in LaTeX become MathML, which browsers draw without scripts or fonts of ours.
+1. `render` renders a whole text within the `RenderAllowance` of its answer. Text beyond it is shown as written.
+2. `BlockStream` renders a growing text and tells which blocks changed. Its final blocks are those of `render`.
+
+Formulas in LaTeX become MathML, which browsers draw without our scripts or fonts.
 """
 
 import re
@@ -32,30 +35,32 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from chat.rendering import references
 from chat.rendering.highlighting import Colours, highlighted
 
-MAX_CHARACTERS = 400_000  # of all texts of an answer; a longer text is shown as it is, and no further than this
-MAX_HTML = 2_000_000  # bytes of all texts of an answer; a text with more is shown as it is. Escaped "&" is five bytes
-MAX_STEPS = 30_000  # places where the parser looks what begins there, about 1 s of CPU; more is shown as it is
+MAX_CHARACTERS = 400_000  # of all texts of an answer; a longer text is shown as written, up to this length
+MAX_HTML = 2_000_000  # bytes of all texts of an answer; a text with more is shown as written. Escaped "&" is five bytes
+MAX_STEPS = 30_000  # places where the parser tries its rules, about 1 s of CPU; a text with more is shown as written
 MAX_TOKENS = 3 * MAX_STEPS  # of blocks; a cell of a table is three
-MAX_NESTING = 24  # lists and quotes in one another; what is deeper is left out of the tree by the parser
+MAX_NESTING = 24  # of lists and quotes; the parser drops deeper blocks
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
-LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # with a host or an address behind it
+LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # followed by a host or an address
 TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
-LISTS, LISTS_CLOSED = {"bullet_list_open", "ordered_list_open"}, {"bullet_list_close", "ordered_list_close"}
+LISTS_OPEN = {"bullet_list_open", "ordered_list_open"}
+LISTS_CLOSED = {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
-# For all formulas of an answer. The converter takes up to 12 µs a character and writes up to 30 bytes of MathML for
-# one; an ordinary formula becomes ten times its length.
-FORMULA_CHARACTERS, FORMULA_BYTES = 30_000, 500_000
-SHORTEST_FORMULA = 10  # characters that a formula is counted as, at least: each has a cost of its own
+# Limits of all formulas of an answer. The converter takes up to 12 µs a character and writes up to 30 bytes of MathML
+# for one; an ordinary formula becomes ten times its length.
+FORMULA_CHARACTERS = 30_000
+FORMULA_BYTES = 500_000
+SHORTEST_FORMULA = 10  # characters that a shorter formula counts as, since every formula has a fixed cost
 MAX_FORMULA_LINES = 100
-AROUND_BLOCK = 50  # bytes of the element that a page has around each block
+AROUND_BLOCK = 50  # bytes of the element around each block of a page
 REST = gettext_noop(
     "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
 )
-PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # what `escape` writes, cut off
+PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # the beginning of an entity that `escape` wrote
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
 
-# What of MathML passes the sanitiser: nothing that leads elsewhere or holds HTML.
+# The parts of MathML that pass the sanitiser: none that has links or holds HTML.
 MATH_TAGS = {
     *("math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "menclose", "merror"),
     *("mfrac", "msqrt", "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts"),
@@ -93,11 +98,11 @@ CLEANER = nh3.Cleaner(
 
 
 @dataclass(slots=True)
-class Allowance:
-    """What the texts of one answer may still become: rendering one uses it up, by counts that are always the same.
+class RenderAllowance:
+    """The limits left for the texts of one answer. Rendering a text uses them up.
 
-    So a page and the stream, which render the same texts in the same order, show the same. Only colours also have a
-    limit of time.
+    The counts are deterministic, so a page and the stream, which render the same texts in the same order, show the
+    same. Only colours have a limit of time too.
     """
 
     characters: int = MAX_CHARACTERS
@@ -107,7 +112,8 @@ class Allowance:
     formula_bytes: int = FORMULA_BYTES
     colours: Colours = field(default_factory=Colours)
 
-    def copy(self) -> "Allowance":
+    def copy(self) -> "RenderAllowance":
+        """Return a copy that can be used up by itself."""
         return replace(self, colours=replace(self.colours))
 
 
@@ -115,12 +121,12 @@ class Allowance:
 def _mathml(latex: str, display: Literal["inline", "block"]) -> str | None:
     try:
         return str(latex2mathml.converter.convert(latex.strip(), display=display))
-    except Exception:  # the converter raises whatever its parser stumbles over
+    except Exception:  # the converter raises many kinds of errors for a formula that it cannot parse
         return None
 
 
-def to_mathml(latex: str, display: Literal["inline", "block"], allowance: Allowance) -> str:
-    """Return a formula as MathML, or as it was written where it cannot be read or the allowance is used up."""
+def to_mathml(latex: str, display: Literal["inline", "block"], allowance: RenderAllowance) -> str:
+    """Return a formula as MathML; its source if it cannot be parsed or the allowance is used up."""
     source = f"<code>{escape(latex)}</code>"
     cost = max(len(latex), SHORTEST_FORMULA)
     if len(latex) > MAX_FORMULA or cost > allowance.formula_characters:
@@ -134,7 +140,7 @@ def to_mathml(latex: str, display: Literal["inline", "block"], allowance: Allowa
 
 
 def _bracket_formula(state: StateInline, silent: bool) -> bool:
-    r"""`\( … \)` and `\[ … \]` in a line of text, as many models write them."""
+    r"""Parse `\( … \)` and `\[ … \]` in a line of text, the notation of many models."""
     start = state.src[state.pos : state.pos + 2]
     if start not in BRACKETS:
         return False
@@ -149,7 +155,7 @@ def _bracket_formula(state: StateInline, silent: bool) -> bool:
 
 
 def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    r"""`\[` at the start of a line up to `\]` at the end of one: its lines are no lists or headings."""
+    r"""Parse `\[` at the start of a line up to `\]` at the end of one. Lines between are no lists or headings."""
     start = state.bMarks[first] + state.tShift[first]
     if state.is_code_block(first) or not state.src.startswith("\\[", start):
         return False
@@ -170,19 +176,22 @@ def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: boo
 
 
 class TooMuchMarkup(Exception):
-    """Markup so dense that rendering it would take seconds, or give more HTML than a page can bear."""
+    """Markup so dense that rendering it would take seconds or make more HTML than a page can show."""
 
 
 def _count_step(state: StateBlock | StateInline, *_: Any) -> bool:
-    """A rule that never matches. The parser asks it first, at each line and each character that may be markup."""
+    """Count a step of the parser. A rule that never matches, tried first at each line and at each possible markup."""
     state.env["steps"] = state.env.get("steps", 0) + 1
     if state.env["steps"] > state.env["allowance"].steps:
         raise TooMuchMarkup
     return False
 
 
-class _FewTokens(list[Token]):
-    """One rule may make all tokens of a block without another step, such as the 200,000 cells of a wide table."""
+class _BoundedTokens(list[Token]):
+    """A list of tokens with a limit.
+
+    One rule may make all tokens of a block in a single step, such as the 200,000 cells of a wide table.
+    """
 
     def append(self, token: Token) -> None:
         if len(self) >= MAX_TOKENS:
@@ -190,24 +199,24 @@ class _FewTokens(list[Token]):
         super().append(token)
 
 
-def _few_tokens(state: StateCore) -> None:
-    state.tokens = _FewTokens()
+def _bound_tokens(state: StateCore) -> None:
+    state.tokens = _BoundedTokens()
 
 
 def _task_items(state: StateCore) -> None:
-    """Items that begin with `[ ]` or `[x]` get a checkbox; their list gets a class. In one pass over the tokens."""
+    """Give items that begin with `[ ]` or `[x]` a checkbox, and their list a class."""
     lists: list[Token] = []
     for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
-        if item.type in LISTS:
+        if item.type in LISTS_OPEN:
             lists.append(item)
         elif item.type in LISTS_CLOSED:
             lists.pop()
         if (item.type, paragraph.type, inline.type) != ("list_item_open", "paragraph_open", "inline"):
             continue
-        found = TASK_ITEM.match(inline.content)
-        if found is None or not inline.children or not inline.children[0].content.startswith(found[0]):
+        match = TASK_ITEM.match(inline.content)
+        if match is None or not inline.children or not inline.children[0].content.startswith(match[0]):
             continue
-        checked = ' checked="checked"' if found[1] in "xX" else ""
+        checked = ' checked="checked"' if match[1] in "xX" else ""
         checkbox = Token("html_inline", "", 0)
         checkbox.content = f'<input class="task-list-item-checkbox"{checked} disabled="disabled" type="checkbox">'
         inline.children[0].content = inline.children[0].content[len("[ ]") :]
@@ -221,10 +230,10 @@ def _brackets(parser: MarkdownIt) -> None:
     parser.block.ruler.before("fence", "bracket_formula", _bracket_formula_block, {"alt": ["paragraph"]})
 
 
-class Renderer(RendererHTML):
-    """Methods are named after the tokens of markdown-it that they render.
+class MarkdownRenderer(RendererHTML):
+    """Renders tokens of markdown-it. Its methods are named after the tokens.
 
-    The HTML is counted while it grows: one definition of a long link, or the title of one source, may be written out
+    The HTML is counted while it grows, since one definition of a long link, or the title of one source, may appear
     thousands of times.
     """
 
@@ -305,7 +314,7 @@ def _cell(token: Token) -> str:
 
 
 def _code_block(code: str, language: str) -> str:
-    """`code` is HTML."""
+    """Return a code block with its head. `code` is HTML."""
     label = f'<span class="lang">{escape(language or "text")}</span>'
     button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
     head = f'<div class="code-head">{label}{button}</div>'
@@ -320,17 +329,19 @@ def _host(source: str) -> str:
         return "unknown host"
 
 
-class Parser(MarkdownIt):
+class MarkdownParser(MarkdownIt):
+    """A parser that accepts links to `LINK` only."""
+
     def validateLink(self, url: str) -> bool:
         return LINK.match(url) is not None
 
 
-def _parser() -> Parser:
-    parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING}, renderer_cls=Renderer)
+def _parser() -> MarkdownParser:
+    parser = MarkdownParser("commonmark", {"html": False, "maxNesting": MAX_NESTING}, renderer_cls=MarkdownRenderer)
     parser.enable(["table", "strikethrough"])
-    parser.core.ruler.before("block", "few_tokens", _few_tokens)
+    parser.core.ruler.before("block", "bound_tokens", _bound_tokens)
     parser.core.ruler.after("inline", "task_items", _task_items)
-    # No digits beside a dollar sign: "$5 and $6" is money.
+    # No digits next to a dollar sign: "$5 and $6" is money.
     parser.use(
         dollarmath_plugin,
         allow_space=False,
@@ -345,7 +356,7 @@ def _parser() -> Parser:
     parser.inline.ruler.before("text", "count_step", _count_step)
     parser.block.ruler.before("table", "count_step", _count_step, {"alt": ["paragraph", "reference", "blockquote"]})
     for name in ("math_inline", "math_inline_double", "math_block"):
-        parser.add_render_rule(name, getattr(Renderer, name))  # the plugin brings its own
+        parser.add_render_rule(name, getattr(MarkdownRenderer, name))  # replaces the plugin's own rule
     return parser
 
 
@@ -353,7 +364,7 @@ PARSER = _parser()
 
 
 def _normal(text: str) -> str:
-    """Line ends as the parser counts them, and nothing that cannot be written as UTF-8 (a lone surrogate)."""
+    """Return the text with `\\n` as line end and without lone surrogates, which UTF-8 cannot encode."""
     return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -365,17 +376,18 @@ class _Block(NamedTuple):
 
 
 def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]:
-    """Yield the top-level blocks of a normalised text. `env["allowance"]` is used up; raises `TooMuchMarkup`.
+    """Yield the top-level blocks of a normalised text. Uses `env["allowance"]` up. Raises `TooMuchMarkup`.
 
-    `plain_end`: no highlighting in the last block, which is about to be rendered many times.
+    `plain_end`: the last block gets no colours, since it will be rendered many times.
     """
     tokens = PARSER.parse(text, env)
-    allowance: Allowance = env["allowance"]
+    allowance: RenderAllowance = env["allowance"]
     start = 0
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting > 0:
             continue
-        env["plain"], env["written"] = plain_end and end == len(tokens), 0
+        env["plain"] = plain_end and end == len(tokens)
+        env["written"] = 0
         html = CLEANER.clean(PARSER.renderer.render(tokens[start:end], PARSER.options, env)).strip("\n")
         size = len(html.encode()) + AROUND_BLOCK
         if size > allowance.html:
@@ -386,9 +398,9 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
 
 
 def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
-    """What the parser makes of a text, its citations as `render` counts them; nothing of one that is shown as it is."""
+    """Return the parser's tokens of a text, its citations counted as in `render`; none for a text shown as written."""
     try:
-        env = {"sources": sources, "allowance": Allowance()}
+        env = {"sources": sources, "allowance": RenderAllowance()}
         return PARSER.parse(_normal(text), env) if len(text) <= MAX_CHARACTERS else []
     except TooMuchMarkup:
         return []
@@ -398,34 +410,35 @@ def render(
     text: str,
     sources: Mapping[int, references.Source] | None = None,
     doubts: Mapping[int, str] = MappingProxyType({}),
-    allowance: Allowance | None = None,
+    allowance: RenderAllowance | None = None,
 ) -> list[str]:
     """Return the HTML of each top-level block, each sanitised by itself. Never raises.
 
-    `sources` are what its citations may lead to, by number; `doubts`, by the number of a citation in the text (from
-    0), where the sign behind one leads whose passage does not carry its sentence. `allowance` is that of the answer
-    whose texts are rendered one after the other, and is used up. A text that is over it is shown as it is, and cut off
-    where even that is too much.
+    `sources` are the documents that citations may lead to, by number. `doubts` are the addresses of the signs of doubt,
+    by the number of the citation in the text, from 0. `allowance` is that of the answer, whose texts are rendered one
+    after the other; it is used up. A text over the allowance is shown as written, and cut off where that is too long.
     """
     text = _normal(text)
-    allowance = Allowance() if allowance is None else allowance
+    allowance = RenderAllowance() if allowance is None else allowance
     if len(text) > allowance.characters:
-        return [_as_it_is(text, allowance)]
+        return [_as_written(text, allowance)]
     trial = allowance.copy()
     env: Env = {"sources": sources, "doubts": doubts, "allowance": trial}
     try:
         blocks = [block.html for block in _blocks(text, env)]
     except TooMuchMarkup:
-        return [_as_it_is(text, allowance)]
+        return [_as_written(text, allowance)]
     allowance.characters -= len(text)
-    allowance.html, allowance.steps = trial.html, allowance.steps - env.get("steps", 0)
-    allowance.formula_characters, allowance.formula_bytes = trial.formula_characters, trial.formula_bytes
+    allowance.html = trial.html
+    allowance.steps -= env.get("steps", 0)
+    allowance.formula_characters = trial.formula_characters
+    allowance.formula_bytes = trial.formula_bytes
     allowance.colours = trial.colours
     return blocks
 
 
-def _as_it_is(text: str, allowance: Allowance) -> str:
-    """Return the text as it was written, as far as the allowance reaches, which it uses up."""
+def _as_written(text: str, allowance: RenderAllowance) -> str:
+    """Return the text as written, as much as the allowance permits. Uses the allowance up."""
     html = escape(text[: allowance.characters], quote=False)
     data = html.encode()
     whole = len(text) <= allowance.characters and len(data) <= allowance.html
@@ -439,42 +452,51 @@ def _as_it_is(text: str, allowance: Allowance) -> str:
 
 
 class BlockStream:
-    """Renders a growing text, and tells which blocks changed: only the unfinished tail is rendered again.
+    """Renders a growing text and tells which blocks changed. Only the unfinished tail is rendered again.
 
-    The tail starts at the last top-level block; all before it is finished. A tail longer than `LONG_TAIL` is rendered
-    only when it has grown by a sixteenth (or by less, where a fence may have closed), so that the work stays linear in
-    the text's length, and one of dense markup only when it has doubled, so that all of it costs about twice `render`.
-    In between `push` returns nothing, and who shows the text appends the raw piece until the next rendering.
-    What cannot be known early (a link's definition further down) is corrected by `finish`.
+    The tail starts at the last top-level block; the blocks before it are finished. `push` skips renderings of a long
+    tail and returns nothing then; the page appends the raw text until the next rendering:
+
+    * A tail longer than `LONG_TAIL` is rendered when a sixteenth of it is new, or less if a fence may have closed. So
+      the work is linear in the text's length.
+    * A tail of dense markup is rendered when it has doubled. So all renderings cost about twice `render`.
+
+    `finish` corrects blocks that depend on later text, such as the definition of a link.
     """
 
-    LONG_TAIL = 2_000
-    CHEAP, DENSE = 100, 1_000  # steps
-    GROWTH, GROWTH_TO_FENCE, GROWTH_OF_DENSE = 16, 64, 2  # the part of a tail that is new when it is rendered
+    LONG_TAIL = 2_000  # characters
+    # Steps of the last rendering: up to CHEAP a tail is rendered early for a fence, above DENSE its markup is dense.
+    CHEAP = 100
+    DENSE = 1_000
+    # A tail is rendered when one part in this many is new.
+    GROWTH = 16
+    GROWTH_TO_FENCE = 64
+    GROWTH_OF_DENSE = 2
 
     def __init__(
-        self, sources: Mapping[int, references.Source] | None = None, allowance: Allowance | None = None
+        self, sources: Mapping[int, references.Source] | None = None, allowance: RenderAllowance | None = None
     ) -> None:
         self._sources = sources
-        self._allowance = Allowance() if allowance is None else allowance  # of the answer, used up by `finish`
-        self._left = self._allowance.copy()  # below the finished blocks
+        self._allowance = RenderAllowance() if allowance is None else allowance  # of the answer; `finish` uses it up
+        self._left = self._allowance.copy()  # what the finished blocks leave
         self._pieces: list[str] = []
         self._tail = ""
-        self._rendered = self._steps = 0  # characters of the tail at its last rendering, and what that took
+        self._rendered = 0  # characters of the tail at its last rendering
+        self._steps = 0  # steps of that rendering
         self._finished = 0  # blocks before the tail
         self._shown: list[str] = []
         self._references: Env = {}
         self.count = 0
         self._characters = 0
-        self._over = False  # the allowance
+        self._over = False  # the allowance is exceeded
 
     @property
     def tail_size(self) -> int:
-        """Characters that the next rendering has to look at."""
+        """The characters that the next rendering has to parse."""
         return len(self._tail)
 
     def push(self, delta: str) -> list[tuple[int, str]]:
-        """The blocks whose HTML changed, as (index, HTML). An empty HTML takes back a block that was shown."""
+        """Append `delta`. Return the blocks whose HTML changed, as (index, HTML); empty HTML removes a block."""
         self._pieces.append(delta)
         self._tail += delta
         self._characters += len(delta)
@@ -484,29 +506,33 @@ class BlockStream:
         left = self._left.copy()
         env: Env = {"references": dict(self._references), "sources": self._sources, "allowance": left}
         blocks: list[_Block] = []
-        before = after = left.copy()  # what the last block may use, and what it leaves
+        before = after = left.copy()  # the allowance before and after the last block
         try:
             for block in _blocks(self._tail, env, plain_end=len(self._tail) > self.LONG_TAIL):
                 blocks.append(block)
-                before, after = after, left.copy()
+                before = after
+                after = left.copy()
         except TooMuchMarkup:
-            self._over = True  # the end shows it as it is
+            self._over = True  # `finish` shows the text as written
             return []
         changed = list(self._place(self._finished, [block.html for block in blocks]))
         if len(blocks) > 1:
             self._advance(len(blocks) - 1, (blocks[-1].token.map or [0])[0], env["references"])
             self._left = before
-        self._rendered, self._steps = len(self._tail), env.get("steps", 0)
+        self._rendered = len(self._tail)
+        self._steps = env.get("steps", 0)
         return changed
 
     def finish(self) -> list[tuple[int, str]]:
-        """What has to change so that the blocks shown are `render` of the whole text; `count` is their final number."""
+        """Return the changes after which the blocks are those of `render`. `count` is then their final number."""
         blocks = render("".join(self._pieces), self._sources, allowance=self._allowance)
         return list(self._place(0, blocks))
 
     def _due(self) -> bool:
+        """Tell whether the tail is to be rendered now."""
         size = len(self._tail)
-        new, dense = size - self._rendered, self._steps > self.DENSE
+        new = size - self._rendered
+        dense = self._steps > self.DENSE
         if size <= self.LONG_TAIL or new > size // (self.GROWTH_OF_DENSE if dense else self.GROWTH):
             return True
         if dense or (self._steps > self.CHEAP and new <= size // self.GROWTH_TO_FENCE):
@@ -514,6 +540,7 @@ class BlockStream:
         return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
 
     def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
+        """Show these blocks from the index `first` on. Yield those that differ from the shown ones."""
         self.count = first + len(blocks)
         blocks = blocks + [""] * (len(self._shown) - first - len(blocks))
         for index, html in enumerate(blocks, first):
@@ -525,7 +552,7 @@ class BlockStream:
             yield index, html
 
     def _advance(self, blocks: int, line: int, references: Env) -> None:
-        """Takes the first `blocks` blocks out of the tail; the next one starts at `line`."""
+        """Remove the first `blocks` blocks from the tail; the next block starts at `line`."""
         self._finished += blocks
         for label, reference in references.items():
             if reference["map"][0] < line:

@@ -1,7 +1,7 @@
-"""How many messages stand on one page: their texts are limited, and so is the HTML that they become.
+"""Limit the messages of one page by the size of their texts and of their HTML.
 
-A page that is full stops, and the existing paging goes on from there. It always has one message, or one question with
-the answers that stand side by side.
+A full page ends early, and paging continues from there. A page has at least one message, or one question with its
+alternative answers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ from chat.rendering.markdown import AROUND_BLOCK
 
 MAX_CHARACTERS = 500_000  # of the messages of a page; rendering them takes seconds at most
 MAX_HTML = 4_000_000  # bytes
-MAX_ASIDE = 200_000  # characters of an answer's reasoning and of its tools' results; what is longer is cut off
-AROUND_MESSAGE = 8_000  # bytes: its menus, forms and icons
-MENTION = 150  # bytes of the link that a mention becomes
+MAX_ASIDE = 200_000  # characters of an answer's reasoning and of its tools' results that are shown
+AROUND_MESSAGE = 8_000  # bytes of a message's menus, forms and icons
+MENTION = 150  # bytes of the link of a mention
 
 
 def count_fitting(sizes: Iterable[int], most: int) -> int:
-    """Return how many of the first sizes are `most` together; at least 1, if there is one."""
+    """Return how many of the first sizes add up to at most `most`; at least 1 if there is one."""
     count = total = 0
     for size in sizes:
         total += size
@@ -29,12 +29,12 @@ def count_fitting(sizes: Iterable[int], most: int) -> int:
 
 
 def characters_of(message: Message) -> int:
-    """Return how many characters all of its parts have, in texts and in the arguments of calls."""
+    """Return the characters of all parts, in texts and in the arguments of calls."""
     return sum(len(part.get("text", "")) + len(part.get("arguments", "")) for part in message.parts)
 
 
 def html_size(message: Message, blocks: Sequence[Sequence[str]]) -> int:
-    """Return about how many bytes of HTML it becomes; `blocks` are those of its texts, if it is an answer."""
+    """Estimate the bytes of a message's HTML. `blocks` are the rendered blocks of an answer's texts."""
     size = AROUND_MESSAGE + sum(len(block.encode()) + AROUND_BLOCK for text in blocks for block in text)
     if message.role == Message.Role.USER:
         return size + len(escape(message.text).encode()) + MENTION * message.text.count("@")

@@ -1,8 +1,8 @@
-"""What a text refers to: the documents it cites by number, and the tasks and files it mentions with @.
+"""Read the references of a text: documents cited by number, and tasks and files mentioned with @.
 
-Citations: `[1]`, `[[1]]` and `[1, 3]` in an answer become links to what stands under these numbers; a number that no
-document has is left as text (the documents' numbers: `chat.documents.numbers`). Mentions become links too, and are
-offered while somebody writes.
+Citations `[1]`, `[[1]]` and `[1, 3]` in an answer become links to the documents with these numbers. A number without a
+document stays text. The numbers are assigned in `chat.documents.numbers`. Mentions become links too, and completions
+are offered while a user types.
 """
 
 import re
@@ -18,20 +18,23 @@ from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
+from chat.models.parts import CitedSource
 from files.models import File
 from projects.planner.models import codes
 from projects.planner.models.task import Task
 from projects.planner.queries import today
 
 DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
-MAX_NUMBERS = 50  # of one citation; what holds more is a list of numbers
+MAX_NUMBERS = 50  # numbers of one citation; more are a list of numbers
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`href` opens the document, at the page and passage that was found if one was; `heading` is the path of headings
-    that this stands below."""
+    """A document that can be cited.
+
+    `href` opens the document, at the page and passage of a search hit. `heading` is the path of headings above it.
+    """
 
     number: int
     title: str
@@ -40,17 +43,22 @@ class Source:
 
     @property
     def label(self) -> str:
+        """The title with the path of headings."""
         return f"{self.title} · {self.heading}" if self.heading else self.title
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> CitedSource:
+        """Return the source as JSON."""
         return {"number": self.number, "title": self.title, "href": self.href}
 
 
 class Sources(dict[int, Source]):
-    """What can be cited, by number. Something found by a search replaces the mere file: it knows the passage."""
+    """The documents that can be cited, by number."""
 
     def learn(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """`documents`: `number`, `title`, and `file` (an id) with `page`, `start`, `end` if known, or `url`."""
+        """Add documents. A search hit replaces the whole file, since it knows the passage.
+
+        A document has `number`, `title`, and either `url` or `file` (an id), with `page`, `start` and `end` if known.
+        """
         for document in documents:
             number = int(document["number"])
             if number in self and "start" not in document and "url" not in document:
@@ -63,13 +71,13 @@ def _href(document: Mapping[str, Any]) -> str:
     if "url" in document:
         return str(document["url"])
     place = {name: document[name] for name in ("start", "end") if name in document}
-    page = document.get("page")  # in the address too, where the server sees whether the passage is still there
+    page = document.get("page")  # in the query too, so that the server sees whether the passage still exists
     query = f"?{urlencode({**place, **({'page': page} if page else {})})}" if place else ""
     return reverse("files:file", args=[document["file"]]) + query + (f"#page-{page}" if page else "")
 
 
 def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
-    """The sources a text cites, each once, in the order of their first mention."""
+    """Yield the sources that a text cites, each once, in the order of their first citation."""
     seen: set[int] = set()
     for match in CITED.finditer(text):
         for number in map(int, re.findall(r"\d+", match[2])):
@@ -79,15 +87,15 @@ def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
 
 
 def cited_numbers(text: str) -> set[int]:
-    """All numbers that a text cites, whether anything stands under them or not."""
+    """Return all numbers that a text cites, whether a document has them or not."""
     return {int(number) for match in CITED.finditer(text) for number in re.findall(r"\d+", match[2])}
 
 
 def citation_rule(state: StateInline, silent: bool) -> bool:
-    """A rule of the Markdown parser; `env["sources"]` says what can be cited.
+    """Parse a citation. A rule of the Markdown parser; `env["sources"]` are the documents that can be cited.
 
-    Citations are counted from 0; the links of one have its count as `meta["citation"]`. Behind those in
-    `env["doubts"]`, a mapping to addresses, stands a sign that leads there.
+    Citations are counted from 0; each link has the count of its citation as `meta["citation"]`. A citation with an
+    address in `env["doubts"]` is followed by a sign that leads to that address.
     """
     sources: Mapping[int, Source] | None = state.env.get("sources")
     match = CITED.match(state.src, state.pos) if state.src[state.pos] == "[" else None
@@ -114,20 +122,22 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
     return True
 
 
-_AROUND = codes.MAX_LENGTH + 2  # its @ and the character behind it
-OFFERED_TASKS, OFFERED_FILES = 8, 4
+_MENTION_LENGTH = codes.MAX_LENGTH + 2  # the longest code with its @ and the character after it
+OFFERED_TASKS = 8
+OFFERED_FILES = 4
 
 
 def mention_href(code: str) -> str:
+    """Return the address of the task with this code."""
     return reverse("chat:task_by_code", args=[code])
 
 
 def mention_rule(state: StateInline, silent: bool) -> bool:
-    """A rule of the Markdown parser: a mention becomes a link, unless it stands in one."""
+    """Parse a mention. A rule of the Markdown parser: a mention outside of links becomes a link."""
     if state.src[state.pos] != "@" or state.linkLevel:
         return False
     begin = max(0, state.pos - 1)
-    start, end, code = next(codes.places(state.src[begin : state.pos + _AROUND]), (-1, 0, ""))
+    start, end, code = next(codes.places(state.src[begin : state.pos + _MENTION_LENGTH]), (-1, 0, ""))
     if begin + start != state.pos:
         return False
     if not silent:
@@ -138,8 +148,8 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
     return True
 
 
-def pieces(text: str) -> Iterator[tuple[str, str]]:
-    """A plain text cut at its mentions: each piece with the code that it mentions, empty for what stands between."""
+def split_mentions(text: str) -> Iterator[tuple[str, str]]:
+    """Split a plain text at its mentions. Yield each piece with the code it mentions, empty for the text between."""
     done = 0
     for start, end, code in codes.places(text):
         yield text[done:start], ""
@@ -148,13 +158,15 @@ def pieces(text: str) -> Iterator[tuple[str, str]]:
     yield text[done:], ""
 
 
-class Offered(NamedTuple):
+class MentionOffers(NamedTuple):
+    """Completions of a mention."""
+
     tasks: list[Task]
     files: list[File]
 
 
-def offer(*, user: User, typed: str) -> Offered:
-    """What may be meant by `typed` behind an @: tasks by code or title, today's first, and files by name."""
+def offer_mentions(*, user: User, typed: str) -> MentionOffers:
+    """Return completions of the text after an @: tasks by code or title, today's first, and files by name."""
     typed = typed.strip()[:100]
     here = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=today(user))
     rows = Task.objects.visible_to(user).filter(Q(code__istartswith=typed) | Q(title__icontains=typed))
@@ -163,4 +175,4 @@ def offer(*, user: User, typed: str) -> Offered:
     first = ExpressionWrapper(here, output_field=BooleanField())
     tasks = rows.annotate(first=first).order_by("-first", "-date", "position", "code")
     files = File.objects.visible_to(user).filter(name__icontains=typed, status=File.Status.READY)
-    return Offered(list(tasks[:OFFERED_TASKS]), list(files.order_by("-created", "-id")[:OFFERED_FILES]))
+    return MentionOffers(list(tasks[:OFFERED_TASKS]), list(files.order_by("-created", "-id")[:OFFERED_FILES]))

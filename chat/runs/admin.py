@@ -1,4 +1,4 @@
-"""Runs as operators see them: whose, of which task, how they ended; and the button that stops one."""
+"""Runs in the admin: owner, task and end of each, and a button that stops one."""
 
 from typing import Any, cast
 
@@ -41,8 +41,8 @@ class RunAdmin(RecordAdmin):
     @display(description="Used")
     def steps_and_tokens(self, run: Run) -> str:
         so_far = used(run)
-        said = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
-        return said % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
+        template = _("%(steps)s steps, %(tokens)s tokens, %(minutes)s minutes")
+        return template % {"steps": so_far.steps, "tokens": grouped(so_far.tokens), "minutes": f"{so_far.minutes:.0f}"}
 
     @confirmed(
         "Stop",

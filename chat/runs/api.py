@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from accounts.access.api_views import ScopedView
 from chat.conversations.services import visible_model, visible_persona
 from chat.runs import services
-from chat.runs.limits import Used, profile_of, used
+from chat.runs.limits import RunUsage, profile_of, used
 from core.api.actions import posts
 from core.api.fields import SentenceField, Strict, valid
 from core.api.pagination import pages
@@ -51,7 +51,7 @@ class RunStepSerializer(serializers.ModelSerializer[RunStep]):
         read_only_fields: ClassVar = fields
 
 
-class UsedSerializer(serializers.Serializer[dict[str, Any]]):
+class UsedSerializer(serializers.Serializer[RunUsage]):
     """How much of its caps a run has used."""
 
     steps = serializers.IntegerField()
@@ -84,13 +84,13 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         return RunStepSerializer(run.steps.select_related("turn").order_by("number"), many=True).data
 
     @extend_schema_field(UsedSerializer)
-    def get_used(self, run: Run) -> dict[str, Any]:
+    def get_used(self, run: Run) -> dict[str, float]:
         return used(run)._asdict()
 
     @extend_schema_field(UsedSerializer)
-    def get_caps(self, run: Run) -> dict[str, Any]:
+    def get_caps(self, run: Run) -> dict[str, float]:
         caps = profile_of(run)
-        return Used(caps.run_max_steps, caps.run_max_tokens, float(caps.run_max_minutes))._asdict()
+        return RunUsage(caps.run_max_steps, caps.run_max_tokens, float(caps.run_max_minutes))._asdict()
 
 
 class TaskRunsView(ScopedView):
@@ -103,14 +103,14 @@ class TaskRunsView(ScopedView):
         A draft that the server has begun by itself is gone on with, as it is asked for here.
         """
         fields = valid(NewRunSerializer, request)
-        made = services.create_run(
+        run = services.create_run(
             user=self.person,
             task=visible_task(self.person, pk),
             persona=visible_persona(self.person, fields["persona"]),
             model=visible_model(self.person, fields["model"]),
             starts_itself=fields["start"],
         )
-        return Response(RunSerializer(made).data, status=status.HTTP_202_ACCEPTED)
+        return Response(RunSerializer(run).data, status=status.HTTP_202_ACCEPTED)
 
 
 class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Run]):

@@ -1,8 +1,9 @@
-"""Checklists that the server has a model draft because a task was made: `projects.planner.drafts` says for which.
+"""Checklists that the server has a model draft for new tasks (`projects.planner.drafts` chooses the tasks).
 
-To begin one is a single transaction: the mark is taken, the run and its first turn are stored. A worker that dies in it
-has done nothing, and the sweeper offers the task again; of two that begin the same, one finds the mark gone. A model
-that is silent or fails is then the run's own affair. A run has no tool that makes tasks, so no draft leads to another.
+A draft begins in a single transaction, which clears the task's mark and stores the run and its first turn. A worker
+that dies in it has done nothing, and the sweeper offers the task again. Of two workers that begin the same draft, one
+does not find the mark. The run then handles a model that is silent or fails. A run has no tool that makes tasks, so no
+draft leads to another.
 """
 
 import logging
@@ -21,28 +22,23 @@ from projects.planner.models import Run
 from projects.planner.models.task import Task, TaskChange
 from projects.planner.services import lock_tasks
 
-AT_ONCE = 2  # of one person; so that many tasks made in one go take nobody's turn, and not all of a provider's limit
-OWN_DRAFT = timedelta(minutes=2)  # for so long a model that makes a task in an answer may write its checklist itself
-NOT_WANTED = (
-    "run_open",
-    "for_the_user",
-    "finished",
-    "was_moved",
-    "right_missing",
-)  # somebody works on it, or nobody should any more
+AT_ONCE = 2  # of one person, so that many new tasks do not use up places for turns or a provider's limit
+OWN_DRAFT = timedelta(minutes=2)  # in which a model that makes a task in an answer may write its checklist itself
+# Errors after which no draft is needed: somebody works on the task, or nobody should any more.
+NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
 
 logger = logging.getLogger(__name__)
 
 
 def begin(task_id: UUID) -> None:
-    """Begins a draft that is due, if it can be now. What refuses it is stored with the task, for its person to see."""
+    """Begin a draft that is due, if it can begin now. An error is stored with the task, for its person to see."""
     try:
         with transaction.atomic():
             task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
             if task is None:
                 return
             lock_tasks(task.owner)
-            if not _must_wait(task) and drafts.take(task_id):
+            if not _must_wait(task) and drafts.claim_draft(task_id):
                 create_run(user=task.owner, task=task, unasked=True)
     except ProductError as error:
         _refuse(task_id, error)
@@ -54,25 +50,24 @@ def begin(task_id: UUID) -> None:
 
 
 def unclaimed() -> list[UUID]:
-    """Drafts that are due and that no worker has begun."""
+    """Return the tasks whose draft is due and that no worker has begun."""
     return background.unclaimed(drafts.waiting())
 
 
 def due_beside(conversation_id: UUID) -> list[UUID]:
-    """The first that are due for a conversation's owner: an answer that has ended there may be what they waited for."""
+    """Return the first due drafts of a conversation's owner, which may have waited for an answer that has ended."""
     owned = drafts.waiting().filter(owner__conversations=conversation_id)
     return list(owned.values_list("pk", flat=True)[:AT_ONCE])
 
 
 def _must_wait(task: Task) -> bool:
-    """Whether as many of the person's checklists are being drafted as may be, or the answer in which a model made the
-    task is not complete yet."""
+    """Return whether a draft has to wait: for other drafts of its person, or for the answer that made the task."""
     drafting = Run.objects.filter(owner=task.owner, unasked=True, status=Run.Status.DRAFTING)
     if drafting.count() >= AT_ONCE:
         return True
-    made = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
+    by_model = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
     answering = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)
-    return task.created > timezone.now() - OWN_DRAFT and made.exists() and answering.exists()
+    return task.created > timezone.now() - OWN_DRAFT and by_model.exists() and answering.exists()
 
 
 @transaction.atomic
@@ -81,9 +76,9 @@ def _refuse(task_id: UUID, error: ProductError) -> None:
     if task is None:
         return
     lock_tasks(task.owner)
-    if not drafts.take(task_id):
+    if not drafts.claim_draft(task_id):
         return
     if error.code in NOT_WANTED:
-        drafts.put(task)
+        drafts.set_draft(task)
     else:
-        drafts.put(task, Task.Draft.REFUSED, error.code, error.sentence)
+        drafts.set_draft(task, Task.Draft.REFUSED, error.code, error.sentence)

@@ -1,4 +1,4 @@
-"""How much of its caps a run has used, counted from the turns that are its steps."""
+"""The caps of a run, and how much of them it has used, counted from the turns that are its steps."""
 
 from typing import NamedTuple
 
@@ -12,33 +12,39 @@ from personas.services import default_profile
 from projects.planner.models import Run
 
 
-class Used(NamedTuple):
-    """`tokens` in and out, as the provider reports them, else as they were counted; `minutes` of turns at work."""
+class RunUsage(NamedTuple):
+    """The use of a run's caps. `tokens`: in and out, as the provider reports them, else by our count. `minutes`: of
+    turns at work."""
 
     steps: int
     tokens: int
     minutes: float
 
 
-def used(run: Run) -> Used:
+def used(run: Run) -> RunUsage:
+    """Return the use of a run so far."""
     names = ("turn__usage", "turn__context_used", "turn__started", "turn__finished")
     rows = list(run.steps.values_list(*names))
-    tokens, seconds, now = 0, 0.0, timezone.now()
+    tokens = 0
+    seconds = 0.0
+    now = timezone.now()
     for usage, counted, started, finished in rows:
         usage = usage or {}
         tokens += (usage.get("input") or counted or 0) + (usage.get("output") or 0)
         seconds += ((finished or now) - started).total_seconds() if started else 0
-    return Used(len(rows), tokens, seconds / 60)
+    return RunUsage(len(rows), tokens, seconds / 60)
 
 
 def profile_of(run: Run) -> BudgetProfile:
+    """Return the budget profile that has the run's caps."""
     persona = scope_of(run.conversation).persona
     return persona.budget_profile if persona and persona.budget_profile else default_profile()
 
 
 def exceeded(run: Run, *, only_minutes: bool = False) -> Sentence | None:
-    """The sentence that says which cap the run has reached; None while it may go on."""
-    so_far, caps = used(run), profile_of(run)
+    """Return a sentence on the cap that the run has reached; None while it may go on."""
+    so_far = used(run)
+    caps = profile_of(run)
     reached: Sentence | None = None
     if so_far.minutes >= caps.run_max_minutes:
         reached = Sentence("{number} minutes", number=caps.run_max_minutes)

@@ -1,4 +1,4 @@
-"""What a run says: to the model, as messages of the run's conversation, and to people."""
+"""Texts of runs: messages to the model in the run's conversation, and sentences for people."""
 
 from django.utils.translation import gettext_noop
 
@@ -30,21 +30,21 @@ CAP = gettext_noop(
 )
 
 
-def draft(task: Task, texts: Texts, *, again: bool, said: str) -> str:
-    """The message that asks for a checklist; `said` is what the user answered before."""
+def draft(task: Task, texts: Texts, *, again: bool, reply: str) -> str:
+    """Return the message that asks for a checklist. `reply`: the user's answer to the question before."""
     code = f"@{task.code}"
     if again:
         return texts.fill("run_draft_again", code=code)
     hybrid = texts["run_breakpoints"] if task.archetype == Task.Archetype.HYBRID else ""
-    return _joined(said, texts.fill("run_draft", code=code, task=_joined(task.title, task.notes)), hybrid)
+    return _joined(reply, texts.fill("run_draft", code=code, task=_joined(task.title, task.notes)), hybrid)
 
 
-def item(row: Task, texts: Texts, *, again: bool, said: str) -> str:
-    """The message that asks for one item. It mentions the task, which is so in the prompt whatever its day."""
+def item(row: Task, texts: Texts, *, again: bool, reply: str) -> str:
+    """Return the message that asks for one item. It mentions the task, so that the prompt has it whatever its day."""
     code = f"@{row.code}"
     if again:
         return texts.fill("run_item_again", code=code)
-    return _joined(said, texts.fill("run_item", code=code, item=_joined(row.title, row.notes)))
+    return _joined(reply, texts.fill("run_item", code=code, item=_joined(row.title, row.notes)))
 
 
 def _joined(*parts: str) -> str:

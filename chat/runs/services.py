@@ -1,4 +1,4 @@
-"""What people do with runs: page, API and admin come through here. What follows is decided in `state_machine`."""
+"""Actions of people on runs, for pages, the API and the admin. `state_machine` decides what follows."""
 
 from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
@@ -27,18 +27,18 @@ from personas.services import model_for
 from projects.planner.models import Run, RunStep
 from projects.planner.models.task import Task
 from projects.planner.queries import visible_task
-from projects.planner.rules import check_here
+from projects.planner.rules import check_not_moved
 from projects.planner.services import lock_tasks
 
 
 def runs_of(user: User) -> QuerySet[Run]:
-    """The newest first, with what a page or a program is told of each."""
+    """Return a person's runs, newest first, with the rows that a page or a program needs."""
     related = ("task", "item", "conversation__owner", "conversation__project", "conversation__persona__budget_profile")
     return Run.objects.visible_to(user).select_related(*related).order_by("-id")
 
 
 def visible_run(user: User, pk: object) -> Run:
-    """Raises `NotFound`."""
+    """Return a run of the user. Raises `NotFound`."""
     return get_or_404(runs_of(user), pk, "run")
 
 
@@ -51,11 +51,11 @@ def create_run(
     starts_itself: bool = False,
     unasked: bool = False,
 ) -> Run:
-    """Begins to draft the task's checklist, or to work through the one that is there, in a conversation of its own.
+    """Create a run in a conversation of its own. It drafts the task's checklist, or works through the existing one.
 
-    `starts_itself`: what is drafted is begun without being looked at. `unasked`: the server begins it by itself, and
-    who then asks for a run gets this one, with what they name. Raises `not_a_day_task`, `right_missing` (403), and with
-    409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached` (429).
+    `starts_itself`: the drafted checklist is begun without a person's look at it. `unasked`: the server begins the run;
+    a person who then creates a run takes this one over. Raises `not_a_day_task`, `right_missing` (403), and with 409
+    `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached` (429).
     """
     require(user, May.RUN_TASKS)
     task = visible_task(user, task.pk)
@@ -74,15 +74,15 @@ def create_run(
             status=409,
         )
     token = origin().token_id
-    require_within(user.pk, token, None)  # without the person's line locked: each turn of the run looks again
+    require_within(user.pk, token, None)  # without a lock: each turn of the run checks again
     run = Run(owner=user, task=task, model=chosen, starts_itself=starts_itself, unasked=unasked, token_id=token)
     try:
         _begin(run, persona)
     except ProductError as error:
         if unasked or error.code != "run_open":
             raise
-        run = runs.take_over(user=user, asked=run, persona=persona)
-    return _told(user, run)
+        run = runs.take_over(user=user, requested=run, persona=persona)
+    return _with_notice(user, run)
 
 
 def _begin(run: Run, persona: Persona | None) -> None:
@@ -102,51 +102,52 @@ def _begin(run: Run, persona: Persona | None) -> None:
 
 
 def start_run(*, user: User, run: Run) -> Run:
-    """Accepts the drafted checklist, as it is now."""
+    """Accept the drafted checklist as it is now, and begin with it."""
     require(user, May.RUN_TASKS)
     runs.start(user=user, run_id=run.pk)
-    return _told(user, run)
+    return _with_notice(user, run)
 
 
 def retry_run(*, user: User, run: Run) -> Run:
+    """Go on where the run waits, failed or was stopped."""
     require(user, May.RUN_TASKS)
     runs.retry(user=user, run_id=run.pk)
-    return _told(user, run)
+    return _with_notice(user, run)
 
 
 def answer_run(*, user: User, run: Run, text: str = "") -> Run:
-    """Confirms a breakpoint, or tells the run what it waits for."""
+    """Confirm a breakpoint, or answer the run's question."""
     require(user, May.RUN_TASKS)
     runs.answer(user=user, run_id=run.pk, ask=Ask(text))
-    return _told(user, run)
+    return _with_notice(user, run)
 
 
 def stop_run(*, user: User, run: Run) -> Run:
-    """At any moment, with the answer that is being written. One that has ended stays as it is; staff may stop all."""
+    """Stop a run with the answer that is being written. One that has ended stays as it is; staff may stop all."""
     if run.owner_id != user.pk and not has_right(user, "change", run):
         raise NotFound("run")
     with transaction.atomic():
-        found = locked(run.pk)
-        if found is None:
+        current = locked(run.pk)
+        if current is None:
             raise NotFound("run")
-        if found.status in Run.OPEN:
-            end(found, Run.Status.STOPPED, "stopped", Sentence(prompts.STOPPED))
-            save(found)
+        if current.status in Run.OPEN:
+            end(current, Run.Status.STOPPED, "stopped", Sentence(prompts.STOPPED))
+            save(current)
             if run.owner_id != user.pk:
                 record(user=user, action="run.stopped_by_admin", row=run)
-            tell_pages(found.conversation)
-    steps = RunStep.objects.filter(run=found, status=RunStep.Status.RUNNING)
+            tell_pages(current.conversation)
+    steps = RunStep.objects.filter(run=current, status=RunStep.Status.RUNNING)
     turn = Turn.objects.live().filter(step__in=steps).select_related("conversation__owner").first()
     if turn is not None:
         stop_turn(user=turn.conversation.owner, turn=turn)
-    found.refresh_from_db()
-    return found
+    current.refresh_from_db()
+    return current
 
 
 def _check(task: Task) -> None:
     if (task.level, task.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
         raise ProductError("not_a_day_task", "Only tasks of a day are run. Make one for today, and run that.")
-    check_here(task)
+    check_not_moved(task)
     if task.archetype == Task.Archetype.USER:
         raise ProductError(
             "for_the_user",
@@ -163,7 +164,7 @@ def _check(task: Task) -> None:
         )
 
 
-def _told(user: User, run: Run) -> Run:
+def _with_notice(user: User, run: Run) -> Run:
     tell_pages(run.conversation)
     return visible_run(user, run.pk)
 

@@ -1,8 +1,13 @@
-"""What comes next in a run. It is decided from the rows alone, under a lock of the run's row.
+"""Decide the next step of a run, from the rows alone and under a lock of the run's row.
 
-So anybody may call `advance` at any time and as often as they like: the worker at the end of a turn, the sweeper after
-a restart, two of them at once. A step that was begun is never begun again, and the next one only when it has ended.
-Which status may follow which, and why, is the table `chat.runs.transitions.TRANSITIONS`.
+So `advance` may be called at any time and any number of times: by the worker at the end of a turn, by the sweeper after
+a restart, by two of them at once. A step is begun once, and the next one only when it has ended.
+
+1. `advance` settles the last step (`chat.runs.transitions.settle`) and resumes a run whose reason to wait is gone.
+2. `_go_on` ends the run, says what it waits for, or begins a turn for the draft or the next item (`_begin`).
+3. `begin_run`, `answer`, `start` and `retry` are actions of a person, which lead to `_go_on`, too.
+
+The table `chat.runs.transitions.TRANSITIONS` has the statuses that may follow each other, with the reasons.
 """
 
 from dataclasses import replace
@@ -31,20 +36,19 @@ from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun
 
-PATIENCE = timedelta(seconds=5)  # before the sweeper looks at a run that somebody else may be about to look at
-LONG = timedelta(minutes=1)  # from when on a turn that is being written is held against the run's minutes
+PATIENCE = timedelta(seconds=5)  # before the sweeper takes a run that another process may be about to advance
+LONG = timedelta(minutes=1)  # after which a turn that is being written is checked against the run's minutes
 
 _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
 _CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
 _DECIDED = Q(code=PROPOSED) & (Q(item=None) | Q(item__proposed=False))
 _TICKED = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
-_RESOLVED = Q(status=Run.Status.WAITING) & (
-    _TASK_ENDED | _CLEARED | _DECIDED | _TICKED
-)  # `_resolved` says it of one run
+# As `_resolved` decides it for one run.
+_RESOLVED = Q(status=Run.Status.WAITING) & (_TASK_ENDED | _CLEARED | _DECIDED | _TICKED)
 
 
 def advance(run_id: UUID) -> UUID | None:
-    """Takes in what the last turn left behind and begins the next; its conversation, None when the run is gone."""
+    """Settle the last turn and begin the next. Return the run's conversation, None when the run is gone."""
     with transaction.atomic():
         run = locked(run_id)
         if run is None:
@@ -64,7 +68,7 @@ def advance(run_id: UUID) -> UUID | None:
 
 
 def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
-    """The first turn of a run that was just made. A checklist that is there already was written by its user."""
+    """Begin the first turn of a new run. An existing checklist was written by its user, so the run begins with it."""
     with transaction.atomic():
         run = _own(user, run_id)
         if not run.unasked:
@@ -77,19 +81,21 @@ def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
     return turns
 
 
-def take_over(*, user: User, asked: Run, persona: Persona | None) -> Run:
-    """The user asks for a run of a task for which the server has begun one by itself: that one is theirs from now on,
-    as they ask for it. What is being drafted at this moment is completed by the model that began it.
+def take_over(*, user: User, requested: Run, persona: Persona | None) -> Run:
+    """Give a run that the server has begun by itself to the user who requests a run of its task.
 
-    Raises `run_open` (409) where the open run is the user's already.
+    It gets the model and the options of the `requested` run. A draft that is being written at this moment is completed
+    by the model that began it. Raises `run_open` (409) where the open run is the user's already.
     """
     with transaction.atomic():
-        begun = Run.objects.filter(task=asked.task, status__in=Run.OPEN, unasked=True, started=None).first()
-        run = locked(begun.pk) if begun else None
+        unasked = Run.objects.filter(task=requested.task, status__in=Run.OPEN, unasked=True, started=None).first()
+        run = locked(unasked.pk) if unasked else None
         if run is None or not run.unasked or run.started is not None or run.status not in Run.OPEN:
             raise run_open()
-        run.unasked, run.starts_itself, run.model = False, asked.starts_itself, asked.model
-        run.token_id = asked.token_id
+        run.unasked = False
+        run.starts_itself = requested.starts_itself
+        run.model = requested.model
+        run.token_id = requested.token_id
         run.save(update_fields=["unasked", "starts_itself", "model", "token"])
         update_conversation(user=user, conversation=run.conversation, fields={"persona": persona})
         accepted = run.status == Run.Status.READY and run.starts_itself and not _unread(run)
@@ -105,7 +111,7 @@ def take_over(*, user: User, asked: Run, persona: Persona | None) -> Run:
 
 
 def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
-    """The user confirms what the run waits for, or says something to it, which becomes part of the next message.
+    """Confirm the item or breakpoint that the run waits for. A text becomes a part of the next message.
 
     Raises `not_waiting` (409), `empty_answer`, and `summarising` (409) when no turn can begin now.
     """
@@ -122,13 +128,13 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
         _resume(run)
         turns = _go_on(run, ask)
         save(run)
-        if ask.text.strip() and not turns:  # no message follows that it could be part of, so it is one of its own
+        if ask.text.strip() and not turns:  # no message follows, so the text is a message of its own
             turns = submit(user=user, conversation=run.conversation, ask=replace(ask, models=(), of_run=True))
     return turns
 
 
 def start(*, user: User, run_id: UUID) -> list[Turn]:
-    """The user accepts the checklist as it is now. Raises `not_ready` (409)."""
+    """Accept the checklist as it is now, and begin with it. Raises `not_ready` (409)."""
     with transaction.atomic():
         run = _own(user, run_id)
         written = run.code == NO_CHECKLIST and bool(checklist(run.task))
@@ -145,7 +151,7 @@ def start(*, user: User, run_id: UUID) -> list[Turn]:
 
 
 def retry(*, user: User, run_id: UUID) -> list[Turn]:
-    """Goes on where the run waits, failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
+    """Go on where the run waits, failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
     with transaction.atomic():
         run = _own(user, run_id)
         if run.status not in (Run.Status.WAITING, Run.Status.FAILED, Run.Status.STOPPED):
@@ -160,11 +166,9 @@ def retry(*, user: User, run_id: UUID) -> list[Turn]:
 
 
 def due() -> list[UUID]:
-    """The runs in which something comes next, should nobody else be about to see to it."""
+    """Return the runs that can be advanced and that no other process is about to advance."""
     now = timezone.now()
-    busy = RunStep.objects.filter(
-        run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE
-    )  # fmt: skip
+    busy = RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE)
     long = busy.filter(turn__started__lt=now - LONG)
     live = Q(status__in=Run.LIVE) & (~Exists(busy) | Exists(long))
     rows = Run.objects.filter(live | _RESOLVED, heartbeat__lt=now - PATIENCE)
@@ -172,7 +176,7 @@ def due() -> list[UUID]:
 
 
 def in_conversation(conversation_id: UUID) -> UUID | None:
-    """The run to advance: it is live, nobody has said what became of its step, or what it waits for has happened."""
+    """Return the run to advance: it is live, its step is not settled, or its reason to wait is gone."""
     open_step = Exists(RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING))
     rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step | _RESOLVED, conversation=conversation_id)
     return rows.values_list("pk", flat=True).first()
@@ -194,12 +198,12 @@ def _own(user: User, run_id: UUID) -> Run:
 
 
 def _step(run: Run) -> RunStep | None:
-    """The running step, if there is one."""
+    """Return the running step, if there is one."""
     return run.steps.filter(status=RunStep.Status.RUNNING).select_related("turn__answer").first()
 
 
 def _let_go(run: Run) -> None:
-    """Releases the step of a run that was stopped. The next one begins only when its turn has ended."""
+    """Release the step of a run that was stopped. The next one begins only when its turn has ended."""
     step = _step(run)
     if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
         step.status = RunStep.Status.STOPPED
@@ -209,7 +213,7 @@ def _let_go(run: Run) -> None:
 
 
 def _resolved(run: Run) -> bool:
-    """Whether what a run waits for has happened elsewhere, as `_RESOLVED` finds it: a page, the API, another run."""
+    """Return whether a run's reason to wait is gone, by an action on a page, in the API or of another run."""
     if run.status != Run.Status.WAITING:
         return False
     if run.task.status not in Task.UNFINISHED:
@@ -226,7 +230,7 @@ def _resume(run: Run) -> None:
 
 
 def _watch(run: Run, turn: Turn) -> None:
-    """A turn that goes beyond the run's minutes is stopped: its worker sees that within a second."""
+    """Stop a turn that goes beyond the run's minutes. Its worker notices within a second."""
     cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else None
     if cap:
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
@@ -234,12 +238,15 @@ def _watch(run: Run, turn: Turn) -> None:
 
 
 def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
-    """Begins what comes next, or ends the run, or says what it waits for. `ask`: what the user has said to it,
-    be it nothing but to go on."""
+    """Begin the next turn, end the run, or let it wait for its person.
+
+    `ask`: the user's message to the run; with an empty text the user only tells it to go on.
+    """
     _end_if_over(run)
     if run.status not in Run.LIVE:
         return []
-    task, items = run.task, checklist(run.task)
+    task = run.task
+    items = checklist(task)
     if run.started is None and not items:
         return _begin(run, None, ask)
     unread = run.started is None and _unread(run)
@@ -250,7 +257,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     if run.started is None:
         become(run, Run.Status.RUNNING)
         run.started = timezone.now()
-        accept(actor=Actor(run.owner), task=task)  # who began the run wanted it to start by itself
+        accept(actor=Actor(run.owner), task=task)  # the run was to start by itself
         items = checklist(task)
     if not items:
         return wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
@@ -266,7 +273,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
 
 
 def _unread(run: Run) -> bool:
-    """Whether the checklist was drafted from a prompt that the server did not read whole."""
+    """Return whether the checklist was drafted from a prompt that the server did not read whole."""
     return run.steps.filter(code="", turn__context_unread__gt=0).exists()
 
 
@@ -285,23 +292,23 @@ def _end_if_over(run: Run) -> None:
 
 
 def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
-    """One more turn, for an item or, without one, for the draft."""
+    """Begin a turn for an item or, without one, for the draft."""
     code = item.code if item else ""
-    said = ask.text.strip() if ask else ""
+    reply = ask.text.strip() if ask else ""
     last = run.steps.filter(code=code).order_by("-attempt").first()
     again = last is not None and last.status == RunStep.Status.OPEN and not last.reminds and ask is None
     texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `locked` annotates
-    asks = prompts.item(item, texts, again=again, said=said) if item else None
-    text = asks or prompts.draft(run.task, texts, again=again, said=said)
+    request = prompts.item(item, texts, again=again, reply=reply) if item else None
+    text = request or prompts.draft(run.task, texts, again=again, reply=reply)
     models = [run.model_id] if run.model_id else ()
-    asked = replace(ask or Ask(""), text=text, models=models, of_run=True, token=run.token_id)
+    message = replace(ask or Ask(""), text=text, models=models, of_run=True, token=run.token_id)
     try:
-        turn = submit(user=run.owner, conversation=run.conversation, ask=asked)[0]
+        turn = submit(user=run.owner, conversation=run.conversation, ask=message)[0]
     except ProductError as error:
         if error.code not in NOT_NOW:
             return wait(run, error.code, error.sentence)
-        if said:
-            raise  # what the user wrote is not kept anywhere but where it was written
+        if reply:
+            raise  # the page keeps the user's text; nothing else does
         return []
     number = run.steps.count() + 1
     RunStep.objects.create(

@@ -1,4 +1,4 @@
-"""The rows of a run: locked, settled and saved. All of it inside the transaction that holds the run's lock."""
+"""The rows of a run: lock, settle and save them, inside the transaction that holds the run's lock."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
 from workspace.models import WorkspaceVersion
 
-# From a status to those that may follow it, with what leads there. Nothing leads out of “done”.
+# From a status to those that may follow it, with the reasons. No status follows “done”.
 _ENDS: Mapping[str, str] = {
     Run.Status.STOPPED: "its person stops it, takes the task over, or deletes the conversation",
     Run.Status.FAILED: "it has used up its steps, tokens or minutes",
@@ -60,8 +60,11 @@ PROPOSED = "proposed"  # a model outside the run has written the next item, and 
 
 
 def locked(run_id: UUID) -> Run | None:
-    """The run, and its person's tasks before it (`projects.planner.services.lock_tasks`): what follows changes them
-    and begins turns, which lock the conversation and the person's line. Everybody takes these in this order."""
+    """Lock a run and, before it, its person's tasks (`projects.planner.services.lock_tasks`).
+
+    The steps of a run change tasks and begin turns, which lock the conversation and the person's line. All code takes
+    the locks in this order.
+    """
     owner = Run.objects.filter(pk=run_id).values("owner")
     User.objects.select_for_update(no_key=True).filter(pk__in=owner).first()
     rows = Run.objects.select_for_update(of=("self",)).filter(pk=run_id)
@@ -71,6 +74,7 @@ def locked(run_id: UUID) -> Run | None:
 
 
 def save(run: Run) -> None:
+    """Store the run, and tell its person's pages and webhooks."""
     _tell_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
@@ -78,9 +82,9 @@ def save(run: Run) -> None:
 
 
 def _tell_if_waiting(run: Run) -> None:
-    """Emits run.waiting only when the run enters that status, or waits for something else than before."""
-    waits = {"status": run.status, "code": run.code, "item": run.item_id}
-    if run.status != Run.Status.WAITING or Run.objects.filter(pk=run.pk, **waits).exists():
+    """Emit run.waiting when the run enters that status, or waits for something else than before."""
+    unchanged = Run.objects.filter(pk=run.pk, status=run.status, code=run.code, item=run.item_id)
+    if run.status != Run.Status.WAITING or unchanged.exists():
         return
     ids = {"run": str(run.pk), "task": str(run.task_id), "conversation": str(run.conversation_id), "code": run.code}
     paths = {
@@ -91,10 +95,13 @@ def _tell_if_waiting(run: Run) -> None:
 
 
 def become(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE, *, needs: str = "") -> None:
-    """Puts the run into a status. Raises `ValueError` for one that `TRANSITIONS` does not lead to."""
+    """Put the run into a status. Raises `ValueError` for one that `TRANSITIONS` does not allow."""
     if status not in TRANSITIONS[run.status]:
         raise ValueError(run.status, status)
-    run.status, run.code, run.detail, run.needs = status, code, detail, needs
+    run.status = status
+    run.code = code
+    run.detail = detail
+    run.needs = needs
     run.finished = timezone.now() if status in _ENDS else None
 
 
@@ -108,7 +115,7 @@ def checklist(task: Task) -> Sequence[Task]:
 
 
 def settle(run: Run, step: RunStep) -> None:
-    """Says of a step whose turn has ended what became of it, and, while the run is live, what that means for it."""
+    """Set the status of a step whose turn has ended and, while the run is live, what follows for the run."""
     step.status = _outcome(run, step)
     step.save(update_fields=["status"])
     if run.status not in Run.LIVE:
@@ -134,7 +141,7 @@ def settle(run: Run, step: RunStep) -> None:
 
 
 def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
-    """Returns the turns that this begins: none."""
+    """Let the run wait for its person. Return the turns that this begins: none."""
     become(run, Run.Status.WAITING, code, detail, needs=needs)
     mark(run, run.task, Task.Status.WAITING)
     if run.item is not None:
@@ -143,7 +150,7 @@ def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn
 
 
 def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -> list[Turn]:
-    """As `wait`. What was in progress is open again."""
+    """End the run. Tasks in progress are open again. Return the turns that this begins: none."""
     become(run, status, code, detail)
     draft_begun(user=run.owner, task=run.task, over=True)
     for row in (run.task, run.item):
@@ -153,7 +160,7 @@ def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -
 
 
 def mark(run: Run, row: Task, status: str, *, only: Sequence[str] = Task.UNFINISHED) -> None:
-    """The task or item as the run sees it. What the user has said of it meanwhile counts more."""
+    """Set the status of a task or item, unless its user has set another one than `only` meanwhile."""
     current = Task.objects.filter(pk=row.pk).values_list("status", flat=True).first()
     if current not in only or current == status:
         return
@@ -172,7 +179,7 @@ def _outcome(run: Run, step: RunStep) -> str:
 
 
 def _finished(run: Run, step: RunStep) -> bool:
-    """Whether what the step was for is there, however its turn ended. An item that was deleted is no longer wanted."""
+    """Return whether the step has reached its aim, however its turn ended. A deleted item counts as reached."""
     if not step.code:
         return bool(checklist(run.task))
     status = Task.objects.filter(owner=run.owner_id, code=step.code).values_list("status", flat=True).first()

@@ -1,6 +1,6 @@
-"""A task's run on pages: item by item what the model did, and what it waits for.
+"""A task's run on pages: its steps item by item, and the reason why it waits.
 
-A fragment for the pages of tasks and conversations, and a page of its own without scripts.
+It is a fragment for the pages of tasks and conversations, and a page of its own without scripts.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ STEP_STATUSES = {
 
 
 class StepView(NamedTuple):
-    """`message` is the answer's, None when it was deleted."""
+    """A step for a page. `message`: the answer's id, None when it was deleted."""
 
     words: str
     turn: UUID | None
@@ -58,7 +58,7 @@ class StepView(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """`code` begins with the dot."""
+    """An item for a page. `code` begins with the dot."""
 
     row: Task
     code: str
@@ -69,7 +69,7 @@ class ItemView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run with what its page tells of it; `draft` are the steps that wrote the checklist."""
+    """A run for a page. `draft`: the steps that wrote the checklist."""
 
     row: Run
     used: str
@@ -86,12 +86,12 @@ class RunView:
 
     @property
     def confirms(self) -> bool:
-        """It stands at a breakpoint or at an item that a model proposes, for which no text is needed."""
+        """Return whether it waits at a breakpoint or a proposed item, for which no text is needed."""
         return self.waits and self.row.code in ("breakpoint", PROPOSED)
 
     @property
     def answers(self) -> bool:
-        """A text can be given."""
+        """Return whether a text can be sent to it."""
         return self.waits and self.row.code in ("breakpoint", PROPOSED, "question", "item_unfinished", NO_CHECKLIST)
 
     @property
@@ -106,7 +106,7 @@ class RunView:
 
     @property
     def tag(self) -> str:
-        """Changes with what is shown."""
+        """Return a digest of all that the page shows."""
         run = (self.row.status, self.row.code, self.row.detail, self.row.needs, self.used, self.draft)
         items = [
             (each.row.title, each.words, each.row.blocking, each.row.needs, each.current, each.steps)
@@ -117,7 +117,7 @@ class RunView:
 
 @with_row(visible_task, "GET", "POST")
 def task_run(request: Request, task: Task) -> HttpResponse:
-    """The task's newest run, or the button that begins one; a POST begins one."""
+    """Show the task's newest run, or the button that begins one. A POST begins one."""
     if request.method == "GET":
         return _shown(request, task)
     try:
@@ -129,7 +129,7 @@ def task_run(request: Request, task: Task) -> HttpResponse:
 
 @with_row(services.visible_run)
 def act(request: Request, run: Run, what: str) -> HttpResponse:
-    """`what`: start, stop, answer or retry."""
+    """Start, stop, answer or retry a run, as `what` names it."""
     try:
         if what == "answer":
             services.answer_run(user=request.user, run=run, text=unix_lines(request.POST.get("text", "")))
@@ -143,7 +143,7 @@ def act(request: Request, run: Run, what: str) -> HttpResponse:
 
 @require_GET
 def by_code(request: Request, code: str) -> HttpResponse:
-    """Where a mention leads: the task's page, also for its items."""
+    """Redirect a mention to the task's page, also for its items."""
     if not codes.is_code(code.upper()):
         raise NotFound("task")
     task = visible_task(request.user, code.upper())
@@ -152,18 +152,19 @@ def by_code(request: Request, code: str) -> HttpResponse:
 
 @require_GET
 def offer(request: Request) -> HttpResponse:
-    """What may be meant by what is typed behind an @, as the options of a list."""
-    found = references.offer(user=request.user, typed=request.GET.get("q", ""))
-    return render(request, "chat/_mentions.html", {"tasks": found.tasks, "files": found.files})
+    """Return the tasks and files that match the text behind an @, as the options of a list."""
+    matches = references.offer_mentions(user=request.user, typed=request.GET.get("q", ""))
+    return render(request, "chat/_mentions.html", {"tasks": matches.tasks, "files": matches.files})
 
 
 def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductError | None = None) -> HttpResponse:
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen, may_start = request.GET.get("seen"), drafts.fits(task)
+    seen = request.GET.get("seen")
+    may_start = drafts.can_be_drafted(task)
     now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
-    if seen == now and problem is None:  # so a refusal that is shown stays until something happens
+    if seen == now and problem is None:  # so a refusal on the page stays until something changes
         return HttpResponse(status=204)
     context = {
         "task": task,
@@ -175,10 +176,11 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     if not request.htmx:
         return render(request, "chat/run.html", {**context, "section": "tasks"}, status=status)
     response = render(request, "chat/_run.html", context, status=status)
-    if problem is not None:  # pages swap in what was refused only where the refusal names its place
-        response["HX-Retarget"], response["HX-Reswap"] = f"#run-{task.pk}", "outerMorph"
+    if problem is not None:  # pages show a refusal only where the response names the place
+        response["HX-Retarget"] = f"#run-{task.pk}"
+        response["HX-Reswap"] = "outerMorph"
     if seen or request.method == "POST":
-        response["HX-Trigger"] = "taskschange"  # the items beside it have changed too
+        response["HX-Trigger"] = "taskschange"  # the page's list of items has changed, too
     return response
 
 
@@ -191,7 +193,7 @@ def _after(request: Request, task: Task, run: Run | None = None) -> HttpResponse
 
 
 def _refused(request: Request, task: Task, error: ProductError) -> HttpResponse:
-    """What was to be done is said with how the run stands now: it has often just changed."""
+    """Show the error together with the run as it is now, since it has often just changed."""
     return _shown(request, task, status=error.status, problem=error)
 
 
@@ -220,9 +222,10 @@ def run_view(run: Run) -> RunView:
 
 
 def _used(run: Run) -> str:
-    so_far, caps = used(run), profile_of(run)
-    said = _("%(steps)s of %(most_steps)s steps · %(minutes)s of %(most)s min · %(percent)s of what it may read")
-    return said % {
+    so_far = used(run)
+    caps = profile_of(run)
+    template = _("%(steps)s of %(most_steps)s steps · %(minutes)s of %(most)s min · %(percent)s of what it may read")
+    return template % {
         "steps": so_far.steps,
         "most_steps": caps.run_max_steps,
         "percent": percent(so_far.tokens, caps.run_max_tokens),

@@ -1,5 +1,7 @@
-"""What would make a draft fit, or leave less of the conversation out: each with what it frees. And who
-would see more than an answer did."""
+"""Offers that make a draft fit, or leave less of the conversation out, each with the tokens that it frees.
+
+After an answer: an offer of a model that would see more than the answer's did.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +13,7 @@ from accounts.models import User
 from chat.models import Conversation, Turn
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.prompts.document_budget import chosen_files
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import NO_ROOM, freed
 from chat.summaries.services import would_free
@@ -21,12 +23,12 @@ from llm.models import Model
 FILES = 2  # of the conversation, the largest ones
 
 
-class Offer(TypedDict):
-    """`kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of
-    the question `message`), `summarise` (for the model `id`), or `again`: the answer `message` anew, by the model `id`.
-    `title` is the file's or the model's name, `frees` are tokens.
+class RoomOffer(TypedDict):
+    """A way to make more room for a prompt. `title`: the file's or the model's name. `frees`: tokens.
 
-    `fits`: whether the draft then fits; of a draft that fits already it is true.
+    `kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of the
+    question `message`), `summarise` (for the model `id`), or `again`: the answer `message` anew, by the model `id`.
+    `fits`: whether the draft then fits; true for a draft that fits already.
     """
 
     kind: str
@@ -37,8 +39,8 @@ class Offer(TypedDict):
     message: NotRequired[str]
 
 
-def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> list[Offer]:
-    """For a `plan` of the draft under the model; empty where everything fits."""
+def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> list[RoomOffer]:
+    """Return the offers for a `plan` of the draft under the model; empty where everything fits."""
     if not plan["fits"]:
         return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
     if not _without_room(plan):
@@ -47,8 +49,8 @@ def offers(*, user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any
     return [*filter(None, summary), *_files_to_leave_out(plan), *_larger(user, scope, draft, plan, model)]
 
 
-def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[Offer]:
-    """The smallest model with more room than the turn's `report` says there was; empty where everything had room."""
+def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[RoomOffer]:
+    """Return the smallest model with more room than the turn's `report` shows; empty where everything had room."""
     if not _without_room(report) or turn.status in Turn.LIVE or turn.model is None:
         return []
     context = base_context(user=turn.conversation.owner, model=turn.model, scope=scope_of(turn.conversation))
@@ -56,23 +58,32 @@ def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[Offer]:
     for other in sorted(models_of(turn.conversation.owner), key=lambda each: each.window):
         frees = replace(context, model=other).room.input_limit - room
         if frees > 0:
-            again = Offer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            again = RoomOffer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
             return [{**again, "message": str(turn.answer_id)}]
     return []
 
 
-def in_words(found: Iterable[Offer], limit: int) -> list[dict[str, Any]]:
-    """For a page, each with `words`: what it frees of the `limit` of the plan or report that it was made for."""
+class WordedOffer(RoomOffer):
+    """An offer for a page. `words`: a sentence on the room that it makes."""
+
+    words: str
+
+
+def in_words(offered: Iterable[RoomOffer], limit: int) -> list[WordedOffer]:
+    """Return the offers for a page. `limit`: of the plan or report that they were made for."""
     more = ("model", "again")
-    return [{**each, "words": freed(each["frees"], limit, more=each["kind"] in more)} for each in found]
+    return [{**each, "words": freed(each["frees"], limit, more=each["kind"] in more)} for each in offered]
 
 
 def _without_room(report: Mapping[str, Any]) -> bool:
     return bool(report["unloaded"]) or any(each.get("reason") in NO_ROOM for each in report["sources"])
 
 
-def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iterator[Offer]:
-    """Largest first. What is missing is told by the error: tokens over the line, over the room, or over all of it."""
+def _files_to_remove(user: User, draft: TurnDraft, error: Mapping[str, Any]) -> Iterator[RoomOffer]:
+    """Yield the draft's files, largest first.
+
+    The plan's error has the number of tokens to save: over the budget for files, over the room, or over the window.
+    """
     over = error.get("over")
     if over is None and "needed" in error:
         over = error["needed"] - error["limit"]
@@ -81,41 +92,45 @@ def _files_to_remove(user: User, draft: Draft, error: Mapping[str, Any]) -> Iter
     sized = [(tokens_of(file=file) or 0, file) for file in chosen_files(user=user, ids=draft.files)]
     for size, file in sorted(sized, key=lambda each: -each[0]):
         fits = error["code"] in ("file_failed", "file_not_ready") or (over is not None and size >= over)
-        yield Offer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
+        yield RoomOffer(kind="remove_file", id=str(file.pk), title=file.name, frees=size, fits=fits)
 
 
-def _larger(user: User, scope: ChatScope, draft: Draft, plan: Mapping[str, Any], model: Model) -> Iterator[Offer]:
-    """The smallest model with a larger window under which the draft fits, and less is left out."""
+def _larger(
+    user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model
+) -> Iterator[RoomOffer]:
+    """Yield the smallest model with a larger window under which the draft fits."""
     others = [each for each in models_of(user) if each.window > model.window]
     for other in sorted(others, key=lambda each: each.window):
         planned = plan_ahead(user=user, scope=scope, draft=draft, model=other)
         if planned["fits"]:
             frees = planned["limit"] - plan["limit"]
-            yield Offer(kind="model", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            yield RoomOffer(kind="model", id=str(other.pk), title=other.name, frees=frees, fits=True)
             return
 
 
-def _files_to_leave_out(plan: Mapping[str, Any]) -> list[Offer]:
-    """Files and pictures of earlier turns, the largest first; each stands before its message among the sources."""
-    found: list[Offer] = []
+def _files_to_leave_out(plan: Mapping[str, Any]) -> list[RoomOffer]:
+    """Return files and pictures of earlier turns, largest first. Each precedes its message among the sources."""
+    offered: list[RoomOffer] = []
     message = ""
     for source in reversed(plan["sources"]):
         if source["kind"] == "message":
             message = source["id"] or ""
         elif source["kind"] in ("file", "image") and source["state"] == "full" and _is_row(message):
-            offer = Offer(kind="leave_out", id=source["id"], title=source["title"], frees=source["tokens"], fits=True)
-            found.append({**offer, "message": message})
-    return sorted(found, key=lambda each: -each["frees"])[:FILES]
+            offer = RoomOffer(
+                kind="leave_out", id=source["id"], title=source["title"], frees=source["tokens"], fits=True
+            )
+            offered.append({**offer, "message": message})
+    return sorted(offered, key=lambda each: -each["frees"])[:FILES]
 
 
 def _is_row(message: str) -> bool:
-    """A draft, and what stands below the last message, have no question to be marked."""
+    """Return whether this is the id of a stored message, which can be marked; a draft has none."""
     try:
         return bool(UUID(message))
     except ValueError:
         return False
 
 
-def _summary(conversation: Conversation, model: Model) -> Offer | None:
+def _summary(conversation: Conversation, model: Model) -> RoomOffer | None:
     frees = would_free(conversation, model)
-    return Offer(kind="summarise", id=str(model.pk), title="", frees=frees, fits=True) if frees else None
+    return RoomOffer(kind="summarise", id=str(model.pk), title="", frees=frees, fits=True) if frees else None

@@ -1,4 +1,4 @@
-"""How an answer that was interrupted, because its worker ended or was lost, goes on without anybody asking for it."""
+"""Resume answers that were interrupted because their worker ended or was lost."""
 
 import logging
 from datetime import timedelta
@@ -13,25 +13,26 @@ from chat.turns.submit import regenerate
 from core.errors import ProductError
 from projects.planner.models import RunStep
 
-WITHIN = timedelta(minutes=10)  # of its end; who comes back later decides for themselves
-LOST_AFTER = timedelta(seconds=10)  # of its end; whoever ended it has gone on by then, or was killed in between
-AMONG = 1_000  # of the newest turns that did not end well
+WITHIN = timedelta(minutes=10)  # after its end; later its person decides
+LOST_AFTER = timedelta(seconds=10)  # after its end; the process that has ended it has resumed it by then, or was killed
+AMONG = 1_000  # newest turns that did not end well
 _KEY = "resumed-"
 
 logger = logging.getLogger(__name__)
 
 
 def resume(conversation_id: UUID) -> bool:
-    """Whether the newest answer there goes on now: it is continued, or where it says nothing its question asked anew.
+    """Continue the newest answer of a conversation, or ask anew where it has no text. Return whether it goes on.
 
-    Once: what is interrupted a second time waits for its person, since it may be what ends the workers. Not where a
-    tool was called, which could act twice; not where a program waits for the answer itself, as one of OpenAI's protocol
-    does; not of a run, which tries its steps again by itself; not beside answers of other models.
+    An answer is resumed once: one that is interrupted again may be the cause that ends the workers, so it waits for its
+    person. It is not resumed where a tool was called, which could act twice; where a program waits for it, as with
+    OpenAI's protocol; in a run, which tries its steps again by itself; and next to answers of other models.
     """
     turn = _interrupted(conversation_id)
     if turn is None or not _may_go_on(turn):
         return False
-    user, key = turn.conversation.owner, f"{_KEY}{turn.pk}"
+    user = turn.conversation.owner
+    key = f"{_KEY}{turn.pk}"
     try:
         if turn.answer.text.strip():
             continue_answer(user=user, message=turn.answer, key=key)
@@ -44,8 +45,9 @@ def resume(conversation_id: UUID) -> bool:
 
 
 def due() -> list[UUID]:
-    """The conversations whose newest answer may go on and does not: whoever was to see to it has been killed."""
-    now, newest = timezone.now(), Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:AMONG]
+    """Return the conversations whose newest answer should be resumed and is not, since a process was killed."""
+    now = timezone.now()
+    newest = Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:AMONG]
     rows = Turn.objects.filter(
         pk__in=newest.values("pk"),
         status=Turn.Status.INTERRUPTED,
@@ -56,11 +58,12 @@ def due() -> list[UUID]:
 
 
 def _interrupted(conversation_id: UUID) -> Turn | None:
-    """The turn of the conversation's newest answer, if that was interrupted just now."""
+    """Return the turn of the conversation's newest answer, if it was interrupted just now."""
     rows = Turn.objects.filter(conversation=conversation_id, finished__gt=timezone.now() - WITHIN)
     newest: Turn | None = rows.select_related("conversation__owner", "answer").order_by("-pk").first()
-    there = newest is not None and newest.status == Turn.Status.INTERRUPTED
-    return newest if newest is not None and there and newest.conversation.leaf_id == newest.answer_id else None
+    if newest is None or newest.status != Turn.Status.INTERRUPTED:
+        return None
+    return newest if newest.conversation.leaf_id == newest.answer_id else None
 
 
 def _may_go_on(turn: Turn) -> bool:

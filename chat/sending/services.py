@@ -1,7 +1,7 @@
-"""How people send a message: at once, as the answer to a run, or queued until the answer being written is complete.
+"""Send a message: at once, as the answer to a run, or queued until the answer that is being written is complete.
 
-Every change of a queued message locks the conversation first, so it is kept or sent, and sent once, whoever comes at
-the same time.
+Every change of a queued message locks the conversation first. So it is either kept or sent, and sent once, even if two
+requests come at the same time.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from files.models import File
 
 
 def send(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
-    """Sends a message: `chat.turns.submit.submit`, or where a run waits the answer to that run."""
+    """Submit a message (`chat.turns.submit.submit`), or answer the run that waits in the conversation."""
     try:
         return submit(user=user, conversation=conversation, ask=ask)
     except RunWaits as waits:
@@ -34,7 +34,7 @@ def send(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
 
 
 def send_or_queue(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn] | NextMessage:
-    """`send`, or while an answer is live `queue`: what a person's own page does with a message."""
+    """Send a message, or queue it while an answer is live. A person's own page does this."""
     try:
         return send(user=user, conversation=conversation, ask=ask)
     except ProductError as error:
@@ -43,15 +43,15 @@ def send_or_queue(*, user: User, conversation: Conversation, ask: Ask) -> list[T
     try:
         return queue(user=user, conversation=conversation, ask=ask)
     except ProductError as error:
-        if error.code != "not_answering":  # it has ended between the two
+        if error.code != "not_answering":  # the answer has ended between the two calls
             raise
     return send(user=user, conversation=conversation, ask=ask)
 
 
 def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = None) -> list[Turn]:
-    """Sends the message that was kept although the answer before it did not end well.
+    """Send the queued message although the answer before it did not end well.
 
-    Raises `no_next_message` (404) and what `submit` raises; then it is still kept.
+    Raises `no_next_message` (404) and the errors of `submit`; then it stays queued.
     """
     require_owner(user, conversation)
     with transaction.atomic():
@@ -62,9 +62,9 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
 
 @transaction.atomic
 def start_conversation(*, user: User, scope: ChatScope, ask: Ask, temporary: bool = False) -> Conversation:
-    """A conversation and its first turn, both or neither; a repeated idempotency key finds the one it made."""
+    """Create a conversation with its first turn. A repeated idempotency key returns the first conversation."""
     if ask.key:
-        # Two sends of one key at once come one after the other.
+        # Two concurrent requests with one key come one after the other.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         earlier = (
             Turn.objects.filter(conversation__owner=user, idempotency_key=ask.key)
@@ -79,17 +79,17 @@ def start_conversation(*, user: User, scope: ChatScope, ask: Ask, temporary: boo
 
 
 def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = False) -> NextMessage:
-    """Keeps what is asked until the answer is complete; the same idempotency key again finds the one it made.
+    """Queue a message until the answer is complete. A repeated idempotency key returns the first one.
 
-    Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when one is kept already and
-    is not to be replaced, and what `chat.turns.submit.check` raises.
+    Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when a message is queued
+    already and `replace` is false, and the errors of `chat.turns.submit.check`.
     """
     text, _models, _files = check(user, conversation, ask)
     with transaction.atomic():
         locked = lock(conversation)
-        there = NextMessage.objects.filter(conversation=locked).first()
-        if there is not None and ask.key and there.idempotency_key == ask.key:
-            return there
+        queued = NextMessage.objects.filter(conversation=locked).first()
+        if queued is not None and ask.key and queued.idempotency_key == ask.key:
+            return queued
         require_no_run(locked)
         if not Turn.objects.live().filter(conversation=locked).exists():
             raise ProductError(
@@ -97,7 +97,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
                 "Nothing is being answered here. Send the message itself; it need not wait.",
                 status=409,
             )
-        if there is not None and not replace:
+        if queued is not None and not replace:
             raise ProductError(
                 "next_message_kept",
                 "One message waits for the answer already. Edit or remove it first; your text is kept.",
@@ -106,7 +106,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
         remember_effort(locked, ask.effort)
         locked.save(update_fields=["effort"])
         NextMessage.objects.filter(conversation=locked).delete()
-        kept = NextMessage.objects.create(
+        queued = NextMessage.objects.create(
             conversation=locked,
             text=text,
             files=[str(pk) for pk in ask.files],
@@ -115,91 +115,98 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
             token_id=origin().token_id,
         )
         tell_pages(locked)
-    return kept
+    return queued
 
 
 def remove_next(*, user: User, conversation: Conversation, pk: UUID | None = None) -> Ask:
-    """What was kept, now removed; with `pk` only that very message. Raises `no_next_message` (404)."""
+    """Remove the queued message and return it; with `pk` only this message. Raises `no_next_message` (404)."""
     require_owner(user, conversation)
     with transaction.atomic():
-        taken = take(conversation, pk)
+        ask = take(conversation, pk)
         tell_pages(conversation)
-    return taken
+    return ask
 
 
 def take(conversation: Conversation, pk: UUID | None = None) -> Ask:
-    """Deletes what was kept and returns it; inside a transaction. Raises `no_next_message` (404)."""
-    kept = NextMessage.objects.select_for_update().filter(conversation=lock(conversation)).first()
-    if kept is None or pk not in (None, kept.pk):
+    """Delete the queued message and return it. Call it inside a transaction. Raises `no_next_message` (404)."""
+    queued = NextMessage.objects.select_for_update().filter(conversation=lock(conversation)).first()
+    if queued is None or pk not in (None, queued.pk):
         raise no_next()
-    kept.delete()
-    return _ask(kept)
+    queued.delete()
+    return _ask(queued)
 
 
 def no_next() -> ProductError:
     return ProductError("no_next_message", "No such message waits here. It was sent or removed already.", status=404)
 
 
-def send_kept(conversation_id: UUID) -> bool:
-    """Whether it has sent what was kept, which waits for the answer before it to be complete.
+def send_next(conversation_id: UUID) -> bool:
+    """Send the queued message if the answer before it is complete. Return whether it was sent.
 
-    The message goes in the transaction that stores the question. What cannot be sent stays, with the sentence why.
+    It is deleted in the transaction that stores the question. A message that cannot be sent stays, with the reason.
     """
     rows = NextMessage.objects.filter(conversation=conversation_id, problem="")
-    kept = rows.select_related("conversation__owner").first()
-    if kept is None:
+    queued = rows.select_related("conversation__owner").first()
+    if queued is None:
         return False
-    conversation = kept.conversation
+    conversation = queued.conversation
     try:
         with transaction.atomic():
             if not _complete(lock(conversation)):
                 return False
-            submit(user=conversation.owner, conversation=conversation, ask=take(conversation, kept.pk))
+            submit(user=conversation.owner, conversation=conversation, ask=take(conversation, queued.pk))
         return True
     except ProductError as error:
         if error.code not in NOT_NOW:
-            NextMessage.objects.filter(pk=kept.pk).update(problem=error.sentence)
+            NextMessage.objects.filter(pk=queued.pk).update(problem=error.sentence)
         return False
 
 
 def due() -> list[UUID]:
-    """The conversations in which a message waits for nothing any more: whoever was to send it has been killed."""
-    newest = Turn.objects.there().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
+    """Return the conversations whose queued message can be sent and was not, since a process was killed."""
+    newest = (
+        Turn.objects.with_answer().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
+    )
     idle = NextMessage.objects.filter(problem="", conversation__state=Conversation.State.IDLE)
     done = idle.annotate(last=Subquery(newest)).filter(last=Turn.Status.DONE)
     return list(done.values_list("conversation", flat=True))
 
 
 def endings(conversation_id: UUID) -> list[str]:
-    """How the turns of the newest asking ended: one, or those of the models side by side."""
-    found: list[str] = []
-    newest = Turn.objects.there().filter(conversation=conversation_id).order_by("-id").values_list("status", "slot")
+    """Return the statuses of the newest turn, or of the newest turns of models side by side."""
+    statuses: list[str] = []
+    newest = (
+        Turn.objects.with_answer().filter(conversation=conversation_id).order_by("-id").values_list("status", "slot")
+    )
     for status, slot in newest[:MAX_MODELS]:
-        found.append(status)
+        statuses.append(status)
         if slot == 0:
             break
-    return found
+    return statuses
 
 
-class NextView(NamedTuple):
-    """What a page shows of it. `held`: it is not sent by itself; `words` say why, or when it is sent."""
+class QueuedMessageView(NamedTuple):
+    """A queued message for a page. `blocked`: it is not sent by itself. `words`: the reason, or when it is sent."""
 
     row: NextMessage
     files: list[File]
-    held: bool
+    blocked: bool
     words: str
 
 
-def next_view(conversation: Conversation | None) -> NextView | None:
-    kept = NextMessage.objects.filter(conversation=conversation).first() if conversation else None
-    if conversation is None or kept is None:
+def next_view(conversation: Conversation | None) -> QueuedMessageView | None:
+    """Return the queued message of a conversation for a page."""
+    queued = NextMessage.objects.filter(conversation=conversation).first() if conversation else None
+    if conversation is None or queued is None:
         return None
-    files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in kept.files])
-    held, words = (True, str(kept.problem)) if kept.problem else _state(conversation)
-    return NextView(kept, files, held, words)
+    files = chosen_files(user=conversation.owner, ids=[UUID(pk) for pk in queued.files])
+    if queued.problem:
+        return QueuedMessageView(queued, files, blocked=True, words=str(queued.problem))
+    blocked, words = _blocked_and_words(conversation)
+    return QueuedMessageView(queued, files, blocked, words)
 
 
-def _state(conversation: Conversation) -> tuple[bool, str]:
+def _blocked_and_words(conversation: Conversation) -> tuple[bool, str]:
     ended = endings(conversation.pk)
     if set(ended) & set(Turn.LIVE):
         return False, _("Sent when the answer is complete.")
@@ -219,11 +226,11 @@ def _complete(conversation: Conversation) -> bool:
     return conversation.state == Conversation.State.IDLE and set(endings(conversation.pk)) == {Turn.Status.DONE}
 
 
-def _ask(kept: NextMessage) -> Ask:
+def _ask(queued: NextMessage) -> Ask:
     return Ask(
-        kept.text,
-        files=[UUID(pk) for pk in kept.files],
-        models=[UUID(pk) for pk in kept.asked_models],
-        key=kept.idempotency_key or None,
-        token=kept.token_id,
+        queued.text,
+        files=[UUID(pk) for pk in queued.files],
+        models=[UUID(pk) for pk in queued.asked_models],
+        key=queued.idempotency_key or None,
+        token=queued.token_id,
     )

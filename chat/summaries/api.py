@@ -16,6 +16,7 @@ from chat.context.summary import SECTION_SHARES
 from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
+from chat.summaries.headings import SummarySection
 from core.api.actions import posts
 from core.api.fields import SentenceField, Strict, valid
 from core.api.pagination import pages
@@ -70,13 +71,13 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
 
     def get_queryset(self) -> QuerySet[Summary]:
         rows = Summary.objects.visible_to(self.request.user)
-        wanted = self.request.query_params.get("conversation")
-        if wanted:
-            return rows.filter(conversation=identifier(wanted, "conversation"))
+        conversation = self.request.query_params.get("conversation")
+        if conversation:
+            return rows.filter(conversation=identifier(conversation, "conversation"))
         return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY) if self.action == "list" else rows
 
     @posts(SummarySerializer, SectionsSerializer, status=201)
-    def edit(self, summary: Summary, sections: list[dict[str, str]]) -> Summary:
+    def edit(self, summary: Summary, sections: list[SummarySection]) -> Summary:
         """A corrected summary, which takes the place of this one."""
         return summary_services.edit_summary(user=self.person, summary=summary, sections=sections)
 
@@ -98,10 +99,10 @@ class ConversationSummaryView(ScopedView):
     def get(self, request: Request, pk: str) -> Response:
         """The summary that holds on the branch on show."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
-        found = in_force(conversation.pk, conversation.leaf_id)
-        if found is None:
+        summary = in_force(conversation.pk, conversation.leaf_id)
+        if summary is None:
             raise NotFound("summary")
-        return Response(SummarySerializer(found).data)
+        return Response(SummarySerializer(summary).data)
 
 
 class SummariseSerializer(Strict):
@@ -115,6 +116,6 @@ class SummariseView(ScopedView):
     def post(self, request: Request, pk: str) -> Response:
         """Summarises now all but the newest messages, and lets later summaries come by themselves."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
-        asked = valid(SummariseSerializer, request)
-        job = summary_services.summarise_now(user=self.person, conversation=conversation, **asked)
+        model = valid(SummariseSerializer, request).get("model")
+        job = summary_services.summarise_now(user=self.person, conversation=conversation, model=model)
         return Response(SummaryJobSerializer(job).data, status=status.HTTP_202_ACCEPTED)

@@ -1,4 +1,4 @@
-"""How a summary job ends: done, failed, interrupted, or because its time is over.
+"""The ends of a summary job: done, failed, interrupted, or timed out.
 
 Each ends a live job once, and settles its conversation in the same transaction.
 """
@@ -9,71 +9,95 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from chat.models import Conversation, SummaryJob
 from chat.models.conversation_state import settle
 from chat.models.summary import SummaryJobQuerySet
-from core.background import silent
-from core.sentences import Sentence
+from core.jobs import NO_ROWS, JobKind
+from core.sentences import NO_SENTENCE, Sentence
 
-# All three from a summary's beginning, with what stands in for it.
+# All three count from the creation of the first job; one that stands in for it has the rest of its time.
 PATIENCE = timedelta(seconds=120)  # then sending works again
-TIMEOUT = timedelta(seconds=110)  # then it gives up by itself
-BEGUN_WITHIN = timedelta(seconds=90)  # what has less time than from then on is not begun: it would be asked for in vain
+TIMEOUT = timedelta(seconds=110)  # then the job gives up by itself
+BEGUN_WITHIN = timedelta(seconds=90)  # a later job is not begun, since it would hardly get done
+
+SUMMARIES = JobKind(
+    model=SummaryJob,
+    task="chat.tasks.summarise",
+    waiting=Q(status=SummaryJob.Status.QUEUED, created__gt=Now() - BEGUN_WITHIN),
+    running=Q(status=SummaryJob.Status.RUNNING),
+    resumable=NO_ROWS,  # another job stands in for a lost one, see `interrupt`
+    on_claim={"status": SummaryJob.Status.RUNNING},
+    attempt_column=None,
+)
+
 logger = logging.getLogger(__name__)
 
 
 def finish(job_id: UUID) -> None:
+    """End a live job whose summary is stored."""
     _end(job_id, SummaryJob.Status.DONE)
 
 
 def fail(job_id: UUID, code: str, detail: Sentence) -> bool:
-    """Ends a live job without a summary. False when it has ended already."""
+    """End a live job without a summary. Returns False when it has ended already."""
     logger.warning("summary job %s failed: %s", job_id, code)
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
 
 
 def interrupt(job_id: UUID) -> bool:
-    """Ends a live job whose worker is gone. Another one stands in for it with what is left of its patience, once: what
-    kills its worker must not go on doing so. False when it has ended already."""
+    """End a live job whose worker is lost. Returns False when it has ended already.
+
+    Another job stands in for it with the rest of its time, once: a job that kills its worker must not do so for ever.
+    """
     logger.warning("the worker of summary job %s is gone", job_id)
     in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
     job = in_time.filter(pk=job_id, again=False).first()
     if job is not None:
-        job.pk, job.again, job.status, job.heartbeat = uuid7(), True, SummaryJob.Status.QUEUED, timezone.now()
+        job.pk = uuid7()
+        job.again = True
+        job.status = SummaryJob.Status.QUEUED
+        job.heartbeat = timezone.now()
     detail = Sentence("The server stopped while writing it.")
     return _end(job_id, SummaryJob.Status.FAILED, due=job, code="summary_interrupted", detail=detail)
 
 
-def _end(job_id: UUID, status: str, due: SummaryJob | None = None, **fields: str | Sentence) -> bool:
-    """`due`: see `settle`."""
+def _end(
+    job_id: UUID, status: str, due: SummaryJob | None = None, code: str = "", detail: Sentence = NO_SENTENCE
+) -> bool:
+    """End a live job, once. `due` is the job that stands in for it, see `settle`."""
     with transaction.atomic():
-        # The conversation before its job, as a send and `store` lock them: else each could wait for the other.
+        # The conversation is locked before its job, as in a send and `store`. Otherwise each could wait for the other.
         of_job = Conversation.objects.select_for_update(of=("self",)).filter(summary_jobs=job_id)
         conversation = of_job.values_list("pk", flat=True).first()
         live = SummaryJob.objects.live().filter(pk=job_id)
-        if conversation is None or not live.update(status=status, finished=timezone.now(), **fields):
+        if conversation is None or not live.update(status=status, finished=timezone.now(), code=code, detail=detail):
             return False
         settle(conversation, due)
     return True
 
 
 def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
-    """Ends those that have used up their patience, or were not begun in time, so that sending works again; returns
-    their conversations."""
+    """End the jobs that have used up their time, or were not begun in time, so that sending works again.
+
+    Returns their conversations. A lost job is interrupted, so that the model is not blamed.
+    """
     now = timezone.now()
     not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
     late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
-    gone = silent(late.filter(status=SummaryJob.Status.RUNNING))
-    ended = [job.conversation_id for job in gone if interrupt(job.pk)]
+    lost = SUMMARIES.lost().filter(pk__in=late)
+    ended = [job.conversation_id for job in lost if interrupt(job.pk)]
     return ended + [job.conversation_id for job in late if time_out(job)]
 
 
 def time_out(job: SummaryJob) -> bool:
-    """Ends a live job for which there is no time left; what nobody has begun is not the model's fault. False when it
-    has ended already."""
+    """Fail a live job that has no time left. Returns False when it has ended already.
+
+    The code of a job that no worker has begun differs, since that is not the model's fault.
+    """
     if job.status == SummaryJob.Status.QUEUED:
         return fail(job.pk, "summary_not_begun", Sentence("No worker took it in time."))
     return fail(job.pk, "summary_timeout", Sentence("The model took too long to write it."))

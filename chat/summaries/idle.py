@@ -1,6 +1,6 @@
-"""Whether nothing goes on in a conversation: no answer, no summary that is in time, no run.
+"""Checks that nothing is under way in a conversation: no answer, no summary that is in time, no run.
 
-It ends summaries that are late, so it stands with them.
+They end summaries that are late, and so are beside them.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,7 @@ from django.db import transaction
 
 from accounts.models import User
 from chat.models import Conversation, SummaryJob
-from chat.models.conversation_state import busy, lock, require_owner
-from chat.models.queries import Standing, standing
+from chat.models.conversation_state import ConversationStatus, busy, lock, require_owner, status_of
 from chat.summaries.ending import expire
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -20,7 +19,7 @@ from projects.planner.models import Run
 
 @contextmanager
 def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
-    """A transaction around a change of the person's own conversation, locked, while nothing is going on in it.
+    """Open a transaction for a change of the person's own conversation, which is locked and in which nothing goes on.
 
     Raises `NotFound`, and `already_answering` and `summarising` (409).
     """
@@ -32,7 +31,7 @@ def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
 
 
 class RunWaits(ProductError):
-    """Whatever is sent here is an answer to this run."""
+    """A run waits for an answer in the conversation, so a message here would be that answer."""
 
     def __init__(self, run: Run) -> None:
         self.run_id = run.pk
@@ -43,31 +42,31 @@ class RunWaits(ProductError):
         )
 
 
-def require_idle(conversation: Conversation, *, of_run: bool = False) -> Standing:
-    """What was asked for to decide it, of a conversation that is locked.
+def require_idle(conversation: Conversation, *, of_run: bool = False) -> ConversationStatus:
+    """Return the status of a locked conversation in which nothing is under way.
 
     Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
     no reason to wait.
     """
-    found = standing(conversation)
-    if found.answering:
+    status = status_of(conversation)
+    if status.answering:
         raise busy()
-    if found.summarising:
+    if status.summarising:
         expire(SummaryJob.objects.filter(conversation=conversation))
-    if found.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
+    if status.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
             "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
             "your text is kept.",
             status=409,
         )
-    if found.running and not of_run:
+    if status.running and not of_run:
         require_no_run(conversation)
-    return found
+    return status
 
 
 def require_no_run(conversation: Conversation) -> None:
-    """Raises `run_in_progress` or `RunWaits` (409) where a run is at work or waits."""
+    """Check that no run is at work or waits. Raises `run_in_progress` or `RunWaits` (409)."""
     run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
     if run is not None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()

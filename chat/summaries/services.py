@@ -1,10 +1,8 @@
-"""What a person does with summaries: have one written, correct it, have it written anew, undo it."""
+"""The acts of a person on summaries: have one written, correct it, have it rebuilt, undo it."""
 
 from collections.abc import Sequence
-from functools import partial
 from uuid import UUID
 
-from django.db import transaction
 from django.utils import timezone
 
 from accounts.access.rights import models_of
@@ -14,10 +12,11 @@ from chat.ledger.limits import require_within
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.summary import in_force, marks_on, text_of
 from chat.summaries import due
+from chat.summaries.ending import SUMMARIES
+from chat.summaries.headings import SummarySection
 from chat.summaries.idle import idle
-from chat.summaries.jobs import decided_for
+from chat.summaries.jobs import context_for
 from core.audit.origin import origin
-from core.background import enqueue
 from core.errors import ProductError
 from core.requests import get_or_404
 from core.sentences import Sentence
@@ -29,20 +28,20 @@ MAX_SECTION = 20_000  # characters
 
 
 def visible_summary(user: User, pk: UUID) -> Summary:
-    """Raises `NotFound` for a summary that is not there or of somebody else's conversation."""
+    """Return a summary that the person may see. Raises `NotFound`."""
     return get_or_404(Summary.objects.visible_to(user).select_related("conversation", "last"), pk, "summary")
 
 
 def summarise_now(*, user: User, conversation: Conversation, model: object = None) -> SummaryJob:
-    """Has everything but the newest messages summarised, and lets later summaries come by themselves again.
+    """Begin a summary of all but the newest messages, and turn automatic summaries on again.
 
-    `model` is the id of the one in whose window they are to fit; None is that of the newest answer. Raises `NotFound`
-    for one that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
-    (409) when nothing is old enough.
+    `model` is the id of the model whose window is to be filled; None is that of the newest answer. Raises `NotFound`
+    for a model that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
+    (409) when no message is old enough.
     """
-    chosen = get_or_404(models_of(user), model, "model") if model else None
+    row = get_or_404(models_of(user), model, "model") if model else None
     with idle(user, conversation) as locked:
-        job = _job(locked, SummaryJob.Reason.ASKED, model=chosen)
+        job = _job(locked, SummaryJob.Reason.ASKED, model=row)
         if _planned(locked, job) is None:
             raise ProductError(
                 "nothing_to_summarise",
@@ -55,31 +54,31 @@ def summarise_now(*, user: User, conversation: Conversation, model: object = Non
 
 
 def would_free(conversation: Conversation, model: Model) -> int:
-    """Tokens that a summary written now would free in the next prompt for the model; 0 where there is nothing to
-    summarise."""
+    """Return the tokens that a summary written now would free in the next prompt for the model; 0 where there is
+    nothing to summarise."""
     job = _job(conversation, SummaryJob.Reason.ASKED, model=model)
     planned = _planned(conversation, job)
     if planned is None:
         return 0
     sent, plan = planned
-    gone = frozenset(plan.summarise)
-    freed = sum(cost.tokens for cost in sent if cost.id in gone)
+    replaced = frozenset(plan.summarise)
+    freed = sum(message.tokens for message in sent if message.id in replaced)
     return max(0, freed - plan.summary_tokens)
 
 
 def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
-    """The messages that a summary written now could stand for, and for which of them; None where it is for none."""
+    """Return the messages that a summary written now could replace, and the plan which of them; None without a plan."""
     if conversation.leaf_id is None:
         return None
     marks = marks_on(conversation.pk, conversation.leaf_id)
-    ahead = due.ahead_of(decided_for(job), job, conversation.leaf_id, marks)
-    return (ahead.sent, ahead.plan) if ahead.plan is not None else None
+    branch = due.branch_plan(context_for(job), job, conversation.leaf_id, marks)
+    return (branch.sent, branch.plan) if branch.plan is not None else None
 
 
 def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
-    """Has it written anew from the messages themselves, under the summary prompt as it is now.
+    """Have a summary written again from the messages themselves, under the summary prompt of today.
 
-    Raises `already_answering` and `summarising` (409), and `not_in_force` (409) for one that no longer holds.
+    Raises `already_answering` and `summarising` (409), and `not_in_force` (409) for a summary that no longer holds.
     """
     with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
@@ -88,20 +87,20 @@ def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
     return job
 
 
-def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, str]]) -> Summary:
-    """The corrected summary, a new row that takes the place of the old one, which stays readable.
+def edit_summary(*, user: User, summary: Summary, sections: Sequence[SummarySection]) -> Summary:
+    """Store a corrected summary as a new row that supersedes the old one, which stays readable.
 
-    `sections`: `name` and `text` each. Raises `bad_section`, `empty_summary`, `not_in_force` and what `idle` raises.
+    Raises `bad_section`, `empty_summary`, `not_in_force` (409) and the errors of `idle`.
     """
     texts = {each["name"]: each["text"].strip() for each in sections}
     for name, text in texts.items():
         if name not in SECTION_SHARES or len(text) > MAX_SECTION:
-            known = ", ".join(SECTION_SHARES)
+            names = ", ".join(SECTION_SHARES)
             raise ProductError(
                 "bad_section",
                 Sentence(
                     "A section is one of {known}, with a text of at most {max_section} characters.",
-                    known=known,
+                    known=names,
                     max_section=MAX_SECTION,
                 ),
             )
@@ -112,16 +111,18 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[dict[str, s
         edited = Summary.objects.get(pk=summary.pk)
         edited.pk = Summary._meta.pk.get_default()
         edited.sections = [{"name": name, "text": texts[name]} for name in SECTION_SHARES if texts.get(name)]
-        edited.supersedes, edited.author, edited.model_name = summary, user, ""
+        edited.supersedes = summary
+        edited.author = user
+        edited.model_name = ""
         edited.tokens_out = tokens.count(text_of(edited, rules_at().texts))
         edited.save(force_insert=True)
     return edited
 
 
 def undo_summary(*, user: User, summary: Summary) -> Summary | None:
-    """Sends the messages themselves again, or what an earlier summary leaves of them; returns that earlier one.
+    """Withdraw a summary, so that its messages are sent again. Returns the earlier summary that is in force now.
 
-    Summaries no longer come by themselves here, or this one would be back at once; `summarise_now` turns them on.
+    Automatic summaries are turned off here, or this one would come back at once; `summarise_now` turns them on.
     """
     with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
@@ -143,8 +144,8 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
 def _job(
     conversation: Conversation, reason: str, target: Summary | None = None, *, model: Model | None = None
 ) -> SummaryJob:
-    """Not stored yet. What every prompt has is taken from the newest answer's report, and so is the model if none is
-    given."""
+    """Return a job that is not stored yet. Its fixed tokens come from the report of the newest answer, and so does the
+    model where none is named."""
     leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
     turn = Turn.objects.filter(answer=leaf).select_related("model").only("report", "model").first() if leaf else None
     calls = turn.report.get("calls", []) if turn else []
@@ -160,9 +161,9 @@ def _job(
 
 
 def _start(conversation: Conversation, job: SummaryJob) -> None:
-    """Raises `limit_reached` (429)."""
+    """Store a job and have a worker carry it out. Raises `limit_reached` (429)."""
     require_within(conversation.owner_id, job.token_id, None)
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING
     conversation.save(update_fields=["state"])
-    transaction.on_commit(partial(enqueue, "chat.tasks.summarise", job.pk))
+    SUMMARIES.hand_over(job.pk)

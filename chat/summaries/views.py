@@ -1,8 +1,8 @@
-"""What a conversation's page shows of its summaries, and what a person does with them there."""
+"""Summaries on the page of a conversation, and the acts of a person there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -14,9 +14,13 @@ from chat.models import Conversation, Summary, SummaryJob
 from chat.models.conversation_state import visible_conversation
 from chat.models.summary import in_force
 from chat.summaries import services
+from chat.summaries.headings import SummarySection
 from core.errors import ProductError
 from core.requests import with_row
 from personas.models import SummaryPrompt
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 NAMES = {
     "Earlier": gettext_lazy("Earlier"),
@@ -26,33 +30,42 @@ NAMES = {
 }
 
 
+class SectionField(TypedDict):
+    """A section on the page; `label` is its translated name."""
+
+    name: str
+    label: "StrOrPromise"
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryView:
-    """`sections` are all four in order, with `name`, `label` and `text`; `stale`: the prompt has changed since."""
+    """A summary on the page. `sections` are all four, in order; `stale`: the summary prompt has changed since."""
 
     row: Summary
-    sections: list[dict[str, Any]]
+    sections: list[SectionField]
     stale: bool
 
 
 def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
-    """The summary that holds on the branch on show, and the newest job if it failed. One query where none was."""
+    """Return the summary in force on the branch on show, and the newest job if it failed. Without any job it takes one
+    query."""
     newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
     if newest is None:
         return None, None
-    found = in_force(conversation.pk, conversation.leaf_id)
+    summary = in_force(conversation.pk, conversation.leaf_id)
     failed = newest if newest.status == SummaryJob.Status.FAILED else None
-    if found is None:
+    if summary is None:
         return None, failed
     active = SummaryPrompt.objects.filter(active=True).values_list("version", flat=True).first() or 0
-    return SummaryView(found, _sections(_texts(found)), stale=found.prompt_version != active), failed
+    return SummaryView(summary, _sections(_texts(summary)), stale=summary.prompt_version != active), failed
 
 
 def _texts(summary: Summary) -> dict[str, str]:
     return {section["name"]: section["text"] for section in summary.sections}
 
 
-def _sections(texts: Mapping[str, str]) -> list[dict[str, Any]]:
+def _sections(texts: Mapping[str, str]) -> list[SectionField]:
     return [{"name": name, "label": NAMES[name], "text": texts.get(name, "")} for name in SECTION_SHARES]
 
 
@@ -64,13 +77,13 @@ def summarise(request: Request, conversation: Conversation) -> HttpResponse:
 
 @with_row(services.visible_summary, "GET", "POST")
 def edit(request: Request, summary: Summary) -> HttpResponse:
-    """The sections as a form; what was written stays when it cannot be saved."""
+    """Show the sections as a form. Its texts stay when they cannot be saved."""
     texts = _texts(summary)
     problem: ProductError | None = None
     if request.method == "POST":
         texts = {name: request.POST.get(name, "") for name in SECTION_SHARES}
         try:
-            sections = [{"name": name, "text": text} for name, text in texts.items()]
+            sections = [SummarySection(name=name, text=text) for name, text in texts.items()]
             services.edit_summary(user=request.user, summary=summary, sections=sections)
             return redirect("chat:conversation", summary.conversation_id)
         except ProductError as error:

@@ -1,4 +1,4 @@
-"""How a summary is asked for, and when what comes back is good enough to stand for the messages."""
+"""Asking a model for a summary, and deciding whether its text is good enough to replace the messages."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from chat.context.rendering import cut_middle
 from chat.context.summary import SECTION_SHARES
-from chat.ledger.asking import Charge, Said, ask
+from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.models import Attachment, Conversation, Summary
 from chat.models import Message as Row
@@ -23,10 +23,10 @@ from chat.summaries.headings import has_heading, sections_of
 from core.errors import ModelError
 from llm import tokens
 from llm.models import Model
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import ModelMessage, ModelRequest
 from personas.texts import Texts
 
-# What a workspace starts with; an administrator's versions are rows. The form with its numbers is added to it.
+# The prompt of a new workspace; an administrator's versions are rows. The form with its numbers is added to it.
 DEFAULT_PROMPT = """\
 Summarise the conversation below. The summary replaces the messages: the assistant will read it instead of them.
 
@@ -47,8 +47,8 @@ MEANINGS = {
     "Today": "summary_today",
     "Now": "summary_now",
 }  # names of texts
-BUDGET_PART = 8  # a summary takes at most this part of its writer's window, so that the messages have room beside it
-LEAST_READ = 256  # tokens of messages that one call must be able to read, or none could be read whole
+BUDGET_PART = 8  # a summary takes at most an eighth of its writer's window, so that the messages have room
+LEAST_READ = 256  # tokens of messages that one call must be able to read
 ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
 TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
 WORDS_PER_TOKEN = Decimal("0.7")
@@ -61,29 +61,27 @@ _ERROR = re.compile(
 
 
 class Rejected(Exception):
-    """The model's text may not stand for the messages. `code` for programs, the sentence for people and the model."""
+    """The model's text cannot replace the messages. `code` is for programs, the sentence for people and the model."""
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
 
-def budget_for(writer: Model, wanted: int) -> int:
-    """As much of `wanted` as leaves the messages room in its writer's window, and as it can say without a cut."""
-    said = wanted if writer.max_output is None else int(writer.max_output / TOO_LONG)
-    return min(wanted, said, writer.window // BUDGET_PART)
+def budget_for(writer: Model, planned: int) -> int:
+    """Return the tokens of a summary: at most `planned`, so that the messages have room in the writer's window and the
+    summary is not cut off at its longest output."""
+    longest = planned if writer.max_output is None else int(writer.max_output / TOO_LONG)
+    return min(planned, longest, writer.window // BUDGET_PART)
 
 
 @dataclass(frozen=True)
 class Brief:
-    """Under which instructions a summary of at most `budget` tokens is written, of what, by whom, and when it is.
+    """The order for a summary of at most `budget` tokens: its instructions, its writer and its time.
 
-    `since`: when the oldest of what it tells of happened.
-
-    `so_far`: tokens of the summary that is gone on from.
-    `measures`: what the messages and the summary cost as they are sent to the conversation's model.
-    `patience`: seconds of silence after which another model is asked; None where there is no other. `token`: see
-    `chat.ledger.asking.Charge`.
+    `since` is the time of the oldest message that it covers. `so_far` are the tokens of the summary to continue.
+    `measures` has the tokens of messages and summary as the conversation's model gets them. `patience` are seconds of
+    silence after which another model is asked; None where there is no other. `token`: see `chat.ledger.asking.Billing`.
     """
 
     conversation: Conversation
@@ -100,19 +98,20 @@ class Brief:
     token: UUID | None = None
 
     @property
-    def tokenizer(self) -> tokens.Tokenizer:
+    def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
 
     @property
     def max_output(self) -> int:
-        wanted = 2 * self.budget + ROOM_TO_THINK
-        return min(wanted, self.model.max_output or wanted, max(1, self.model.window // 2))
+        most = 2 * self.budget + ROOM_TO_THINK
+        return min(most, self.model.max_output or most, max(1, self.model.window // 2))
 
     @cached_property
     def room(self) -> int:
-        """Tokens of the conversation's text that one call can take; a twentieth stays free since counts may be off."""
-        beside = self.max_output + self.tokenizer.count(self.system) + max(self.so_far, 2 * self.budget)
-        return self.model.window * 19 // 20 - beside
+        """Return the tokens of messages that one call can take. A twentieth of the window is spare, since counts may be
+        wrong."""
+        reserved = self.max_output + self.tokenizer.count(self.system) + max(self.so_far, 2 * self.budget)
+        return self.model.window * 19 // 20 - reserved
 
     @property
     def system(self) -> str:
@@ -120,15 +119,15 @@ class Brief:
 
     @property
     def moments(self) -> tuple[datetime, datetime]:
-        """`since` and `now` in the person's zone."""
+        """Return `since` and `now` in the person's zone."""
         return self.since.astimezone(self.zone), self.now.astimezone(self.zone)
 
 
-def asked_sections(budget: int, since: datetime, now: datetime) -> dict[str, int]:
-    """Return the tokens of each section that a summary of `budget` tokens is asked for, in their order.
+def requested_sections(budget: int, since: datetime, now: datetime) -> dict[str, int]:
+    """Return the tokens of each section that is requested of a summary of `budget` tokens, in order.
 
-    `since`: when the oldest of what it tells of happened, in the zone of `now`. Sections for times before are not asked
-    for, and the others share the budget: small models fill an empty section with inventions.
+    `since` is the time of the oldest message, in the zone of `now`. A section for an earlier time is not requested, and
+    the others share the budget: small models fill an empty section with inventions.
     """
     unneeded = set()
     if since.date() >= now.date():
@@ -141,8 +140,8 @@ def asked_sections(budget: int, since: datetime, now: datetime) -> dict[str, int
 
 
 def form_of(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
-    """Return what stands below the summary prompt: when it is where the person is, and the sections with their lengths,
-    together at most `budget` tokens."""
+    """Return the form below the summary prompt: the person's time, and the sections with their lengths, together at
+    most `budget` tokens."""
     sections = [
         texts.fill(
             "summary_section",
@@ -151,10 +150,16 @@ def form_of(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
             tokens=size,
             words=int(size * WORDS_PER_TOKEN),
         )
-        for name, size in asked_sections(budget, since, now).items()
+        for name, size in requested_sections(budget, since, now).items()
     ]
-    moment = {"weekday": f"{now:%A}", "date": f"{now:%Y-%m-%d}", "time": f"{now:%H:%M}", "zone": str(now.tzinfo)}
-    return texts.fill("summary_form", sections="\n".join(sections), **moment)
+    return texts.fill(
+        "summary_form",
+        sections="\n".join(sections),
+        weekday=f"{now:%A}",
+        date=f"{now:%Y-%m-%d}",
+        time=f"{now:%H:%M}",
+        zone=str(now.tzinfo),
+    )
 
 
 def conversation_text(so_far: str, messages: Sequence[str], texts: Texts) -> str:
@@ -165,10 +170,10 @@ def conversation_text(so_far: str, messages: Sequence[str], texts: Texts) -> str
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One message as the summariser reads it, and what it costs as it is `sent`.
+class TranscriptMessage:
+    """One message as the writer of the summary reads it. `sent` are its tokens in a prompt of the conversation.
 
-    `shortened`: it alone was too long for the model. `ends_turn`: a question follows, or nothing.
+    `shortened`: it alone was too long for the writer. `ends_turn`: the next message is a question, or there is none.
     """
 
     message: Row
@@ -179,61 +184,64 @@ class Piece:
     shortened: bool = False
 
 
-def pieces(rows: Sequence[Row], brief: Brief) -> list[Piece]:
-    """The rows as text, tool results as stubs, each small enough for one call."""
-    found = []
+def transcript(rows: Sequence[Row], brief: Brief) -> list[TranscriptMessage]:
+    """Return the rows as text, tool results as stubs, each short enough for one call."""
+    messages = []
     for row, following in zip_longest(rows, rows[1:]):
-        text = _written(row, brief)
-        size, shortened = brief.tokenizer.count(text), False
-        if size > brief.room:
-            text, shortened = cut_middle(text, brief.room, 1, brief.tokenizer, brief.texts), True
+        text = _text(row, brief)
+        size = brief.tokenizer.count(text)
+        shortened = size > brief.room
+        if shortened:
+            text = cut_middle(text, brief.room, 1, brief.tokenizer, brief.texts)
             size = brief.tokenizer.count(text)
         ends_turn = following is None or following.role == Row.Role.USER
-        found.append(Piece(row, text, size, brief.measures.of_row(row), ends_turn, shortened))
-    return found
+        messages.append(TranscriptMessage(row, text, size, brief.measures.of_row(row), ends_turn, shortened))
+    return messages
 
 
-def chunked(found: Sequence[Piece], room: int) -> Iterator[list[Piece]]:
-    """As many whole turns as one call can take, in their order; a turn that is too long for one call is parted."""
-    chunk: list[Piece] = []
+def chunked(messages: Sequence[TranscriptMessage], room: int) -> Iterator[list[TranscriptMessage]]:
+    """Yield as many whole turns as one call can take, in order. A turn that is too long for one call is divided."""
+    chunk: list[TranscriptMessage] = []
     size = 0
-    for turn in _turns(found):
-        whole = sum(piece.tokens for piece in turn)
-        for piece in turn:
-            if chunk and size + (whole if piece is turn[0] else piece.tokens) > room:
+    for turn in _turns(messages):
+        whole = sum(message.tokens for message in turn)
+        for message in turn:
+            if chunk and size + (whole if message is turn[0] else message.tokens) > room:
                 yield chunk
-                chunk, size = [], 0
-            chunk.append(piece)
-            size += piece.tokens
+                chunk = []
+                size = 0
+            chunk.append(message)
+            size += message.tokens
     if chunk:
         yield chunk
 
 
-def _turns(found: Sequence[Piece]) -> Iterator[list[Piece]]:
-    turn: list[Piece] = []
-    for piece in found:
-        turn.append(piece)
-        if piece.ends_turn:
+def _turns(messages: Sequence[TranscriptMessage]) -> Iterator[list[TranscriptMessage]]:
+    turn: list[TranscriptMessage] = []
+    for message in messages:
+        turn.append(message)
+        if message.ends_turn:
             yield turn
             turn = []
 
 
-def _written(row: Row, brief: Brief) -> str:
+def _text(row: Row, brief: Brief) -> str:
     when = f"{row.created.astimezone(brief.zone):%Y-%m-%d %H:%M}"
     lines = [f"[{when}] {'Person' if row.role == Row.Role.USER else 'Assistant'}:"]
     lines += [_described(attachment) for attachment in row.attachments.all()]
-    for said in expand(row, brief.texts):
-        if said.role == "tool":
+    for message in expand(row, brief.texts):
+        if message.role == "tool":
             lines.append(f"({brief.texts['tool_result_stub']})")
             continue
-        lines += [said.text] if said.text else []
-        lines += [f"(called {call.name} with {call.arguments})" for call in said.tool_calls]
+        lines += [message.text] if message.text else []
+        lines += [f"(called {call.name} with {call.arguments})" for call in message.tool_calls]
     return "\n".join(lines)
 
 
 def _described(attachment: Attachment) -> str:
-    """What a file was; `attachment` is one of `chat.models.tree.rows_between`."""
-    file, beginning = attachment.file, " ".join((getattr(attachment, "beginning", None) or "").split())
+    """Return a line about a file. `attachment` is one of `chat.models.tree.rows_between`."""
+    file = attachment.file
+    beginning = " ".join((getattr(attachment, "beginning", None) or "").split())
     if file is None:
         return f"(attached the file {attachment.name}, which was deleted since)"
     if file.is_image or not beginning:
@@ -241,15 +249,15 @@ def _described(attachment: Attachment) -> str:
     return f"(attached the file {attachment.name} of {file.token_count or 0} tokens, which begins: “{beginning}”)"
 
 
-async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) -> Summary:
-    """A summary, not stored, that takes the place of `before` (the summary so far) and the chunk's messages.
+async def write(brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage]) -> Summary:
+    """Return a summary, not stored, that replaces `before` (the summary so far) and the chunk's messages.
 
-    Tried twice, the second time with what was wrong; where the provider is not available, another model is to be asked
-    instead if there is one. Raises `Rejected` and `core.errors.ProductError`.
+    It is tried twice, the second time with the reason of the rejection. Where the provider is unavailable and another
+    model can be asked, there is no second try. Raises `Rejected` and `core.errors.ProductError`.
     """
     texts = brief.texts
-    text = conversation_text(text_of(before, texts) if before else "", [piece.text for piece in chunk], texts)
-    messages = (Message("system", brief.system), Message("user", text))
+    text = conversation_text(text_of(before, texts) if before else "", [message.text for message in chunk], texts)
+    messages = (ModelMessage("system", brief.system), ModelMessage("user", text))
     try:
         return checked(await _ask(brief, messages), brief, before, chunk)
     except ModelError as error:
@@ -261,20 +269,23 @@ async def write(brief: Brief, before: Summary | None, chunk: Sequence[Piece]) ->
     return checked(await _ask(brief, messages), brief, before, chunk, last=True)
 
 
-async def _ask(brief: Brief, messages: tuple[Message, ...]) -> Said:
+async def _ask(brief: Brief, messages: tuple[ModelMessage, ...]) -> OwnAnswer:
     model = brief.model
     request = ModelRequest(model=model.name, messages=messages, max_output=brief.max_output, window=model.window)
-    charge = Charge(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
-    said = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
-    if said.unread:
+    charge = Billing(brief.conversation, ModelCall.Purpose.SUMMARY, brief.conversation.owner_id, token=brief.token)
+    reply = await ask(model, request, charge, longest=LONGEST_READ, patience=brief.patience)
+    if reply.unread:
         raise Rejected("summary_prompt_cut", "The server did not read all that is to be summarised.")
-    return said
+    return reply
 
 
 def checked(
-    answer: Said, brief: Brief, before: Summary | None, chunk: Sequence[Piece], *, last: bool = False
+    answer: OwnAnswer, brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage], *, last: bool = False
 ) -> Summary:
-    """The answer as a summary, not stored. Raises `Rejected` unless it can stand for what it takes the place of."""
+    """Return the answer as a summary, not stored. Raises `Rejected` unless it can replace `before` and the chunk.
+
+    The `last` try may be too long, or without headings.
+    """
     text = answer.text.replace("\x00", "").strip()
     if not text:
         raise Rejected("empty_summary", "It was empty.")
@@ -282,15 +293,15 @@ def checked(
         raise Rejected("summary_cut_off", "It was cut off before its end.")
     if _ERROR.match(text):
         raise Rejected("summary_is_an_error", "It was an apology or an error, not a summary.")
-    sections = sections_of(text, asked_sections(brief.budget, *brief.moments))
+    sections = sections_of(text, requested_sections(brief.budget, *brief.moments))
     if not sections and last and not has_heading(text):
-        sections = [{"name": next(iter(SECTION_SHARES)), "text": text}]  # better than no summary at all
+        sections = [{"name": next(iter(SECTION_SHARES)), "text": text}]  # better than no summary
     if not sections:
         raise Rejected("summary_without_sections", "It had none of the headings, or nothing under them.")
-    end, zone = chunk[-1].message.created, brief.zone.key
-    written = Summary(sections=sections, span_end=end, as_of=brief.now, timezone=zone)
+    end = chunk[-1].message.created
+    written = Summary(sections=sections, span_end=end, as_of=brief.now, timezone=brief.zone.key)
     replaced = brief.measures.of_text(text_of(before, brief.texts)) if before else 0
-    if brief.measures.of_text(text_of(written, brief.texts)) >= replaced + sum(piece.sent for piece in chunk):
+    if brief.measures.of_text(text_of(written, brief.texts)) >= replaced + sum(message.sent for message in chunk):
         raise Rejected("summary_not_shorter", "It was not shorter than what it stands for.")
     size = brief.tokenizer.count(text)
     if size > brief.budget * TOO_LONG and not last:

@@ -1,12 +1,14 @@
-"""`{{ text|mentions }}`: a plain text as HTML, with what it mentions as links; an answer without its marks of Markdown;
-and tools as people call them."""
+"""Filters of texts: mentions as links, answers without Markdown, and names of tools.
+
+`{{ text|mentions }}` makes HTML of a plain text, in which mentions are links.
+"""
 
 from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from chat.conversations.search import without_marks
-from chat.rendering.references import mention_href, pieces
+from chat.rendering.references import mention_href, split_mentions
 from core.sentences import Sentence
 
 register = template.Library()
@@ -15,16 +17,17 @@ register.filter("without_marks", without_marks)
 
 @register.filter
 def mentions(text: str | Sentence) -> SafeString:
+    """Return a plain text as HTML with its mentions as links."""
     parts = (
         format_html('<a class="mention" href="{}">{}</a>', mention_href(code), piece) if code else escape(piece)
-        for piece, code in pieces(str(text))
+        for piece, code in split_mentions(str(text))
     )
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped
 
 
 @register.filter
 def tool_name(name: str) -> str:
-    """`mail__send_mail` as `send mail (mail)`: what it does, and the server that does it."""
+    """Return a tool's name in words, with its server: `mail__send_mail` becomes `send mail (mail)`."""
     server, _sign, tool = name.rpartition("__")
     words = tool.replace("_", " ").replace("-", " ").strip() or name
     return f"{words} ({server})" if server else words

@@ -1,4 +1,4 @@
-"""Words about models for templates."""
+"""Filters with words about models."""
 
 from django import template
 
@@ -10,5 +10,5 @@ register = template.Library()
 
 @register.filter(name="window_words")
 def words_of_window(model: Model) -> str:
-    """Return where the window in force comes from."""
+    """Return the words for the source of the window in force."""
     return window_words(model)

@@ -1,6 +1,8 @@
-"""The texts that the product sends to a model, as administrators read and change them."""
+"""Admin of the texts that the product sends to a model: a list of all texts, and each with its versions."""
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
@@ -20,14 +22,14 @@ from personas import services
 from personas.admin import PromptAdmin, person
 from personas.forms import TextForm
 from personas.models import PromptText
-from personas.texts import GROUPS, TEXTS, Own, Text, Texts, checked
+from personas.texts import GROUPS, TEXTS, TextDefinition, Texts, TextVersion, check_text
 
 
-class Row(NamedTuple):
-    """A text in the list of all; `active` is None where the built-in one is sent."""
+class ListedText(NamedTuple):
+    """Text in the list. `active`: the version that is sent; None for the built-in text."""
 
     name: str
-    about: Text
+    about: TextDefinition
     active: PromptText | None
     tokens: int
 
@@ -43,8 +45,7 @@ def size(prompt: PromptText) -> int:
 
 @admin.register(PromptText)
 class TextAdmin(PromptAdmin):
-    """Its start is a list of all texts, whether somebody has written a version or not; each has a page with its
-    history."""
+    """Lists all texts, also those without a version of their own. Each has a page with its history."""
 
     form = TextForm
     add_form_template = "admin/personas/text/add_form.html"
@@ -52,66 +53,63 @@ class TextAdmin(PromptAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PromptText]:
         rows: QuerySet[PromptText] = super().get_queryset(request)
-        return rows.filter(name__in=TEXTS)  # of what the product has no more, nothing is known
+        return rows.filter(name__in=TEXTS)  # an earlier version of the product may have had other texts
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form: Any = super().get_form(request, obj, change, **kwargs)  # a class of its own for each request
-        form.name = (obj or self.asked(request)).name
+        form.name = (obj or self.blank(request)).name
         return form
 
-    def asked(self, request: HttpRequest) -> PromptText:
+    def blank(self, request: HttpRequest) -> PromptText:
         name = request.GET.get("name", "")
         if name not in TEXTS:
             raise Http404
         return PromptText(name=name, text=TEXTS[name].built_in)
 
-    def url(self, page: str, prompt: Any, **query: object) -> str:
-        return super().url(page, prompt, name=prompt.name, **query)
+    def url(self, page: str, prompt: Any, query: Mapping[str, object] = MappingProxyType({})) -> str:
+        return super().url(page, prompt, {"name": prompt.name, **query})
 
     def home(self, prompt: Any) -> str:
         return reverse("admin:personas_prompttext_text", args=[prompt.name])
 
-    def compared(self, request: HttpRequest) -> list[PromptText]:
-        return versions_of(self.asked(request).name)
+    def comparable_versions(self, request: HttpRequest) -> list[PromptText]:
+        return versions_of(self.blank(request).name)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        given = form.cleaned_data
+        fields = form.cleaned_data
         stored = services.save_text(
-            user=person(request), name=obj.name, text=given["text"], note=given["note"], activate=given["activate"]
+            user=person(request), name=obj.name, text=fields["text"], note=fields["note"], activate=fields["activate"]
         )
         obj.pk = stored.pk
         obj.refresh_from_db()
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
         title = TEXTS[obj.name].title
-        said = (
+        message = (
             Sentence("{obj} of “{title}” is stored and active.", obj=obj, title=title)
             if obj.active
             else Sentence("{obj} of “{title}” is stored.", obj=obj, title=title)
         )
-        self.message_user(request, said, messages.SUCCESS)
+        self.message_user(request, message, messages.SUCCESS)
         return HttpResponseRedirect(self.home(obj))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
         if not self.has_add_permission(request):
             raise PermissionDenied
         if not request.GET.get("name"):
-            return self.changelist_view(request)  # to choose of which
-        text = self.asked(request)
+            return self.changelist_view(request)  # the list is where a text is chosen
+        text = self.blank(request)
         buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
-        context = {**self._about(text), **buttons, "preview_url": self.url("preview", text)}
+        context = {"about": TEXTS[text.name], "back": self.home(text), "preview_url": self.url("preview", text)}
+        context |= buttons
         return super().add_view(request, form_url, {**context, **(extra_context or {})})
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         text = self.get_object(request, object_id)
-        context = self._about(text) if text is not None else {}
+        context = {"about": TEXTS[text.name], "back": self.home(text)} if text is not None else {}
         return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
-
-    def _about(self, text: PromptText) -> dict[str, Any]:
-        about = TEXTS.get(text.name)
-        return {"about": about, "back": self.home(text)} if about else {}
 
     def get_custom_urls(self) -> Any:
         return (
@@ -122,11 +120,11 @@ class TextAdmin(PromptAdmin):
         )
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
-        """All texts, in the order in which they stand in a prompt."""
+        """Show all texts, in their order in a prompt."""
         self._require_view(request)
         active = {row.name: row for row in PromptText.objects.filter(active=True).select_related("author")}
         rows = [
-            Row(name, about, found := active.get(name), size(found) if found else built_in_tokens(name))
+            ListedText(name, about, active.get(name), size(active[name]) if name in active else built_in_tokens(name))
             for name, about in TEXTS.items()
         ]
         groups = [(group, [row for row in rows if row.about.group == group]) for group in GROUPS]
@@ -140,7 +138,7 @@ class TextAdmin(PromptAdmin):
         )
 
     def text_view(self, request: HttpRequest, name: str, **kwargs: Any) -> HttpResponse:
-        """One text: what it is for, what a model gets, and its history."""
+        """Show one text: its purpose, an example of a prompt with it, and its history."""
         self._require_view(request)
         if name not in TEXTS:
             raise Http404
@@ -157,8 +155,8 @@ class TextAdmin(PromptAdmin):
                 {
                     "version": version,
                     "tokens": size(version),
-                    "edit": self.url("add", version, **{"from": version.version}),
-                    "compare": self.url("compare", version, old=version.version, new=active.version),
+                    "edit": self.url("add", version, {"from": version.version}),
+                    "compare": self.url("compare", version, {"old": version.version, "new": active.version}),
                 }
                 for version in versions
             ],
@@ -168,7 +166,7 @@ class TextAdmin(PromptAdmin):
         )
 
     def use_view(self, request: HttpRequest, name: str, **kwargs: Any) -> HttpResponse:
-        """Makes the version that is posted the one that is sent; 0 is the built-in text."""
+        """Activate the posted version; 0 is the built-in text."""
         if not self.has_activate_permission(request):
             raise PermissionDenied
         versions = {str(version.version): version for version in versions_of(name)} if name in TEXTS else {}
@@ -179,24 +177,24 @@ class TextAdmin(PromptAdmin):
             services.activate_prompt(user=person(request), prompt=chosen)
         else:
             services.use_built_in_text(user=person(request), name=name)
-        said = (
+        message = (
             Sentence("{chosen} of “{title}” is active.", chosen=str(chosen), title=TEXTS[name].title)
             if chosen.version
             else Sentence("The built-in text is active.")
         )
-        self.message_user(request, said, messages.SUCCESS)
+        self.message_user(request, message, messages.SUCCESS)
         return HttpResponseRedirect(self.home(chosen))
 
     def preview_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """What a model gets of a text as it is being written, or what is wrong with it: a fragment."""
+        """Return a fragment with an example of a prompt with the text that is being written, or with its error."""
         self._require_view(request)
-        name = self.asked(request).name
+        name = self.blank(request).name
         try:
-            text = checked(name, request.POST.get("text", ""))
+            text = check_text(name, request.POST.get("text", ""))
         except ProductError as error:
             return self._page(request, "preview", error=error.sentence)
         texts = services.rules_at().texts
-        return self._page(request, "preview", shown=example(name, Texts({**texts.own, name: Own(0, text)})))
+        return self._page(request, "preview", shown=example(name, Texts({**texts.own, name: TextVersion(0, text)})))
 
     def _page(self, request: HttpRequest, template: str, **context: Any) -> TemplateResponse:
         context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
@@ -208,7 +206,7 @@ class TextAdmin(PromptAdmin):
 
 
 def versions_of(name: str) -> list[PromptText]:
-    """All versions, the newest first; the last is the built-in text, as version 0."""
+    """Return all versions, newest first. The last one is the built-in text, as version 0."""
     rows = list(PromptText.objects.filter(name=name).select_related("author"))
     built_in = PromptText(name=name, version=0, text=TEXTS[name].built_in)
     built_in.active = not any(row.active for row in rows)

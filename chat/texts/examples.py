@@ -1,6 +1,8 @@
-"""What a model gets of a text, in the place where it stands: an example, made as the prompts of people are made.
+"""Examples of prompts that contain a text, for administrators who edit it.
 
-The text is marked while the example is made, so that it is found in whatever is made of it.
+1. `example` encloses the text in two marks, `BEGINS` and `ENDS`.
+2. It builds messages with the functions that build the prompts of users.
+3. It splits the messages at the marks, so the page can highlight the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,12 +11,21 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from chat.citations import judging
+from chat.citations.services import SentenceAndPassage
 from chat.context.build import build, required_tokens
-from chat.context.rendering import DateAwareness, Moment, Numbers, ToolGuidance, asked_at, reminder_text, system_text
+from chat.context.rendering import (
+    CallState,
+    CitationNumbers,
+    DateAwareness,
+    ToolGuidance,
+    asked_at_text,
+    reminder_text,
+    system_text,
+)
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, PromptMessage, Room
 from chat.models import Summary
 from chat.models.summary import text_of
-from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, line_of, listing_text
+from chat.prompts.files import BY_SEARCH, FOUND, NOT_SHOWN, listing_line, listing_text
 from chat.prompts.wording import SECTIONS
 from chat.readings import asking
 from chat.readings.planning import Budget
@@ -23,12 +34,14 @@ from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, form_of
 from files.models import File
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Own, Texts
+from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Texts, TextVersion
 from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
-BEGINS, ENDS = "\ue000", "\ue001"  # around the text, of no language
-AT, DAY = datetime(2026, 11, 21, 14, 5, tzinfo=UTC), date(2026, 11, 21)
+BEGINS = "\ue000"  # the marks are private characters, which no text contains
+ENDS = "\ue001"
+AT = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
+DAY = date(2026, 11, 21)
 TOOLS = tuple(
     ToolGuidance(name.removeprefix("guidance_"), is_search=True) for name in TEXTS if name.startswith("guidance_")
 )
@@ -47,9 +60,12 @@ OLDER: Sequence[ContextMessage] = (
 )
 
 
-class Shown(NamedTuple):
-    """A message of the example: its section of the prompt, empty beside a conversation, its role, and its text as
-    (piece, whether it is of the text that is looked at)."""
+class ExampleMessage(NamedTuple):
+    """Message of an example.
+
+    `section`: its section of the prompt; empty for calls outside a conversation. `pieces`: its text as (piece, whether
+    the piece belongs to the edited text).
+    """
 
     section: str
     role: str
@@ -61,52 +77,55 @@ class Shown(NamedTuple):
 
     @property
     def marked(self) -> bool:
-        return any(looked_at for _, looked_at in self.pieces)
+        return any(edited for _, edited in self.pieces)
 
 
-def example(name: str, texts: Texts) -> list[Shown]:
-    """The messages of a prompt in which the text stands; none is marked where it is empty."""
-    marked = Texts({**texts.own, name: Own(0, f"{BEGINS}{texts[name]}{ENDS}")}) if texts[name] else texts
-    group, made = TEXTS[name].group, list[tuple[str, str, str]]()
+def example(name: str, texts: Texts) -> list[ExampleMessage]:
+    """Return the messages of a prompt that contains the text. Nothing is marked if the text is empty."""
+    marked = Texts({**texts.own, name: TextVersion(0, f"{BEGINS}{texts[name]}{ENDS}")}) if texts[name] else texts
+    return [ExampleMessage(section, role, _pieces(text)) for section, role, text in _example_rows(name, marked)]
+
+
+def _example_rows(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
+    """Return (section, role, text) of each message."""
+    group = TEXTS[name].group
     if group in IN_PROMPTS:
-        made = [(sent.section, sent.role, sent.text or _called(sent)) for sent in _prompt(name, marked)]
-    elif group == TITLES:
-        made = [("", "system", marked["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
-    elif group == CITATIONS:
-        sentence = {"sentence": "A box holds twelve.", "evidence": "A box holds nine."}
-        made = [("", "system", marked[name]), ("", "user", judging.asked([sentence]))]
-    elif group == SUMMARIES:
-        made = list(_summary(name, marked))
-    elif group == SHORTER:
-        before = [("history", str(said.role), said.text or "") for said in OLDER[2:4]]
-        made = [*before, ("current", "user", marked[name])]
-    elif group == SCANS:
-        made = [("", "user", marked["page_read"])]
-    elif group == READINGS:
-        made = [("", said.role, said.text) for said in _reading(name, marked)]
-    else:
-        made = [("", "user", _of_run(name, marked))]
-    return [Shown(section, role, _pieces(text)) for section, role, text in made]
+        return [(sent.section, sent.role, sent.text or _calls_as_text(sent)) for sent in _prompt(name, texts)]
+    if group == TITLES:
+        return [("", "system", texts["title"]), ("", "user", f"{OLDER[4].text}\n\nGianduja, Rocher and Nocciola.")]
+    if group == CITATIONS:
+        sentence = SentenceAndPassage(sentence="A box holds twelve.", evidence="A box holds nine.")
+        return [("", "system", texts[name]), ("", "user", judging.question_about([sentence]))]
+    if group == SUMMARIES:
+        return _summary(name, texts)
+    if group == SHORTER:
+        before = [("history", str(message.role), message.text or "") for message in OLDER[2:4]]
+        return [*before, ("current", "user", texts[name])]
+    if group == SCANS:
+        return [("", "user", texts["page_read"])]
+    if group == READINGS:
+        return [("", message.role, message.text) for message in _reading(name, texts)]
+    return [("", "user", _run_message(name, texts))]
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
     pieces: list[tuple[str, bool]] = []
     for number, part in enumerate(text.split(BEGINS)):
         inside, _, after = part.partition(ENDS) if number else ("", "", part)
-        pieces += [(piece, looked_at) for piece, looked_at in ((inside, True), (after, False)) if piece]
+        pieces += [(piece, edited) for piece, edited in ((inside, True), (after, False)) if piece]
     return pieces
 
 
-def _called(sent: PromptMessage) -> str:
+def _calls_as_text(sent: PromptMessage) -> str:
     return ", ".join(f"{call.name}({call.arguments})" for call in sent.tool_calls)
 
 
 def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
-    """As large as lets the text stand there: with little room nothing but what must be sent, and that cut."""
+    """Return a prompt of a turn. For texts about cut parts, the room is too small, so that something is cut."""
     awareness: DateAwareness = "minute" if name == "minute" else "day"
     last = name == "last_step"
     available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
-    moment = Moment(
+    moment = CallState(
         "near_end",
         AT,
         awareness,
@@ -119,7 +138,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     )
     reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
-    reminder = asked_at(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
+    reminder = asked_at_text(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
@@ -127,7 +146,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         policy="priority" if name == "system_cut" else "recent",
         system=Block(system_text(system, moment)),
         tasks=Block(render(_tasks(), texts)),
-        summary=Block(text_of(_told(), texts)),
+        summary=Block(text_of(_stored_summary(), texts)),
         persona=Block(_instructions(texts)),
         file_listing=Block(_listing(name, texts)),
         reminder=Block(reminder),
@@ -149,18 +168,22 @@ def _instructions(texts: Texts) -> str:
 def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     yield from OLDER
     mark = name if name in ("answer_stopped", "answer_broke_off") else ""
-    said = f"All three are sold in boxes of nine.\n\n{texts[mark]}" if mark else "All three are sold in boxes of nine."
+    answer = "All three are sold in boxes of nine."
+    if mark:
+        answer += f"\n\n{texts[mark]}"
     yield ContextMessage("8", "assistant", "Gianduja, Rocher and Nocciola.")
     photos = (ImageRef("4f0a", 100, title="Window.jpg"), ImageRef("4f0b", 100, title="Counter.jpg"))
     yield ContextMessage("9", "user", "How are they sold?", images=photos if name == "image_stub" else ())
-    yield ContextMessage("10", "assistant", said)
+    yield ContextMessage("10", "assistant", answer)
     picture = Document("7c1d", "Shelf.jpg", texts["image_unseen"])
     note = Document("9b04", "Prices.txt", "Gianduja 9.50, Rocher 11.00, Nocciola 10.20")
     yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture))
     yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
     text = LONG if name in CUT_RESULTS else "A box holds nine."
-    kept = StoredResult(tokens=0, characters=len(text), kept=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
-    yield ContextMessage("13", "tool", text, tool_call_id="b", result=kept)
+    stored = (
+        StoredResult(tokens=0, characters=len(text), stored=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
+    )
+    yield ContextMessage("13", "tool", text, tool_call_id="b", result=stored)
 
 
 def _tasks() -> PromptTasks:
@@ -169,13 +192,13 @@ def _tasks() -> PromptTasks:
     return PromptTasks(DAY, (today,), (mentioned,))
 
 
-def _task(code: str, title: str, **fields: str) -> Task:
-    row = Task(code=code, title=title, archetype="hybrid", status=Task.Status.OPEN, **fields)
+def _task(code: str, title: str, notes: str = "") -> Task:
+    row = Task(code=code, title=title, archetype="hybrid", status=Task.Status.OPEN, notes=notes)
     row.checklist = []
     return row
 
 
-def _told() -> Summary:
+def _stored_summary() -> Summary:
     sections = [{"name": "Today", "text": "They chose three kinds of truffles for the shop."}]
     return Summary(sections=sections, span_end=AT.replace(hour=11), as_of=AT.replace(hour=12), timezone="UTC")
 
@@ -184,10 +207,10 @@ def _listing(name: str, texts: Texts) -> str:
     files = (replace(REPORT, text=None), Document("51aa", "Shelf in 2019.jpg"))
     more = texts.fill("more_files", count=12)
     header = name if name in (FOUND, NOT_SHOWN) else BY_SEARCH
-    numbers = Numbers()
+    numbers = CitationNumbers()
     states = {"file_line_waiting": File.Index.WAITING, "file_line_unindexed": File.Index.FAILED}
     state = states.get(name, File.Index.SEARCHABLE)
-    lines = "\n".join([*(line_of(file, numbers, texts, state) for file in files), more])
+    lines = "\n".join([*(listing_line(file, numbers, texts, state) for file in files), more])
     return listing_text({"project": header}, {"project": lines}, "", texts)
 
 
@@ -196,14 +219,23 @@ def _summary(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
     if name == "summary_again":
         system += f"\n\n{texts.fill('summary_again', problem='It was cut off before its end.')}"
     yield "", "system", system
-    said = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
-    yield "", "user", conversation_text(text_of(_told(), texts), said, texts)
+    messages = (f"[2026-11-21 13:02] Person:\n{OLDER[0].text}", f"[2026-11-21 13:02] Assistant:\n{OLDER[1].text}")
+    yield "", "user", conversation_text(text_of(_stored_summary(), texts), messages, texts)
 
 
 def _reading(name: str, texts: Texts) -> asking.Messages:
-    question, title = OLDER[2].text or "", REPORT.title
-    sizes = {"part": 16_000, "fold": 20_000, "notes": 20_000, "answer": 4_000}
-    budget = Budget(**sizes, findings=1_000, folded=2_000, thinking=0, beside=0)
+    question = OLDER[2].text or ""
+    title = REPORT.title
+    budget = Budget(
+        part=16_000,
+        fold=20_000,
+        notes=20_000,
+        answer=4_000,
+        findings=1_000,
+        folded=2_000,
+        thinking=0,
+        overhead=0,
+    )
     if name.startswith("reading_part"):
         passages = asking.numbered("The harvest was better than last year.", 0, 39, [39])
         return asking.of_part(texts, question, title, passages, budget)
@@ -213,9 +245,10 @@ def _reading(name: str, texts: Texts) -> asking.Messages:
     return asking.of_answer(texts, question, title, notes, 97)
 
 
-def _of_run(name: str, texts: Texts) -> str:
-    again, row = name.endswith("_again"), _task("D2026-11-21-T02", "Describe the new truffles", notes="For the shop.")
+def _run_message(name: str, texts: Texts) -> str:
+    again = name.endswith("_again")
+    row = _task("D2026-11-21-T02", "Describe the new truffles", notes="For the shop.")
     if name.startswith("run_item"):
         row = _task("D2026-11-21-T02.C01", "Write three sentences", notes="One for each kind.")
-        return prompts.item(row, texts, again=again, said="")
-    return prompts.draft(row, texts, again=again, said="")
+        return prompts.item(row, texts, again=again, reply="")
+    return prompts.draft(row, texts, again=again, reply="")

@@ -1,8 +1,8 @@
-"""Searching what a summary of this branch replaced, so that nothing summarised is lost to the model."""
+"""A tool that searches the messages that a summary has replaced, so that the model can still read them."""
 
 import json
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from chat.context.rendering import ToolGuidance
 from chat.models import Conversation, Message
 from chat.models.summary import in_force, marks_on
 from chat.models.tree import ids_down_to
-from chat.models.words import Term, best, fold, phrases, spans
+from chat.models.words import Phrases, best, fold, parse_query, spans
 from core.background import on_database
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
@@ -25,8 +25,11 @@ CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
 
 
 class SearchConversation:
-    """Quotes word for word. Neither what a person left out is found, nor what is sent as it is: pinned turns and
-    everything after the summary."""
+    """Search messages and quote them word for word.
+
+    Messages that a person leaves out are not searched, nor those that the prompt has: pinned turns and everything after
+    the summary.
+    """
 
     timeout = 20.0
 
@@ -53,14 +56,14 @@ class SearchConversation:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         query = arguments.get("query")
-        asked = phrases(query) if isinstance(query, str) else []
-        if not asked:
+        phrases = parse_query(query) if isinstance(query, str) else []
+        if not phrases:
             raise BadArguments("“query” must be a text with the words to look for.")
-        return await on_database(self._search, asked)
+        return await on_database(self._search, phrases)
 
-    def _search(self, asked: Sequence[Sequence[Term]]) -> ToolOutput:
-        found = best(_replaced(self.conversation), asked, HITS)
-        if not found:
+    def _search(self, phrases: Phrases) -> ToolOutput:
+        matches = best(_replaced(self.conversation), phrases, HITS)
+        if not matches:
             return ToolOutput(NOTHING)
         zone = self.conversation.owner.zone
         quotes = [
@@ -68,15 +71,15 @@ class SearchConversation:
                 "position": message.depth + 1,
                 "who": message.role,
                 "when": f"{message.created.astimezone(zone):%Y-%m-%d %H:%M}",
-                "quote": quotation(message.text, asked),
+                "quote": quotation(message.text, phrases),
             }
-            for message in Message.objects.filter(pk__in=found).order_by("depth")
+            for message in Message.objects.filter(pk__in=matches).order_by("depth")
         ]
         return ToolOutput(json.dumps({"quotes": quotes}, ensure_ascii=False))
 
 
 def _replaced(conversation: Conversation) -> list[UUID]:
-    """The messages that the summary in force on the branch on show stands for, but those with a mark."""
+    """Return the messages that the summary of the branch on show has replaced, without those that are marked."""
     marks = marks_on(conversation.pk, conversation.leaf_id)
     summary = in_force(conversation.pk, conversation.leaf_id, marks)
     if summary is None:
@@ -85,13 +88,13 @@ def _replaced(conversation: Conversation) -> list[UUID]:
     return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in aside]
 
 
-def quotation(text: str, asked: Sequence[Sequence[Term]]) -> str:
-    """The text as it stands; of a long one the `QUOTE` characters with most of the words, and marks where it is cut."""
+def quotation(text: str, phrases: Phrases) -> str:
+    """Return the text; of a long one the `QUOTE` characters with most of the words, with marks where it is cut."""
     text = unicodedata.normalize("NFC", text)
     if len(text) <= QUOTE:
         return text
-    starts = [start for start, _ in spans(text, asked)] or [0]
-    counted = [(len({fold(text[a:b]) for a, b in _near(text, start, asked)}), -start) for start in starts[:100]]
+    starts = [start for start, _ in spans(text, phrases)] or [0]
+    counted = [(len({fold(text[a:b]) for a, b in _near(text, start, phrases)}), -start) for start in starts[:100]]
     match = -max(counted)[1]
     start = max(0, match - QUOTE // 10)
     start = (text.find(" ", start, match) + 1 or start) if start else 0
@@ -99,6 +102,6 @@ def quotation(text: str, asked: Sequence[Sequence[Term]]) -> str:
     return (CUT if start else "") + text[start:end] + (CUT if end < len(text) else "")
 
 
-def _near(text: str, start: int, asked: Sequence[Sequence[Term]]) -> list[tuple[int, int]]:
-    """Words that match within a quotation that begins a little before `start`, measured from `start`."""
-    return [(start + a, start + b) for a, b in spans(text[start : start + QUOTE * 9 // 10], asked)]
+def _near(text: str, start: int, phrases: Phrases) -> list[tuple[int, int]]:
+    """Return the spans of matching words within a quotation that begins a little before `start`."""
+    return [(start + a, start + b) for a, b in spans(text[start : start + QUOTE * 9 // 10], phrases)]

@@ -1,4 +1,4 @@
-"""Searching and reading the files of a conversation: those of its project and those uploaded with its messages."""
+"""Tools that search and read the files of a conversation: those of its project and those uploaded with messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,19 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json
 from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
 from chat.models import Attachment, Conversation
+from chat.models.parts import FoundDocument
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.lines import first_line
 from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.ledger import Payer
-from files.index.search import Hit
+from files.index.search import ChunkHit
 from files.models import File, FileText
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
@@ -32,32 +33,34 @@ READ_GUIDANCE = ToolGuidance("read_file", is_search=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose files, and the question that is being answered. What its person leaves out is not among them."""
+class FileScope:
+    """The files that tools may search and read, and the question that is being answered."""
 
     conversation: Conversation
     project: Project | None
     question: str
 
     def files(self) -> QuerySet[File]:
+        """Return the files, without those that the person leaves out."""
         marks = marks_on(self.conversation.pk, self.conversation.leaf_id)
-        here = {"message__conversation": self.conversation, "message__deleted": None}
-        attached = Attachment.objects.filter(**here, file__isnull=False)
+        attached = Attachment.objects.filter(
+            message__conversation=self.conversation, message__deleted=None, file__isnull=False
+        )
         attached = attached.exclude(message__in=marks.excluded)
         for question, files in marks.files.items():
             attached = attached.exclude(message=question, file__in=files)
-        wanted = Q(pk__in=attached.values("file"))
+        in_reach = Q(pk__in=attached.values("file"))
         if self.project is not None:
-            wanted |= Q(project_entries__project=self.project)
-        return File.objects.filter(wanted, status__in=(File.Status.READY, File.Status.TOO_LONG)).distinct()
+            in_reach |= Q(project_entries__project=self.project)
+        return File.objects.filter(in_reach, status__in=(File.Status.READY, File.Status.TOO_LONG)).distinct()
 
 
 class SearchFiles:
-    """Query expansion: the model's query, its variants and the person's own question are searched together, and the
-    history keeps all of them as the call's arguments, in the form that the model itself writes.
+    """Search the files with the model's query, its variants and the person's own question at once.
 
-    The question goes along with the first search of a turn; further ones look for what that did not find. `notes`:
-    sentences for people about what an embedder or the re-ranker did not do.
+    The history keeps all of these phrasings as the call's arguments, in the form that the model itself writes. The
+    question is searched with the first search of a turn only, since further searches look for something else.
+    `notes`: sentences for people about failures of an embedder or the re-ranker.
     """
 
     timeout = 20.0
@@ -79,7 +82,7 @@ class SearchFiles:
         },
     )
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: FileScope) -> None:
         self.scope = scope
         self.notes: list[Sentence] = []
         self._question = phrasings_of(scope.question)
@@ -88,57 +91,71 @@ class SearchFiles:
         return Sentence("Searching the files for “{get}”", get=str(arguments.get("query", ""))[:80])
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        asked = expanded(arguments, self._question)
+        queries = expanded(arguments, self._question)
         self._question = []
-        return await on_database(self._search, asked)
+        return await on_database(self._search, queries)
 
     def _search(self, queries: Sequence[str]) -> ToolOutput:
         payer = Payer(self.scope.conversation.owner_id, conversation=self.scope.conversation.pk)
-        found = find_passages(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
-        hits = found.hits
-        self.notes += [note for note in found.notes if note not in self.notes]
+        result = find_passages(queries=queries, files=self.scope.files(), limit=HITS, payer=payer)
+        hits = result.hits
+        self.notes += [note for note in result.notes if note not in self.notes]
         used = {"query": queries[0], "variants": queries[1:]} if len(queries) > 1 else {"query": queries[0]}
         if not hits:
             return ToolOutput("Nothing was found. Try other words.", arguments=used)
-        by_file: dict[UUID, list[Hit]] = {}
+        by_file: dict[UUID, list[ChunkHit]] = {}
         for hit in hits:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
-        documents = [passages(pk, found) for pk, found in by_file.items()]
-        places = [_place(numbers, pk, found[0]) for pk, found in by_file.items()]
-        return ToolOutput(documents_json(documents, Numbers(numbers)), {"documents": places}, arguments=used)
+        documents = [passages(pk, file_hits) for pk, file_hits in by_file.items()]
+        places = [_place(numbers, pk, file_hits[0]) for pk, file_hits in by_file.items()]
+        return ToolOutput(documents_json(documents, CitationNumbers(numbers)), {"documents": places}, arguments=used)
 
 
 def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
-    """All phrasings that are searched together, each once, the model's query first; `question` are the person's own
-    ones. At most `MAX_VARIANTS` stand beside the query: the person's, before them as many of the model's as leave room
-    for those, so that a model that repeats a call of an earlier turn leaves no newer question out. Raises
-    `BadArguments`.
+    """Return all phrasings to search together, each once, the model's query first.
+
+    `question`: the person's own phrasings. At most `MAX_VARIANTS` follow the query: those of the model as far as there
+    is room, then all of the person's. So a model that repeats a call of an earlier turn does not displace a newer
+    question. Raises `BadArguments`.
     """
-    query, variants = arguments.get("query"), arguments.get("variants", [])
+    query = arguments.get("query")
+    variants = arguments.get("variants", [])
     if not isinstance(query, str) or not query.strip():
         raise BadArguments("“query” must be a text that says what to look for; other ways to say it are “variants”.")
     if not isinstance(variants, list) or not all(isinstance(each, str) for each in variants):
         raise BadArguments("“variants” must be a list of texts.")
-    said, asked = _each_once((query, *variants)), _each_once(question)
-    return _each_once((*said[: 1 + MAX_VARIANTS - len(asked)], *asked))
+    from_model = _each_once((query, *variants))
+    from_person = _each_once(question)
+    return _each_once((*from_model[: 1 + MAX_VARIANTS - len(from_person)], *from_person))
 
 
 def _each_once(phrasings: Sequence[str]) -> list[str]:
-    """Without those that differ from an earlier one in case, in blanks or in how a letter is encoded only."""
-    kept: dict[str, str] = {}
+    """Drop phrasings that differ from an earlier one only in case, in blanks or in the encoding of a letter."""
+    unique: dict[str, str] = {}
     for each in phrasings:
         text = first_line(each, MAX_QUERY)[:MAX_QUERY].strip()
-        kept.setdefault(normalize("NFC", text).casefold(), text)
-    return [text for text in kept.values() if text]
+        unique.setdefault(normalize("NFC", text).casefold(), text)
+    return [text for text in unique.values() if text]
 
 
-def _place(numbers: Mapping[str, int], pk: UUID, hit: Hit) -> dict[str, Any]:
-    place = {"number": numbers[str(pk)], "title": hit.name, "file": str(pk), "page": hit.page}
-    return {**place, "start": hit.start, "end": hit.end, **({"heading": hit.heading} if hit.heading else {})}
+def _place(numbers: Mapping[str, int], pk: UUID, hit: ChunkHit) -> FoundDocument:
+    place: FoundDocument = {
+        "number": numbers[str(pk)],
+        "title": hit.name,
+        "file": str(pk),
+        "page": hit.page,
+        "start": hit.start,
+        "end": hit.end,
+    }
+    if hit.heading:
+        place["heading"] = hit.heading
+    return place
 
 
 class ReadFile:
+    """Read a page of a file, or its text from a character on."""
+
     timeout = 10.0
 
     definition = ToolDefinition(
@@ -155,7 +172,7 @@ class ReadFile:
         },
     )
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: FileScope) -> None:
         self.scope = scope
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
@@ -178,7 +195,7 @@ class ReadFile:
         more = f", goes on at character {end}" if end < len(content.text) else ", its end"
         where = f"{f'page {page}, ' if page else ''}characters {start} to {end}{more}"
         document = Document(pk, content.file.name, text, metadata=where)
-        place = {
+        place: FoundDocument = {
             "number": numbers[pk],
             "title": content.file.name,
             "file": pk,
@@ -186,7 +203,7 @@ class ReadFile:
             "start": start,
             "end": end,
         }
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _content(self, name: object) -> FileText:
         """Return the text of the file with this document number or id."""
@@ -203,8 +220,9 @@ class ReadFile:
 
 
 def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
-    """(page or 0, first character, end) of what to read, at most `READ` characters."""
-    page, start = arguments.get("page"), arguments.get("start")
+    """Return the page, or 0, and the first and the end character to read, at most `READ` of them."""
+    page = arguments.get("page")
+    start = arguments.get("start")
     for name, value in (("page", page), ("start", start)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
             raise BadArguments(f"“{name}” must be a whole number.")

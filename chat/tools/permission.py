@@ -1,8 +1,8 @@
-"""Whether a call of a tool runs, is refused, or waits for a person: one rule for all tools that ask.
+"""Decide whether a tool call runs, is refused, or waits for a person: one rule for all tools that ask.
 
 A tool of a server that is marked so asks before each call. `open_url` asks for an address that neither a person nor a
-search has named here: who can write into what a model reads could otherwise have it carry away what else it reads, in
-an address made up for that. A decision for the conversation holds for the host, of other tools for the tool.
+search has named here. Otherwise a text that the model reads could make it leak other texts in a made-up address. A
+decision for the conversation holds for the host; for tools without a host it holds for the tool.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,8 @@ import httpx2
 from chat.models import Conversation, Message, ToolPermission
 from chat.models.tree import branch_rows
 from core.background import on_database
-from core.net.addresses import Standing, canonical, host_of, named_in
-from core.net.url_safety import Refused
+from core.net.addresses import HostListing, canonical, host_of, named_in
+from core.net.url_safety import FetchRefused
 from llm.tools.services import host_lists
 
 OPEN_URL = "open_url"
@@ -26,90 +26,96 @@ NOBODY = "This call needs a person's permission, and nobody is there to give it,
 LEADS_AWAY = "{host} redirects to another host, {url}. To go there, call open_url with that address."
 
 
-class Verdict(NamedTuple):
-    """Without either the call runs. `refusal` is for the model."""
+class CallVerdict(NamedTuple):
+    """The decision about a call, which runs unless it asks or is refused. `refusal` is a sentence for the model."""
 
     asks: bool = False
     refusal: str = ""
 
 
-RUNS, ASKS = Verdict(), Verdict(asks=True)
+RUNS = CallVerdict()
+ASKS = CallVerdict(asks=True)
 
 
 def host_asked_for(tool: str, arguments: Mapping[str, Any]) -> str:
-    """What a decision for the conversation is about, beside the tool; empty where it is the tool as such."""
+    """Return the host that a decision for the conversation holds for; empty where it holds for the tool as such."""
     url = arguments.get("url")
     return host_of(url) if tool == OPEN_URL and isinstance(url, str) else ""
 
 
 def remember(conversation: Conversation, *, tool: str, host: str, allowed: bool) -> None:
+    """Store a decision for the conversation."""
     ToolPermission.objects.update_or_create(
         conversation=conversation, tool=tool[:200], host=host[:255], defaults={"allowed": allowed}
     )
 
 
 class Gate:
-    """Of one turn, whose conversation's `leaf` is the branch that counts.
+    """Decides about the tool calls of one turn, by the addresses named on the branch of the conversation's leaf.
 
-    `denied`: how many results of its searches were left out, since they are of hosts that the workspace denies.
+    `denied`: the number of its search results that were left out, since the workspace denies their hosts.
     """
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._found: set[str] = set()
+        self._searched_urls: set[str] = set()
         self.denied = 0
 
     def learn(self, urls: Iterable[str]) -> None:
-        """What this turn's tools for the web have found."""
-        self._found.update(filter(None, map(canonical, urls)))
+        """Note addresses that this turn's tools for the web have returned."""
+        self._searched_urls.update(filter(None, map(canonical, urls)))
 
-    async def verdict(self, tool: str, arguments: Mapping[str, Any]) -> Verdict:
+    async def verdict(self, tool: str, arguments: Mapping[str, Any]) -> CallVerdict:
         return await on_database(self._verdict, tool, arguments)
 
-    async def follow(self, asked: httpx2.URL, target: httpx2.URL) -> None:
-        """Raises `Refused` for a redirect that would reach, through a host that may be reached, one that may not.
+    async def follow(self, source: httpx2.URL, target: httpx2.URL) -> None:
+        """Raise `Refused` for a redirect to a host that may not be reached.
 
-        An address that a person or a search has named may lead anywhere: what it says to whom is not the model's doing.
+        An address that a person or a search has named may redirect anywhere, since the model has not made it up.
         """
-        if host_of(str(target)) != host_of(str(asked)):
-            await on_database(self._follow, str(asked), str(target))
+        if host_of(str(target)) != host_of(str(source)):
+            await on_database(self._follow, str(source), str(target))
 
-    def _verdict(self, tool: str, arguments: Mapping[str, Any]) -> Verdict:
-        url, host = str(arguments.get("url", "")), host_asked_for(tool, arguments)
+    def _verdict(self, tool: str, arguments: Mapping[str, Any]) -> CallVerdict:
+        url = str(arguments.get("url", ""))
+        host = host_asked_for(tool, arguments)
         if tool == OPEN_URL and not host:
-            return RUNS  # it says itself that this is no address
-        free, refusal = self._standing(tool, host)
+            return RUNS  # the tool itself refuses a text that is no address
+        free, refusal = self._rule_for(tool, host)
         if refusal:
-            return Verdict(refusal=refusal)
+            return CallVerdict(refusal=refusal)
         if free or (host and self._is_named(url)):
             return RUNS
-        return Verdict(refusal=NOBODY) if self._conversation.origin == Conversation.Origin.API else ASKS
+        return CallVerdict(refusal=NOBODY) if self._conversation.origin == Conversation.Origin.API else ASKS
 
-    def _follow(self, asked: str, target: str) -> None:
-        free, refusal = self._standing(OPEN_URL, host_of(target))
+    def _follow(self, source: str, target: str) -> None:
+        free, refusal = self._rule_for(OPEN_URL, host_of(target))
         if refusal:
-            raise Refused(refusal)
-        if not (free or self._is_named(asked) or self._is_named(target)):
-            raise Refused(LEADS_AWAY.format(host=host_of(asked), url=target))
+            raise FetchRefused(refusal)
+        if not (free or self._is_named(source) or self._is_named(target)):
+            raise FetchRefused(LEADS_AWAY.format(host=host_of(source), url=target))
 
-    def _standing(self, tool: str, host: str) -> tuple[bool, str]:
-        """Whether every call to this host, without one of this tool, runs; or the sentence that refuses each."""
-        listed = host_lists().standing(host) if host else Standing.UNLISTED
-        if listed is Standing.DENIED:
+    def _rule_for(self, tool: str, host: str) -> tuple[bool, str]:
+        """Return whether every call to this host, or of this tool, runs; or the sentence that refuses each."""
+        listed = host_lists().listing_of(host) if host else HostListing.UNLISTED
+        if listed is HostListing.DENIED:
             return False, DENIED.format(host=host)
-        about = ToolPermission.objects.filter(conversation=self._conversation.pk, tool=tool[:200], host=host[:255])
-        decided = about.values_list("allowed", flat=True).first()
+        rows = ToolPermission.objects.filter(conversation=self._conversation.pk, tool=tool[:200], host=host[:255])
+        decided = rows.values_list("allowed", flat=True).first()
         if decided is False:
             return False, NEVER_HOST.format(host=host) if host else NEVER_TOOL
-        return bool(decided) or listed is Standing.ALLOWED, ""
+        return bool(decided) or listed is HostListing.ALLOWED, ""
 
     def _is_named(self, url: str) -> bool:
-        wanted = canonical(url)
-        return wanted in self._found or wanted in _named_on(self._conversation.leaf_id)
+        address = canonical(url)
+        return address in self._searched_urls or address in _named_on(self._conversation.leaf_id)
 
 
 def _named_on(leaf: UUID | None) -> set[str]:
-    """What stands in the branch's questions, but for those that a run has put together, and in what was found there."""
+    """Return the addresses in the branch's questions and in the results of its tools.
+
+    Questions that a run has written do not count, since a model may have written the task.
+    """
     rows = Message.objects.filter(pk__in=branch_rows(leaf).values("pk"))
     written = rows.filter(role=Message.Role.USER).exclude(turns__step__isnull=False)
     named = {url for message in written for url in named_in(message.text)}

@@ -1,9 +1,9 @@
-"""Results of tools that are too long for a prompt: shortened when they come, kept whole, and read on in by the model.
+"""Results of tools that are too long for a prompt: they are shortened there, and stored whole for the model to read.
 
-1. A tool of a server, or one that opens a page, gives a result (`ToolOutput.whole`).
-2. `ResultKeeper` counts it. What the room of its step holds goes along as it is.
-3. What is longer is stored (`ToolResult`) and goes along as head and tail around a marker that names its id.
-4. `ReadResult` gives any part of what is stored.
+1. A tool of a server, or one that opens a page, returns a result (`ToolOutput.whole`).
+2. `ResultKeeper` counts its tokens. A result that fits the room of its step is sent as it is.
+3. A longer one is stored (`ToolResult`). Its head and tail are sent, around a marker that names its id.
+4. `ReadResult` returns any part of a stored result.
 """
 
 import asyncio
@@ -15,21 +15,22 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, transaction
 
-from chat.context.rendering import Numbers, ToolGuidance, documents_json, shortened_result
+from chat.context.rendering import CitationNumbers, ToolGuidance, documents_json, shortened_result
 from chat.context.results import CUT_OFF, NOT_KEPT, NOT_TAKEN, PARTIAL, ResultRoom
-from chat.context.types import Document, Tokenizer
+from chat.context.types import Document, TextTokenizer
 from chat.documents.numbers import give_numbers
 from chat.models import Conversation, ToolResult
+from chat.models.parts import FoundDocument
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.errors import ProductError
 from core.sentences import Sentence
-from files.services import take_room
+from files.services import reserve_storage
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from personas.texts import Texts
 
-MAX_KEPT = 4_000_000  # characters of one result; what lies beyond is counted and not kept
+MAX_KEPT = 4_000_000  # characters of one result that are stored; the rest is only counted
 READ = 12_000  # characters of one reading
 READ_RESULT_GUIDANCE = ToolGuidance("read_result")
 
@@ -37,57 +38,62 @@ logger = logging.getLogger(__name__)
 
 
 class ResultKeeper:
-    """Settles the results of one turn's tools, as `llm.agent_loop.Settle`; `begin_step` says for which room.
+    """Shortens and stores the results of one turn's tools; a `llm.agent_loop.Settle`.
 
     `answer`: the message that the results belong to.
     """
 
     def __init__(self, conversation: Conversation, answer: UUID) -> None:
-        self._conversation, self._answer = conversation, answer
+        self._conversation = conversation
+        self._answer = answer
 
-    def begin_step(self, room: ResultRoom, tokenizer: Tokenizer, texts: Texts, notes: list[str]) -> None:
-        """`notes`: stored sentences for people, of the call whose report they belong to; more are added."""
-        self._room, self._tokenizer, self._texts, self._notes = room, tokenizer, texts, notes
+    def begin_step(self, room: ResultRoom, tokenizer: TextTokenizer, texts: Texts, notes: list[str]) -> None:
+        """Set the room for the results of a step. Sentences for people are added to the `notes` of its report."""
+        self._room = room
+        self._tokenizer = tokenizer
+        self._texts = texts
+        self._notes = notes
 
     async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
         if not output.whole:
             return output
         if output.partial:
             self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
-        share = self._room.of_next(waiting)
+        share = self._room.share_of_next(waiting)
         # A token has at least one byte, so that most results need not be counted.
         tokens = size = len(output.text.encode())
         if size > share or self._room.may_be_cut(size):
             tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
         if tokens <= share and not self._room.may_be_cut(tokens):
-            self._room.taken += tokens
+            self._room.used += tokens
             return output
-        kept = output.whole[:MAX_KEPT]
-        pk, reason = await on_database(self._store, call, output, kept)
-        result = StoredResult(tokens, len(output.whole), len(kept) if pk else 0, pk)
+        text = output.whole[:MAX_KEPT]
+        pk, reason = await on_database(self._store, call, output, text)
+        result = StoredResult(tokens, len(output.whole), len(text) if pk else 0, pk)
         if not pk:
-            unkept = Sentence(NOT_KEPT, tool=call.name, characters=len(output.whole))
-            self._notes += [unkept.dump(), reason]
-        elif len(kept) < len(output.whole):
-            cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(kept))
+            not_stored = Sentence(NOT_KEPT, tool=call.name, characters=len(output.whole))
+            self._notes += [not_stored.dump(), reason]
+        elif len(text) < len(output.whole):
+            cut_off = Sentence(CUT_OFF, tool=call.name, characters=len(output.whole), kept=len(text))
             self._notes.append(cut_off.dump())
         if tokens <= share:
-            self._room.taken += tokens
+            self._room.used += tokens
             return replace(output, result=result)
-        limit = self._room.of_shortened(share)
-        self._room.taken += limit
-        arguments = (output.text, limit, result, self._tokenizer, self._texts)
-        text, result = await asyncio.to_thread(shortened_result, *arguments)
+        limit = self._room.limit_of_shortened(share)
+        self._room.used += limit
+        text, result = await asyncio.to_thread(
+            shortened_result, output.text, limit, result, self._tokenizer, self._texts
+        )
         return replace(output, text=text, result=result)
 
-    def _store(self, call: ToolCall, output: ToolOutput, kept: str) -> tuple[str, str]:
-        """The id of what was stored; or none, and why."""
+    def _store(self, call: ToolCall, output: ToolOutput, text: str) -> tuple[str, str]:
+        """Store the text of a result. Return its id and no reason, or no id and the reason."""
         documents: Sequence[Mapping[str, Any]] = output.data.get("documents", ())
         document = documents[0] if documents else {}
         try:
             with transaction.atomic():
-                size = len(kept.encode())
-                take_room(self._conversation.owner, size)
+                size = len(text.encode())
+                reserve_storage(self._conversation.owner, size)
                 row = ToolResult.objects.create(
                     owner_id=self._conversation.owner_id,
                     conversation=self._conversation,
@@ -95,7 +101,7 @@ class ResultKeeper:
                     tool=call.name[:200],
                     title=str(document.get("title", ""))[:300],
                     url=str(document.get("url", "")),
-                    text=kept,
+                    text=text,
                     size=size,
                     characters=len(output.whole),
                 )
@@ -107,14 +113,14 @@ class ResultKeeper:
         return str(row.pk), ""
 
 
-def _counted(text: str, tokenizer: Tokenizer) -> int:
-    """The tokens of a text; of what lies beyond `MAX_KEPT` as many as that share of it has."""
+def _counted(text: str, tokenizer: TextTokenizer) -> int:
+    """Return the tokens of a text. Beyond `MAX_KEPT` characters they are extrapolated."""
     tokens = tokenizer.count(text[:MAX_KEPT])
     return tokens if len(text) <= MAX_KEPT else tokens * len(text) // MAX_KEPT
 
 
 class ReadResult:
-    """Reads on in a result that is stored with this conversation."""
+    """Read on in a result that is stored with this conversation."""
 
     timeout = 10.0
 
@@ -141,7 +147,8 @@ class ReadResult:
         return await on_database(self._read, arguments)
 
     def _read(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        row, start = self._row(arguments.get("result")), arguments.get("start", 0)
+        row = self._row(arguments.get("result"))
+        start = arguments.get("start", 0)
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
             raise BadArguments("“start” must be a whole number of characters, from 0.")
         end = min(len(row.text), start + READ)
@@ -154,17 +161,17 @@ class ReadResult:
             return ToolOutput(f"{row.tool}, {where}\n\n{text}")
         numbers = give_numbers(self.conversation, [row.url])
         document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
-        place = {"number": numbers[row.url], "title": row.title, "url": row.url}
-        return ToolOutput(documents_json([document], Numbers(numbers)), {"documents": [place]})
+        place: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
 
     def _row(self, pk: object) -> ToolResult:
-        """One that its person does not leave out."""
+        """Return a stored result that its person does not leave out. Raises `BadArguments`."""
         try:
-            wanted = UUID(str(pk))
+            result_id = UUID(str(pk))
         except ValueError as error:
             raise BadArguments("“result” must be the id that the marker in the shortened result names.") from error
         excluded: Sequence[UUID] = marks_on(self.conversation.pk, self.conversation.leaf_id).excluded
-        rows = ToolResult.objects.filter(conversation=self.conversation, message__deleted=None, pk=wanted)
+        rows = ToolResult.objects.filter(conversation=self.conversation, message__deleted=None, pk=result_id)
         row = rows.exclude(message__in=excluded).exclude(message__parent__in=excluded).first()
         if row is None:
             raise BadArguments("There is no such result here. Call the tool again that gave it.")

@@ -1,6 +1,7 @@
-"""The model's hand on its user's tasks. What it may do is `projects.planner.rules`; a refusal is a sentence for it.
+"""Tools with which a model works on its user's tasks.
 
-In a run there are only those that the step needs, and they know what they are about; only the user clears a breakpoint.
+`projects.planner.rules` has the rules for a model; a refusal is a sentence for it. In a step of a run only the tools
+for that step are offered, and they know its task or item. Only the user clears a breakpoint.
 """
 
 import json
@@ -15,6 +16,7 @@ from accounts.models import User
 from chat.context.rendering import ToolGuidance
 from core.background import on_database
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, Tool, ToolOutput
@@ -25,8 +27,8 @@ from projects.planner.queries import today, visible_task
 from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 
 
-def known(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Raises `BadArguments` for a name that the schema does not have, and for one that is missing."""
+def check_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Raise `BadArguments` for a name that the schema does not have, and for one that is missing."""
     names = list(schema["properties"])
     for name in arguments:
         if name not in names:
@@ -37,7 +39,7 @@ def known(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
 
 
 def text(arguments: Mapping[str, Any], name: str, most: int, *, required: bool = False) -> str:
-    """Empty when it is not given. `most` in characters."""
+    """Return a text argument, empty by default. `most` in characters. Raises `BadArguments`."""
     value = arguments.get(name)
     if value is None:
         value = ""
@@ -51,7 +53,7 @@ def text(arguments: Mapping[str, Any], name: str, most: int, *, required: bool =
 
 
 def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
-    """The first of `allowed` when it is not given."""
+    """Return an argument that is one of `allowed`, by default the first. Raises `BadArguments`."""
     value = arguments.get(name)
     if value is None:
         return allowed[0]
@@ -61,6 +63,7 @@ def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> s
 
 
 def flag(arguments: Mapping[str, Any], name: str) -> bool:
+    """Return a boolean argument, by default false. Raises `BadArguments`."""
     value = arguments.get(name)
     if value is None:
         return False
@@ -70,6 +73,7 @@ def flag(arguments: Mapping[str, Any], name: str) -> bool:
 
 
 def day(arguments: Mapping[str, Any], name: str) -> date | None:
+    """Return a date argument, None by default. Raises `BadArguments`."""
     value = text(arguments, name, 40)
     try:
         return date.fromisoformat(value) if value else None
@@ -80,13 +84,14 @@ def day(arguments: Mapping[str, Any], name: str) -> date | None:
 def objects(
     arguments: Mapping[str, Any], name: str, schema: Mapping[str, Any], most: int
 ) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of an argument that is a list of 1 to `most`. Raises `BadArguments`."""
     value = arguments.get(name)
     if not isinstance(value, list) or not value or len(value) > most:
         raise BadArguments(f"“{name}” must be a list of 1 to {most}.")
     for each in value:
         if not isinstance(each, dict):
             raise BadArguments(f"Each of “{name}” must be an object.")
-        known(each, schema)
+        check_names(each, schema)
         yield each
 
 
@@ -101,8 +106,8 @@ PROPOSED = " It is proposed: the user accepts or declines it on the page of thei
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
-    """Who acts, in which conversation, and in which step of a run if it is one."""
+class TaskToolContext:
+    """The user and the model that act, their conversation, and the step of a run if it is one."""
 
     user: User
     model: str
@@ -114,32 +119,35 @@ class Hand:
         return Actor(self.user, self.model, self.conversation)
 
     def task(self, code: str) -> Task:
-        """Raises `BadArguments` for what is no code, `NotFound` for a code that nothing has."""
-        wanted = code.strip().removeprefix("@").upper()
-        if not codes.is_code(wanted):
+        """Return the task with a code. Raises `BadArguments` for a text that is no code, and `NotFound`."""
+        normal = code.strip().removeprefix("@").upper()
+        if not codes.is_code(normal):
             raise BadArguments(f"“{code[:40]}” is no code of a task, such as D2026-11-21-T02 or D2026-11-21-T02.C03.")
-        return visible_task(self.user, wanted)
+        return visible_task(self.user, normal)
 
 
-def object_schema(*required: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that has these properties alone."""
+def object_schema(*required: str, **properties: JsonObject) -> JsonObject:
+    """Return the JSON Schema of an object that has these properties alone."""
     demanded = {"required": list(required)} if required else {}
     return {"type": "object", "properties": properties, **demanded, "additionalProperties": False}
 
 
-def text_schema(description: str = "", among: Sequence[str] = ()) -> dict[str, Any]:
-    """The schema of a text."""
-    values, described = {"enum": list(among)} if among else {}, {"description": description} if description else {}
+def text_schema(description: str = "", among: Sequence[str] = ()) -> JsonObject:
+    """Return the JSON Schema of a text, which is one of `among` where that is not empty."""
+    values = {"enum": list(among)} if among else {}
+    described = {"description": description} if description else {}
     return {"type": "string", **values, **described}
 
 
 class TaskTool(ABC):
+    """A tool for tasks. `doing`: a sentence for people while it runs."""
+
     timeout = 15.0
     definition: ToolDefinition
-    doing: Sentence  # for people
+    doing: Sentence
 
-    def __init__(self, hand: Hand) -> None:
-        self.hand = hand
+    def __init__(self, context: TaskToolContext) -> None:
+        self.context = context
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self.doing
@@ -148,7 +156,7 @@ class TaskTool(ABC):
         return await on_database(self._run, arguments)
 
     def _run(self, arguments: Mapping[str, Any]) -> ToolOutput:
-        known(arguments, self.definition.parameters)
+        check_names(arguments, self.definition.parameters)
         try:
             return ToolOutput(self.do(arguments))
         except ProductError as error:
@@ -156,7 +164,7 @@ class TaskTool(ABC):
 
     @abstractmethod
     def do(self, arguments: Mapping[str, Any]) -> str:
-        """The tool's work on checked arguments; what the model is told. Raises `ProductError`, `BadArguments`."""
+        """Act on checked arguments and return a text for the model. Raises `ProductError` and `BadArguments`."""
 
 
 class ListTasks(TaskTool):
@@ -171,26 +179,34 @@ class ListTasks(TaskTool):
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
-        code, on = text(arguments, "code", codes.MAX_LENGTH + 1), day(arguments, "date")
+        code = text(arguments, "code", codes.MAX_LENGTH + 1)
+        on = day(arguments, "date")
         if code and on:
             raise BadArguments("Give “date” or “code”, not both.")
-        rows = Task.objects.visible_to(self.hand.user)
+        rows = Task.objects.visible_to(self.context.user)
         if code:
-            row = self.hand.task(code)
-            found = [row, *rows.filter(parent=row)[:MOST]]
+            row = self.context.task(code)
+            tasks = [row, *rows.filter(parent=row)[:MOST]]
         else:
-            on = on or today(self.hand.user)
-            found = list(rows.filter(horizon=Task.Horizon.DAY, date=on).order_by("code")[: MOST + 1])
-        shown = [_described(row) for row in found[:MOST]]
-        more = "\nThere are more; ask for one by its code." if len(found) > MOST else ""
+            on = on or today(self.context.user)
+            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=on).order_by("code")[: MOST + 1])
+        shown = [_described(row) for row in tasks[:MOST]]
+        more = "\nThere are more; ask for one by its code." if len(tasks) > MOST else ""
         return (json.dumps({"tasks": shown}, ensure_ascii=False) if shown else "There are none.") + more
 
 
-def _described(row: Task) -> dict[str, Any]:
-    said = {"code": row.code, "title": row.title, "status": row.status, "archetype": row.archetype}
-    said |= {"proposed_by_model": row.model if row.proposed else ""}
-    said |= {"notes": row.notes, "breakpoint": (row.needs or "the user's word") if row.blocking else ""}
-    return {name: value for name, value in said.items() if value}
+def _described(row: Task) -> dict[str, str]:
+    """Return the members of a task that are not empty, for the model."""
+    members = {
+        "code": row.code,
+        "title": row.title,
+        "status": row.status,
+        "archetype": row.archetype,
+        "proposed_by_model": row.model if row.proposed else "",
+        "notes": row.notes,
+        "breakpoint": (row.needs or "the user's word") if row.blocking else "",
+    }
+    return {name: value for name, value in members.items() if value}
 
 
 class CreateTask(TaskTool):
@@ -223,9 +239,9 @@ class CreateTask(TaskTool):
             date=day(arguments, "date"),
             archetype=choice(arguments, "archetype", ("user", "model", "hybrid")) if level == "task" else "",
             notes=text(arguments, "notes", MAX_NOTES),
-            parent=self.hand.task(parent) if parent else None,
+            parent=self.context.task(parent) if parent else None,
         )
-        row = services.create(actor=self.hand.actor, new=new)
+        row = services.create(actor=self.context.actor, new=new)
         waits = row.proposed and row.horizon == Task.Horizon.DAY
         return f"Created {row.code}." + (PROPOSED if waits else DRAFTED.get(row.draft, ""))
 
@@ -252,27 +268,29 @@ class DraftChecklist(TaskTool):
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
-        items = [self._item(each) for each in self._given(arguments)]
-        code, step = text(arguments, "task", codes.MAX_LENGTH + 1), self.hand.step
+        items = [self._item(each) for each in self._items(arguments)]
+        code = text(arguments, "task", codes.MAX_LENGTH + 1)
+        step = self.context.step
         if step is None and not code:
             raise BadArguments("Say in “task” the code of the task whose checklist it is.")
-        task = visible_task(self.hand.user, step.run.task_id) if step else self.hand.task(code)
-        if code and self.hand.task(code) != task:
+        task = visible_task(self.context.user, step.run.task_id) if step else self.context.task(code)
+        if code and self.context.task(code) != task:
             raise BadArguments(f"Now it is about {task.code} only.")
         if task.archetype == Task.Archetype.MODEL and any(item.breakpoint for item in items):
             raise BadArguments(f"{task.code} is done without the user, so it has no breakpoints. Leave them out.")
-        first = step is not None  # what is there by then, the user has written while this was being drafted
-        drafted = services.draft_checklist(actor=self.hand.actor, task=task, items=items, only_first=first)
+        first = step is not None  # in a run, items that exist by then were written by the user meanwhile
+        drafted = services.draft_checklist(actor=self.context.actor, task=task, items=items, only_first=first)
         return f"Drafted {len(drafted)} items, {drafted[0].code} to {drafted[-1].code}."
 
-    def _given(self, arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    def _items(self, arguments: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         shape = self.definition.parameters["properties"]["items"]["items"]
         return objects(arguments, "items", shape, codes.MAX_NUMBER)
 
     @staticmethod
-    def _item(given: Mapping[str, Any]) -> DraftItem:
-        needs, stops = text(given, "needs", MAX_NEEDS), flag(given, "breakpoint")
-        return DraftItem(text(given, "title", MAX_TITLE, required=True), stops, needs)
+    def _item(item: Mapping[str, Any]) -> DraftItem:
+        needs = text(item, "needs", MAX_NEEDS)
+        stops = flag(item, "breakpoint")
+        return DraftItem(text(item, "title", MAX_TITLE, required=True), stops, needs)
 
 
 class MarkItem(TaskTool):
@@ -287,21 +305,22 @@ class MarkItem(TaskTool):
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
-        code, status = text(arguments, "item", codes.MAX_LENGTH + 1), choice(arguments, "status", STATUSES)
-        row = self._current(code, self.hand.step) if self.hand.step else self._named(code)
-        row = services.set_status(actor=self.hand.actor, task=row, status=status)
+        code = text(arguments, "item", codes.MAX_LENGTH + 1)
+        status = choice(arguments, "status", STATUSES)
+        row = self._current(code, self.context.step) if self.context.step else self._named(code)
+        row = services.set_status(actor=self.context.actor, task=row, status=status)
         return f"{row.code} is {row.status} now."
 
     def _named(self, code: str) -> Task:
         if not code:
             raise BadArguments("Say in “item” the code of what is to be marked.")
-        return self.hand.task(code)
+        return self.context.task(code)
 
     def _current(self, code: str, step: RunStep) -> Task:
         if code.strip().upper() not in ("", step.code, f"@{step.code}", step.code.partition(".")[2]):
             raise BadArguments(f"Now it is about {step.code} only. The other items come in their turn.")
         _require_live(step)
-        return visible_task(self.hand.user, step.code)
+        return visible_task(self.context.user, step.code)
 
 
 class AskUser(TaskTool):
@@ -313,7 +332,8 @@ class AskUser(TaskTool):
     )
 
     def do(self, arguments: Mapping[str, Any]) -> str:
-        question, step = text(arguments, "question", 4_000, required=True), self.hand.step
+        question = text(arguments, "question", 4_000, required=True)
+        step = self.context.step
         if step is None:
             return "Write this question as your answer now, and nothing else. The user replies in their next message."
         _require_live(step)
@@ -327,15 +347,18 @@ def _require_live(step: RunStep) -> None:
 
 
 EVERYWHERE = (ListTasks, CreateTask, DraftChecklist, MarkItem, AskUser)
-WHILE_DRAFTING, AT_AN_ITEM = (DraftChecklist, AskUser), (MarkItem, AskUser)
+WHILE_DRAFTING = (DraftChecklist, AskUser)
+AT_AN_ITEM = (MarkItem, AskUser)
 
 
-def task_tools(hand: Hand, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Those of the step in a run, else all of them for a persona that names them, or where the workspace offers them
-    without one."""
-    if hand.step is not None:
-        kinds: tuple[type[TaskTool], ...] = AT_AN_ITEM if hand.step.code else WHILE_DRAFTING
+def task_tools(context: TaskToolContext, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Yield the tools for the step of a run; outside of a run all of them where they are offered.
+
+    `named`: the persona names them or, without a persona, the workspace offers them.
+    """
+    if context.step is not None:
+        kinds: tuple[type[TaskTool], ...] = AT_AN_ITEM if context.step.code else WHILE_DRAFTING
     else:
         kinds = EVERYWHERE if named else ()
     for kind in kinds:
-        yield ToolGuidance(kind.definition.name), kind(hand)
+        yield ToolGuidance(kind.definition.name), kind(context)

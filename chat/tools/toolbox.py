@@ -1,7 +1,10 @@
-"""The tools of a turn, in the fixed order in which the model gets them, and what it is told of them.
+"""The tools of a turn, in the fixed order in which the model gets them, and the guidance for them.
 
-The product's own are chosen here; tools of MCP servers are for personas that name them (`server__tool`, or `server__*`
-for all of a server's); a program that asks may bring tools of its own.
+1. `toolbox_for` chooses the product's own tools.
+2. `with_server_tools` adds tools of MCP servers, for personas that name them (`server__tool`, or `server__*` for all).
+   A plan uses `with_known_tools`, which asks no server.
+3. `with_external_tools` adds tools of the program that asks.
+4. `within_limit` leaves out tools beyond the limit of the model's provider.
 """
 
 import asyncio
@@ -19,18 +22,18 @@ from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import in_force
 from chat.tools.conversation import CONVERSATION_GUIDANCE, SearchConversation
-from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, ReadFile, Scope, SearchFiles
+from chat.tools.files import READ_GUIDANCE, SEARCH_GUIDANCE, FileScope, ReadFile, SearchFiles
 from chat.tools.permission import Gate
 from chat.tools.results import READ_RESULT_GUIDANCE, ReadResult
-from chat.tools.tasks import Hand, task_tools
-from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, Numbered, open_url
+from chat.tools.tasks import TaskToolContext, task_tools
+from chat.tools.web import OPEN_GUIDANCE, WEB_GUIDANCE, NumberedResults, open_url
 from core.background import on_database
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Model
-from llm.tokens import Tokenizer
+from llm.tokens import NamedTokenizer
 from llm.tools.mcp import Listing, ServerTool, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import known_tools, remember_listing, tool_servers, web_search_tool
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import Tool
@@ -62,10 +65,9 @@ logger = logging.getLogger(__name__)
 class Toolbox:
     """`tools` by name and `guidance`, both in the fixed order in which the model gets them.
 
-    `approval`: names of those whose calls `gate` decides about, which a person may have to allow. `notes`: sentences
-    for people about tools that should be there and are not. `external`: tools that the calling program runs itself; a
-    call of one ends the turn. `web`: whether tools that reach out are offered. `reader`: reads on in results that were
-    shortened; it is among the tools where one of them gives such.
+    `approval`: names of the tools whose calls `gate` decides about. `notes`: sentences for people about missing tools.
+    `external`: tools that the calling program runs itself; a call of one ends the turn. `web`: whether tools that reach
+    out are offered. `reader`: reads on in shortened results; it is among the tools where one of them returns such.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -79,11 +81,11 @@ class Toolbox:
 
     @property
     def all_notes(self) -> Sequence[Sentence]:
-        """`notes` and, once its tools have run, what the workspace kept from the model and how searches went."""
+        """Return `notes` and, once its tools have run, notes on results that were denied and on searches."""
         denied = self.gate.denied if self.gate else 0
-        kept = [Sentence(DENIED, count=denied) if denied > 1 else Sentence(ONE_DENIED)] if denied else []
+        about_denied = [Sentence(DENIED, count=denied) if denied > 1 else Sentence(ONE_DENIED)] if denied else []
         search = self.tools.get(SEARCH_GUIDANCE.name)
-        return [*self.notes, *kept, *(search.notes if isinstance(search, SearchFiles) else ())]
+        return [*self.notes, *about_denied, *(search.notes if isinstance(search, SearchFiles) else ())]
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -91,11 +93,11 @@ class Toolbox:
 
     @property
     def searching(self) -> frozenset[str]:
-        """The names of those whose results can be cited."""
+        """Return the names of the tools whose results can be cited."""
         return frozenset(each.name for each in self.guidance if each.is_search)
 
-    def tokens(self, tokenizer: Tokenizer) -> int:
-        """What the definitions cost; providers send them to the model as JSON."""
+    def tokens(self, tokenizer: NamedTokenizer) -> int:
+        """Return the tokens of the definitions, which providers send to the model as JSON."""
         if not self.definitions:
             return 0
         described = [
@@ -111,29 +113,31 @@ NO_TOOLS = Toolbox()
 def toolbox_for(
     scope: ChatScope,
     *,
-    hand: Hand,
+    task_context: TaskToolContext,
     model: Model,
     question: str,
     files: Sequence[File] = (),
     chosen: Collection[str],
     search_asks: bool,
 ) -> Toolbox:
-    """The product's own tools; none for a model that cannot call tools. `files` come with a question not stored yet.
+    """Return the product's own tools; none for a model that cannot call tools.
 
-    `chosen`: names of those for the web and for tasks that the persona names or, without one, the workspace offers, and
-    that whoever asks may use. `search_asks`: each search of the web waits for the person's permission.
+    `files`: of a question that is not stored yet. `chosen`: names of the tools for the web and for tasks that the
+    persona names or, without one, the workspace offers, and that the user may use. `search_asks`: each search of the
+    web waits for the person's permission.
     """
     if not model.tools:
         return NO_TOOLS
-    # One that is about to be begun; nothing belongs to it yet.
-    conversation = scope.conversation or Conversation(owner=hand.user)
-    persona, gate = scope.persona, Gate(conversation)
+    # A new conversation is not stored yet.
+    conversation = scope.conversation or Conversation(owner=task_context.user)
+    persona = scope.persona
+    gate = Gate(conversation)
     web = scope.project is None or scope.project.web
     offered = [
-        *_file_tools(Scope(conversation, scope.project, question), files),
+        *_file_tools(FileScope(conversation, scope.project, question), files),
         *_conversation_tools(conversation),
         *(_web_tools(chosen, conversation, gate) if web else ()),
-        *task_tools(hand, named=TASKS in chosen),
+        *task_tools(task_context, named=TASKS in chosen),
     ]
     tools = {guidance.name: tool for guidance, tool in offered}
     asking = {OPEN_GUIDANCE.name, WEB_GUIDANCE.name} if search_asks else {OPEN_GUIDANCE.name}
@@ -145,7 +149,7 @@ def toolbox_for(
 
 
 def _with_reader(box: Toolbox) -> Toolbox:
-    """With the tool that reads on in shortened results, last of the product's own."""
+    """Add the tool that reads on in shortened results, last of the product's own."""
     if box.reader is None or READ_RESULT_GUIDANCE.name in box.tools:
         return box
     tools = {**box.tools, READ_RESULT_GUIDANCE.name: box.reader}
@@ -155,16 +159,16 @@ def _with_reader(box: Toolbox) -> Toolbox:
 def _missing(
     persona: Persona | None, tools: Mapping[str, Tool], chosen: Collection[str], *, web: bool
 ) -> Iterator[Sentence]:
-    """Why there are no tools for the web where somebody may look for them."""
-    wanted = [name for name in WEB if persona is None or name in persona.tools]
-    lacking = [name for name in wanted if not web or name not in chosen]
+    """Yield the reasons why tools for the web are missing."""
+    expected = [name for name in WEB if persona is None or name in persona.tools]
+    lacking = [name for name in expected if not web or name not in chosen]
     if lacking and (persona is not None or web_search_tool() is not None):
         yield Sentence(WEB_NOT_YOURS if web else WEB_OFF, names=", ".join(lacking))
     elif persona is not None and set(WEB) & set(persona.tools) - set(tools):
         yield Sentence("The persona's tools for the web are not there: no search service is set up.")
 
 
-def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _file_tools(scope: FileScope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
     """Yield the tools for files, whatever the persona's tools: a project's files must be in reach.
 
     A file can be read as soon as it has text, and searched once it is indexed.
@@ -176,41 +180,41 @@ def _file_tools(scope: Scope, files: Sequence[File]) -> Iterator[tuple[ToolGuida
 
 
 def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """There as soon as a summary stands for messages of the branch on show, whatever the persona's tools."""
+    """Yield the search of the conversation where a summary replaces messages, whatever the persona's tools."""
     if in_force(conversation.pk, conversation.leaf_id) is not None:
         yield CONVERSATION_GUIDANCE, SearchConversation(conversation)
 
 
-def _searching(scope: Scope) -> Iterator[tuple[ToolGuidance, Tool]]:
+def _searching(scope: FileScope) -> Iterator[tuple[ToolGuidance, Tool]]:
     yield SEARCH_GUIDANCE, SearchFiles(scope)
     yield READ_GUIDANCE, ReadFile(scope)
 
 
 def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
-    """As it will be once a file goes along."""
+    """Return the box as it will be once a file is attached."""
     if SEARCH_GUIDANCE.name in box.tools:
         return box
     conversation = scope.conversation or Conversation(owner=user)
-    found = dict(_searching(Scope(conversation, scope.project, "")))
-    tools = {guidance.name: tool for guidance, tool in found.items()} | dict(box.tools)
-    return replace(box, tools=tools, guidance=(*found, *box.guidance))
+    file_tools = dict(_searching(FileScope(conversation, scope.project, "")))
+    tools = {guidance.name: tool for guidance, tool in file_tools.items()} | dict(box.tools)
+    return replace(box, tools=tools, guidance=(*file_tools, *box.guidance))
 
 
-def _web_tools(wanted: Collection[str], conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """For personas that name them, and where nobody else answers: without a persona. Only once a search is set up."""
-    search = web_search_tool() if set(wanted) & set(WEB) else None
+def _web_tools(names: Collection[str], conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
+    """Yield the tools for the web with these names; none before a search service is set up."""
+    search = web_search_tool() if set(names) & set(WEB) else None
     if search is None:
         return
-    if "web_search" in wanted:
-        yield WEB_GUIDANCE, Numbered(search, conversation, gate)
-    if "open_url" in wanted:
+    if "web_search" in names:
+        yield WEB_GUIDANCE, NumberedResults(search, conversation, gate)
+    if "open_url" in names:
         yield OPEN_GUIDANCE, open_url(conversation, gate)
 
 
 def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
-    """With the tools of the program that asks: it runs them itself, so that a call of one ends the turn.
+    """Add the tools of the program that asks. It runs them itself, so a call of one ends the turn.
 
-    One of a name that the product has too stands in its place.
+    A tool of the product with the same name gives way.
     """
     if not offered:
         return box
@@ -228,30 +232,32 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> To
 
 
 def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
-    """For a plan: no server is asked. Its tools are those it listed last; a note names a server that never did."""
+    """Add server tools for a plan, as each server has listed them last. A note names a server that never has."""
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[Server, Listing | Sentence]] = []
+    answers: list[tuple[ToolServerConfig, Listing | Sentence]] = []
     for server, listing in known_tools():
-        answers.append((server, _kept_in(server, box) or (_unknown(server.name) if listing is None else listing)))
-    return _with(box, allowed, answers)
+        answers.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
+    return _add_listed(box, allowed, answers)
 
 
 async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
-    """With the persona's server tools. A server that fails is noted, and the turn goes on without it."""
+    """Add the persona's server tools. A server that fails is noted, and the turn goes on without it."""
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    wanted = _servers(allowed)
-    servers = [server for server in await on_database(tool_servers) if server.name in wanted]
+    names = _servers(allowed)
+    servers = [server for server in await on_database(tool_servers) if server.name in names]
     answers = await asyncio.gather(*(_listed(server, box) for server in servers))
-    return _with(box, allowed, list(zip(servers, answers, strict=True)))
+    return _add_listed(box, allowed, list(zip(servers, answers, strict=True)))
 
 
 def _allowed(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> tuple[Toolbox, list[str]]:
-    """The server tools that the persona names and its user may use; none for a model that cannot call tools. Servers
-    that they may not use are noted in the box."""
+    """Return the names of the server tools that the persona names and its user may use.
+
+    None for a model that cannot call tools. Servers that the user may not use are noted in the box.
+    """
     if persona is None or not model.tools:
         return box, []
     named = [name for name in persona.tools if SEPARATOR in name]
@@ -269,17 +275,17 @@ def _unknown(name: str) -> Sentence:
     return Sentence("The tools of the server {name} are not known yet; they come on top.", name=name)
 
 
-def _kept_in(server: Server, box: Toolbox) -> Sentence | None:
-    """The sentence that says why none of its tools are there: they reach out, and the web is off."""
+def _why_closed(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
+    """Return a sentence for a server whose tools reach out while the web is off; else None."""
     if box.web or not server.reaches_out:
         return None
     return Sentence(WEB_OFF, names=f"{server.name}{SEPARATOR}*")
 
 
-async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
-    """What it offers now; or the sentence that says why there is nothing."""
-    if why := _kept_in(server, box):
-        return why
+async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
+    """Return the tools that the server lists now, or a sentence with the reason why there are none."""
+    if reason := _why_closed(server, box):
+        return reason
     try:
         listing = await tools_of(server)
     except ServerFailed as failure:
@@ -289,10 +295,12 @@ async def _listed(server: Server, box: Toolbox) -> Listing | Sentence:
     return listing
 
 
-def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, Listing | Sentence]]) -> Toolbox:
-    """With those of the servers' tools that the persona may call, by server and name; a sentence becomes a note.
+def _add_listed(
+    box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | Sentence]]
+) -> Toolbox:
+    """Add the servers' tools that the persona may call, by server and name; a sentence becomes a note.
 
-    They have no guidance: their descriptions, which the model gets with their definitions, say when to call them.
+    They have no guidance: their descriptions, which the model gets with their definitions, tell when to call them.
     """
     servers = _servers(allowed)
     missing = sorted(servers - {server.name for server, _ in answers})
@@ -316,8 +324,8 @@ def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, 
                 sentence = TOOL_IN_PART if problem.offered else TOOL_LEFT_OUT
                 notes.append(Sentence(sentence, name=problem.name, reason=problem.reason))
         named = [name for name in allowed if _servers([name]) == {server.name} and not name.endswith("*")]
-        gone = [name for name in named if name not in listed and name not in problems]
-        notes += [Sentence(TOOL_GONE, server=server.name, name=name) for name in gone]
+        missing_tools = [name for name in named if name not in listed and name not in problems]
+        notes += [Sentence(TOOL_GONE, server=server.name, name=name) for name in missing_tools]
         for tool in sorted(answer.tools, key=lambda tool: tool.definition.name):
             name = tool.definition.name
             if every or name in allowed:
@@ -328,10 +336,10 @@ def _with(box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[Server, 
 
 
 def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
-    """With as many tools as the model's provider takes, and a note that names the others.
+    """Return the box with as many tools as the model's provider takes, and a note that names the others.
 
-    First to go are those of servers that the persona takes as a whole, then those that it names, then the product's
-    own; those of the calling program are always sent.
+    Tools of servers that the persona takes as a whole are left out first, then those that it names, then the product's
+    own. Tools of the calling program are always sent.
     """
     limit = model.provider.tool_limit
     if limit is None or len(box.definitions) <= limit:
@@ -342,14 +350,14 @@ def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox
         return 0 if not isinstance(box.tools[name], ServerTool) else 1 if name in named else 2
 
     first = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
-    kept = set(first[: max(0, limit - len(box.external))])
-    over = [name for name in box.tools if name not in kept]
+    sent = set(first[: max(0, limit - len(box.external))])
+    over = [name for name in box.tools if name not in sent]
     note = Sentence(TOO_MANY_TOOLS, limit=limit, count=len(over), names=", ".join(over))
     return without_tools(box, over, note)
 
 
 def without_tools(box: Toolbox, names: Collection[str], note: Sentence) -> Toolbox:
-    """Without these tools; the note says why."""
+    """Return the box without these tools, with a note that gives the reason."""
     return replace(
         box,
         tools={name: tool for name, tool in box.tools.items() if name not in names},

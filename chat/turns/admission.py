@@ -1,4 +1,4 @@
-"""Whether a person may have something answered now, and what is set aside of their limits for it."""
+"""Admit a question: check its person's limits, and set aside what its answers may use of them."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -7,8 +7,7 @@ from uuid import UUID
 
 from chat.ledger.limits import PlannedPrompt, require_prompt_within, require_within, turns_at_once
 from chat.models import Conversation
-from chat.models.conversation_state import require_persona, require_room, scope_of
-from chat.models.queries import Standing
+from chat.models.conversation_state import ConversationStatus, require_persona, require_room, scope_of
 from core.audit.origin import origin
 from files.models import File
 from files.services import tokens_of
@@ -17,15 +16,18 @@ from llm.types.model_call import Usage
 from personas.models import Persona
 from personas.services import Rules, rules_at
 
-CHARACTERS_PER_TOKEN = 3  # of a rough count that rather says too much; what was used is counted when it is
-MOST_CHARACTERS_PER_TOKEN = 5  # of one that rather says too little, by which nothing is refused wrongly
-OVERHEAD = 4  # tokens of a message beside its text
+CHARACTERS_PER_TOKEN = 3  # for an estimate that is rather too high
+MOST_CHARACTERS_PER_TOKEN = 5  # for an estimate that is rather too low, by which nothing is refused wrongly
+OVERHEAD = 4  # tokens of a message in addition to its text
 
 
-class Admitted(NamedTuple):
-    """A model that may answer; whether it waits in its person's own line first (`chat.turns.line`); the API token with
-    which a program asks; tokens and US dollars that are set aside until it has answered, None where no limit holds, or
-    it has no price; tokens that its prompt may take at most, where its person asked to send less."""
+class AdmittedModel(NamedTuple):
+    """A model that may answer.
+
+    `waits`: it waits in its person's own line first (`chat.turns.line`). `token`: the API token of the program that
+    asks. `tokens`, `cost` in US dollars: set aside until it has answered; None where no limit holds, or no price is
+    known. `prompt_cap`: tokens that its prompt may take at most, where its person asked to send less.
+    """
 
     model: Model
     waits: bool = False
@@ -36,50 +38,54 @@ class Admitted(NamedTuple):
 
 
 def admit(
-    conversation: Conversation, found: Standing, models: Sequence[Model], given: "Given", token: UUID | None = None
-) -> list[Admitted]:
-    """For `begin_answers`, in its transaction, with what `chat.models.queries` locks locked.
+    conversation: Conversation,
+    status: ConversationStatus,
+    models: Sequence[Model],
+    question: "QuestionTokens",
+    token: UUID | None = None,
+) -> list[AdmittedModel]:
+    """Return the models that may answer a question, for `begin_answers`.
 
-    `given`: the tokens of what is asked, see `tokens_given`. `token`: with which it was asked, where that was in
-    another request. Raises `persona_lost` (403), `too_many_answers` and `limit_reached` (429), the last also where
-    the prompt alone is more than what is left.
+    Call it in the transaction of `begin_answers`, with a `status` that was read after the lock. `token`: with which
+    the question was asked, where that was in another request. Raises `persona_lost` (403), `too_many_answers` and
+    `limit_reached` (429), the last also where the prompt alone is more than the rest of a limit.
     """
-    require_persona(conversation, found)
-    most = turns_at_once(conversation.owner_id, found.version)
-    require_room(found, len(models), most)
-    room = len(models) if most is None else max(0, most - found.live)
+    require_persona(conversation, status)
+    most = turns_at_once(conversation.owner_id, status.version)
+    require_room(status, len(models), most)
+    room = len(models) if most is None else max(0, most - status.live)
     token = token or origin().token_id
-    limits = require_within(conversation.owner_id, token, found.version, len(models))
+    limits = require_within(conversation.owner_id, token, status.version, len(models))
     if not limits:
-        return [Admitted(model, place >= room, token) for place, model in enumerate(models)]
+        return [AdmittedModel(model, place >= room, token) for place, model in enumerate(models)]
     persona = conversation.persona or scope_of(conversation).persona
-    rules = rules_at(found.version)
+    rules = rules_at(status.version)
     answer = rules.profile_of(persona).reserved_output
-    least = given.at_least + (found.sent_before or _instructions(rules, persona))
+    least = question.at_least + (status.sent_before or _instructions(rules, persona))
     for model in models:
         require_prompt_within(limits, _prompt(model, least))
-    most = given.at_most + found.sent_before
+    most = question.at_most + status.sent_before
     return [
-        Admitted(model, place >= room, token, *_taken(model, most, min(answer, model.max_output or answer)))
+        AdmittedModel(model, place >= room, token, *_reserved(model, most, min(answer, model.max_output or answer)))
         for place, model in enumerate(models)
     ]
 
 
-class Given(NamedTuple):
-    """The tokens of what is asked, with its files: at least, and at most so many. Texts are judged by their length."""
+class QuestionTokens(NamedTuple):
+    """Estimates of the tokens of a question with its files, by the length of its text."""
 
     at_least: int = 0
     at_most: int = 0
 
 
-def tokens_given(text: str, files: Sequence[File] = ()) -> Given:
+def question_tokens(text: str, files: Sequence[File] = ()) -> QuestionTokens:
     attached = sum(tokens_of(file=file) or 0 for file in files)
     least = -(-len(text) // MOST_CHARACTERS_PER_TOKEN)
-    return Given(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
+    return QuestionTokens(least + attached, len(text) // CHARACTERS_PER_TOKEN + attached)
 
 
 def _instructions(rules: Rules, persona: Persona | None) -> int:
-    """Return the tokens that the first prompt of a conversation has at least, beside its question."""
+    """Return the least tokens of the first prompt of a conversation, without its question."""
     texts = [rules.system_prompt.text if rules.system_prompt else "", persona.instructions if persona else ""]
     return sum(len(text) // MOST_CHARACTERS_PER_TOKEN for text in texts) + OVERHEAD
 
@@ -89,7 +95,7 @@ def _prompt(model: Model, tokens: int) -> PlannedPrompt:
     return PlannedPrompt(tokens, model.prices.cost(Usage(tokens, 0)) if model.prices is not None else None)
 
 
-def _taken(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
-    """Tokens and US dollars."""
+def _reserved(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
+    """Return the tokens and US dollars to set aside."""
     prompt = min(prompt, model.window)
     return prompt + answer, model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None

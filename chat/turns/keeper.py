@@ -1,6 +1,6 @@
-"""Keeps the rows of the turns that this process carries out, all together: one statement a second for up to a hundred.
+"""Checkpoints of the turns that this process carries out: one statement a second for up to a hundred turns.
 
-Each by itself would be a trip to the database per turn and second, most of them to say that a model is still silent.
+A statement for each turn would be a trip to the database per turn and second, mostly while its model is still silent.
 """
 
 import asyncio
@@ -16,104 +16,108 @@ from django.db import InterfaceError, OperationalError
 from chat.models import Turn
 from chat.turns import rights, store
 from chat.turns.emitter import Answer
-from chat.turns.rights import Uses
-from chat.turns.store import Progress
-from core.background import on_database, persistently
+from chat.turns.rights import TurnUses
+from chat.turns.store import TurnProgress
+from core.background import on_database, with_retries
 from core.sentences import Sentence
 
-LOOKED_AT_EVERY = 2  # checkpoints: a right that was taken away ends what runs on it within 5 seconds
-EVERY = 1.0  # seconds: what a killed worker can lose of the row; the stream has the rest
-AT_ONCE = 100  # turns; their texts are in memory and on the wire twice
+CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds of losing a right that it uses
+EVERY = 1.0  # seconds of text that the row of a killed worker's turn can lack; the stream has the rest
+AT_ONCE = 100  # turns in one statement; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class _Kept:
+class _CheckpointedTurn:
+    """A turn with its answer. `over` is set when the turn must end before its model does."""
+
     turn: Turn
     answer: Answer
-    uses: Callable[[], Uses | None]
+    uses: Callable[[], TurnUses | None]
     over: "asyncio.Future[Sentence | None]"
-    written: int = -1  # the `seq` that the row has
-    asks: bool = False  # whether a call waits for its person there
+    stored_seq: int = -1  # the `seq` that the row has
+    asks: bool = False  # whether a call waits for its person in the row
 
 
-_kept: dict[UUID, _Kept] = {}  # by turn
+_turns: dict[UUID, _CheckpointedTurn] = {}
 _keeper: "asyncio.Task[None] | None" = None
 
 
-async def keep(turn: Turn, answer: Answer, uses: Callable[[], Uses | None]) -> Sentence | None:
-    """Until it is cancelled, the turn has a heartbeat and its row the answer so far.
+async def keep(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) -> Sentence | None:
+    """Write the turn's heartbeat and the answer so far, until cancelled.
 
-    Returns when a stop was asked for or the turn is not ours any more; and, with the sentence that says so, when its
-    person may not use any more what it `uses` now. Raises a database error after a minute of it.
+    Returns None when a stop was requested or another worker has ended the turn. Returns a sentence when its person has
+    lost a right that it `uses` now. Raises a database error after a minute of it.
     """
     global _keeper
-    kept = _kept[turn.pk] = _Kept(turn, answer, uses, asyncio.get_running_loop().create_future())
+    entry = _CheckpointedTurn(turn, answer, uses, asyncio.get_running_loop().create_future())
+    _turns[turn.pk] = entry
     if _keeper is None or _keeper.done():
         _keeper = asyncio.create_task(_keep_all())
     try:
-        return await kept.over
+        return await entry.over
     finally:
-        del _kept[turn.pk]
+        del _turns[turn.pk]
 
 
 async def _keep_all() -> None:
     for number in itertools.count():
-        if not _kept:
+        if not _turns:
             return
         await asyncio.sleep(EVERY)
-        everything = list(_kept.values())
-        if number % LOOKED_AT_EVERY == 0:
-            await _look_at_rights(everything)
-        for first in range(0, len(everything), AT_ONCE):
-            await _write(everything[first : first + AT_ONCE])
+        turns = list(_turns.values())
+        if number % CHECKPOINTS_PER_RIGHTS_CHECK == 0:
+            await _check_rights(turns)
+        for first in range(0, len(turns), AT_ONCE):
+            await _write(turns[first : first + AT_ONCE])
 
 
-async def _look_at_rights(everything: list[_Kept]) -> None:
-    using = {each.turn.pk: (each, uses) for each in everything if (uses := each.uses()) is not None}
+async def _check_rights(turns: list[_CheckpointedTurn]) -> None:
+    using = {each.turn.pk: (each, uses) for each in turns if (uses := each.uses()) is not None}
     if not using:
         return
     try:
         lost = await on_database(rights.lost, {pk: uses for pk, (_, uses) in using.items()})
     except Exception:
-        logger.exception("the rights that turns run on were not looked at")  # they are in two seconds
+        logger.exception("the rights that turns run on were not checked")  # they are in two seconds
         return
-    for pk, said in lost.items():
-        _end(using[pk][0], said)
+    for pk, sentence in lost.items():
+        _end(using[pk][0], sentence)
 
 
-async def _write(several: list[_Kept]) -> None:
-    several = [each for each in several if not each.over.done()]
-    if not several:
+async def _write(turns: list[_CheckpointedTurn]) -> None:
+    turns = [each for each in turns if not each.over.done()]
+    if not turns:
         return
-    progress = [_progress(each) for each in several]
+    progress = [_progress(each) for each in turns]
     try:
-        ours = await persistently(partial(store.checkpoint, progress), apart=True)
+        ours = await with_retries(partial(store.checkpoint, progress), apart=True)
     except Exception as error:
-        if len(several) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
-            for each in several:  # one of them holds what cannot be stored; the others must not suffer for it
+        if len(turns) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
+            for each in turns:  # one of them cannot be stored, which must not affect the others
                 await _write([each])
         else:
-            for each in several:
+            for each in turns:
                 _end(each, error)
         return
-    for each, (_, _, seq, turned) in zip(several, progress, strict=True):
-        each.written = seq
-        each.asks ^= turned
+    for each, step in zip(turns, progress, strict=True):
+        each.stored_seq = step.seq
+        each.asks ^= step.asks_changed
         if ours.get(each.turn.pk, True):
             _end(each)
 
 
-def _progress(kept: _Kept) -> Progress:
-    parts = None if kept.answer.seq == kept.written else store.dump(kept.answer.parts)
-    return Progress(kept.turn, parts, kept.answer.seq, kept.answer.asks != kept.asks)
+def _progress(entry: _CheckpointedTurn) -> TurnProgress:
+    answer = entry.answer
+    parts = None if answer.seq == entry.stored_seq else store.dump(answer.parts)
+    return TurnProgress(entry.turn, parts, answer.seq, asks_changed=answer.asks != entry.asks)
 
 
-def _end(kept: _Kept, why: Exception | Sentence | None = None) -> None:
-    if kept.over.done():
+def _end(entry: _CheckpointedTurn, cause: Exception | Sentence | None = None) -> None:
+    if entry.over.done():
         return
-    if isinstance(why, Exception):
-        kept.over.set_exception(why)
+    if isinstance(cause, Exception):
+        entry.over.set_exception(cause)
     else:
-        kept.over.set_result(why)
+        entry.over.set_result(cause)

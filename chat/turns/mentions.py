@@ -1,4 +1,4 @@
-"""What a person's message mentions with @ is kept for their day."""
+"""Store the tasks that a person's message mentions with @, for their day."""
 
 from datetime import datetime
 
@@ -10,10 +10,10 @@ from projects.planner.queries import tasks_of, today
 
 
 def remember_mentions(*, user: User, text: str, at: datetime) -> None:
-    """Keeps, for the user's day at that moment, what exists of what a message mentions."""
-    found = codes.mentions(text) if "@" in text else []
-    if not found:
+    """Store the existing tasks that a message mentions, for the user's day at that moment."""
+    mentioned = codes.mentions(text) if "@" in text else []
+    if not mentioned:
         return
-    known = Task.objects.visible_to(user).filter(code__in=tasks_of(found)).values_list("code", flat=True)
+    existing = Task.objects.visible_to(user).filter(code__in=tasks_of(mentioned)).values_list("code", flat=True)
     day = today(user, at)
-    Mention.objects.bulk_create((Mention(user=user, day=day, code=code) for code in known), ignore_conflicts=True)
+    Mention.objects.bulk_create((Mention(user=user, day=day, code=code) for code in existing), ignore_conflicts=True)

@@ -1,4 +1,4 @@
-"""What a turn runs on, and whether its person may still use that: it may be taken away while the answer is written."""
+"""The rights that a turn uses. They may be taken away while its answer is written, which then ends."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -29,9 +29,12 @@ PERSONA = Sentence("This persona is not shared with you any more, so the answer 
 PROJECT = Sentence("You are not in this project any more, so the answer was stopped. What was written is kept.")
 
 
-class Uses(NamedTuple):
-    """`servers`: names of tool servers; `tasks`: whether it is a step of a run. The persona of a project answers
-    whoever is in the project, and is not named."""
+class TurnUses(NamedTuple):
+    """The things that a turn needs a right to use. `web`: tools for the web.
+
+    `servers`: names of tool servers. `tasks`: it is a step of a run. `persona`: None for the persona of a project,
+    which answers all of its members.
+    """
 
     user: User
     model: UUID
@@ -42,40 +45,42 @@ class Uses(NamedTuple):
     tasks: bool
 
 
-def uses_of(context: TurnContext) -> Uses:
-    tools, persona, project = context.toolbox.tools, context.persona, context.project
+def uses_of(context: TurnContext) -> TurnUses:
+    tools = context.toolbox.tools
+    persona = context.persona
+    project = context.project
     of_project = persona is not None and project is not None and project.persona_id == persona.pk
-    return Uses(
-        context.user,
-        context.model.pk,
-        persona.pk if persona is not None and not of_project else None,
-        project.pk if project is not None else None,
-        not tools.keys().isdisjoint(WEB),
-        frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
-        context.run_step is not None,
+    return TurnUses(
+        user=context.user,
+        model=context.model.pk,
+        persona=persona.pk if persona is not None and not of_project else None,
+        project=project.pk if project is not None else None,
+        web=not tools.keys().isdisjoint(WEB),
+        servers=frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
+        tasks=context.run_step is not None,
     )
 
 
 def require_rights(context: TurnContext, conversation: Conversation) -> None:
-    """Raises `right_lost` (403): between sending and answering model or persona may have been taken away."""
+    """Raise `right_lost` (403) where the model or the persona was taken away between sending and answering."""
     if not context.rights.uses_model(context.model.pk):
         raise ProductError("right_lost", MODEL, status=403)
     if conversation.persona_id not in (None, context.persona.pk if context.persona is not None else None):
         raise ProductError("right_lost", PERSONA, status=403)
 
 
-def lost(using: Mapping[UUID, Uses]) -> dict[UUID, Sentence]:
-    """By turn, of those that may not go on, the sentence that says why.
+def lost(using: Mapping[UUID, TurnUses]) -> dict[UUID, Sentence]:
+    """Return a sentence with the reason for each turn that must end.
 
-    A query for the version of the workspace, one for all personas, and one for each that is shared with some people
-    only and for each project of somebody else.
+    It makes a query for the version of the workspace, one for all personas, one for each persona that is shared with
+    some people only, and one for each project of somebody else.
     """
     version = version_now()
     personas = _closed_personas(using)
-    return {turn: said for turn, uses in using.items() if (said := _lost(uses, version, personas))}
+    return {turn: reason for turn, uses in using.items() if (reason := _lost(uses, version, personas))}
 
 
-def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> Sentence | None:
+def _lost(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") -> Sentence | None:
     rights = rights_of(uses.user, version)
     if not rights.uses_model(uses.model):
         return MODEL
@@ -90,8 +95,8 @@ def _lost(uses: Uses, version: UUID | None, personas: "set[tuple[UUID, UUID]]") 
     return None
 
 
-def _closed_personas(using: Mapping[UUID, Uses]) -> set[tuple[UUID, UUID]]:
-    """The ids of people and of personas that they do not see any more. Turns of one that was deleted go on."""
+def _closed_personas(using: Mapping[UUID, TurnUses]) -> set[tuple[UUID, UUID]]:
+    """Return pairs of people and personas that are no longer shared with them. A deleted persona ends no turn."""
     named = {(uses.user.pk, uses.persona) for uses in using.values() if uses.persona is not None}
     people = {uses.user.pk: uses.user for uses in using.values()}
     rows = Persona.objects.filter(pk__in={persona for _, persona in named})

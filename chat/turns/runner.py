@@ -1,4 +1,14 @@
-"""Carries one turn out: claims it, asks the model, publishes what it says, keeps the rows, ends it."""
+"""Carry out one turn.
+
+1. `run` claims the turn and makes its context (`_claim`), in one hop to the database.
+2. `_Run.carry_out` starts a publisher, which sends events to readers, and `_work`.
+3. `_work` runs three tasks: `_ask` asks the model, `keep` writes the row and checks rights, and one waits for a stop.
+4. `_ask` runs `llm.agent_loop`, which calls `_prepare` before each step. `_plan` plans the prompt and stores the call.
+5. `_take_note` handles the loop's events: reports, learnt facts, reasoning.
+6. `_end` publishes the rest, checks citations, completes the rows and tells readers. Then `_learn` updates the model.
+
+`recover` ends a turn whose worker has died.
+"""
 
 import asyncio
 import logging
@@ -6,29 +16,29 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from functools import partial
+from typing import cast
 from uuid import UUID
 
 from django.db import DatabaseError
 from opentelemetry.trace import SpanKind
 
 from accounts.access.rights import rights_of
-from chat.citations.judging import checked
+from chat.citations.judging import check_in_time
 from chat.citations.services import check
 from chat.context import cache
 from chat.context.results import ResultRoom
 from chat.documents.numbers import give_numbers
-from chat.ledger.asking import Charge
+from chat.ledger.asking import Billing
 from chat.ledger.models import ModelCall
-from chat.models import Message as MessageRow
 from chat.models import SummaryJob, Turn
-from chat.models.queries import claim
+from chat.models.queries import ClaimedTurn, claim
 from chat.prompts import builder
 from chat.prompts import report as reports
 from chat.prompts.builder import model_request
-from chat.prompts.history import Count, store_counts
-from chat.prompts.report import CallReport, Made
-from chat.prompts.turn_context import TurnContext, context_of_turn, with_offered_tools
-from chat.realtime import bell, turn_stream
+from chat.prompts.history import MessageCounts, store_counts
+from chat.prompts.report import CallReport, PlannedRequest
+from chat.prompts.turn_context import TurnContext, context_of_claimed_turn, with_offered_tools
+from chat.realtime import signals, turn_stream
 from chat.realtime.event_stream import announce, announce_state
 from chat.realtime.events import Event, EventType
 from chat.summaries import due
@@ -37,12 +47,12 @@ from chat.tools.results import ResultKeeper
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of, guarded
 from chat.turns.keeper import keep
-from chat.turns.rights import Uses, require_rights, uses_of
-from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, Outcome, last_event
-from core.background import completed, first_on_database, on_database, persistently
+from chat.turns.rights import TurnUses, require_rights, uses_of
+from chat.turns.store import INTERRUPTED, UNEXPECTED, Ending, TurnOutcome, last_event
+from core.background import completed, first_on_database, on_database, with_retries
 from core.errors import ModelError, ProductError
 from core.logs import tracing
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.metrics import FIRST_TOKEN, STOPS, TOKENS, TURNS, WRITTEN
 from core.sentences import Sentence
 from llm import agent_loop
@@ -65,13 +75,13 @@ from llm.services import (
     outage_of,
     shared_client,
 )
-from llm.truncation import CallReported, Sent, Truncation, TruncationSuspicion
+from llm.truncation import CallReported, SentTokens, Truncation, TruncationSuspicion
 from llm.types.model_call import (
     STREAM,
     Allocated,
     HandedOver,
     LoopEvent,
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     StepFinished,
     TextBecameReasoning,
@@ -79,9 +89,9 @@ from llm.types.model_call import (
 )
 from llm.types.tools import Tool
 
-SOMEWHAT_LESS = 0.95  # of what was refused
-LEFT_AFTER = 0.02  # seconds
-SOON = 1.0  # seconds after which events that Redis has not taken are given to it again, with those since
+SOMEWHAT_LESS = 0.95  # of the window under which a prompt was refused
+REPORT_DELAY = 0.02  # seconds in which a request has left
+SOON = 1.0  # seconds after which events that Redis has not taken are sent again, together with newer ones
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -89,7 +99,7 @@ WRITTEN.set_function(lambda: len(_running))
 
 
 async def warm_up() -> None:
-    """Builds the providers' clients and the first connections before the first turn needs them."""
+    """Build the providers' clients and the first connections before the first turn needs them."""
     for provider in await on_database(lambda: list(Provider.objects.filter(enabled=True))):
         shared_client(provider)
     with suppress(*turn_stream.CONNECTION_ERRORS):
@@ -97,10 +107,10 @@ async def warm_up() -> None:
 
 
 async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
-    """Carries a queued turn out, to whatever end; cancelled, it ends it as interrupted. Returns its conversation.
+    """Carry out a queued turn to its end, and return its conversation. A cancelled one ends as interrupted.
 
-    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped. That is known
-    once `looked` is set.
+    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped. `looked` is set
+    as soon as that is decided.
     """
     try:
         claimed = await completed(first_on_database(_claim, turn_id))
@@ -111,93 +121,110 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine that runs has its task
     if task.cancelling():
-        task.cancel()  # once more: it came while the turn was claimed, and now there is something to interrupt
+        task.cancel()  # again: it was cancelled while the turn was claimed, and only now there is work to interrupt
     _running.add(task)
-    turn = claimed[0]
-    said = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
+    turn = claimed[0].turn
+    identity = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
     try:
-        with knowing(said), tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id):
+        with (
+            log_context(identity),
+            tracing.span("answer", SpanKind.CONSUMER, turn_id=str(turn.pk), request_id=turn.request_id),
+        ):
             await _Run(*claimed).carry_out()
     finally:
         _running.discard(task)
     return turn.conversation_id
 
 
-def _claim(turn_id: UUID) -> tuple[Turn, TurnContext | None, ModelError | None] | None:
-    """The turn and its context, in one go: every hop to the database delays the first token.
+def _claim(turn_id: UUID) -> tuple[ClaimedTurn, TurnContext | None, ModelError | None] | None:
+    """Claim the turn and make its context, in one go: every hop to the database delays the first token.
 
     The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
+    It is None when the model was removed or switched off, or has no fallback that is available.
     """
-    turn = claim(turn_id)
-    if turn is None:
+    claimed = claim(turn_id)
+    if claimed is None:
         return None
-    if turn.model is None or not turn.model.usable:
-        return turn, None, None
-    why = outage_of(turn.model)
-    allowed = rights_of(turn.conversation.owner, vars(turn)["version"]).models
-    model = available(turn.model, allowed=allowed) if why is not None else turn.model
-    return turn, context_of_turn(turn, model) if model is not None else None, why
+    model = claimed.turn.model
+    if model is None or not model.usable:
+        return claimed, None, None
+    outage = outage_of(model)
+    if outage is None:
+        return claimed, context_of_claimed_turn(claimed, model), None
+    allowed = rights_of(claimed.turn.conversation.owner, claimed.version).models
+    fallback = available(model, allowed=allowed)
+    return claimed, context_of_claimed_turn(claimed, fallback) if fallback is not None else None, outage
 
 
 class _Run:
-    """`claimed` is None when the turn's model was removed or switched off; `context` is that of the model asked now."""
+    """The work of one claimed turn. `context` is that of the model that is asked now."""
 
     context: TurnContext
     tools: dict[str, Tool]
 
-    def __init__(self, turn: Turn, claimed: TurnContext | None, why: ModelError | None) -> None:
-        self.turn = turn
-        self._claimed, self._why = claimed, why
+    def __init__(self, claimed: ClaimedTurn, first_context: TurnContext | None, outage: ModelError | None) -> None:
+        turn = self.turn = claimed.turn
+        self._claimed = claimed
+        self._first_context = first_context
+        self._outage = outage  # of the turn's own model, or of a fallback before this one
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
-        self._sent = Sent(0)  # by the newest call
+        self._sent = SentTokens(0)  # by the newest call
         self._images = 0  # of the newest call
         self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
         self._calls: list[CallReported] = []
         self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
         self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
-        # By model: what it was asked last in this conversation; of that what this turn asked; and what is asked now.
-        self._prompts = {UUID(each["model"]): cache.sent_of(each["prompt"]) for each in getattr(turn, "prompts", ())}
+        # By model: the last prompt of this conversation; and the last prompt of this turn.
+        self._prompts = {
+            each.model_id: cache.parse_sent_prompt(cast("cache.StoredPrompt", each.prompt))
+            for each in claimed.earlier_prompts
+        }
         self._answered: dict[UUID, cache.SentPrompt] = {}
-        self._asked: cache.SentPrompt | None = None
-        self._reminders: dict[int, str] = {}  # of an append-only turn, by the messages it had added by then
+        self._current_prompt: cache.SentPrompt | None = None
+        self._reminders: dict[int, str] = {}  # of an append-only turn, by the number of messages it had added by then
         self._of_others = 0  # messages that the turn had added before this model was asked
-        self._instead: list[Sentence] = []  # sentences on why it is asked, and not the turn's own
+        self._fallback_notes: list[Sentence] = []  # why a fallback is asked; empty for the turn's own model
         self._storing: list[asyncio.Task[None]] = []
-        self._storing_order = asyncio.Lock()  # an older report must not come after a newer one
-        self._counted: list[Count] = []  # of messages, not stored yet
+        self._storing_order = asyncio.Lock()  # an older report must not overwrite a newer one
+        self._counted: list[MessageCounts] = []  # token counts of messages, not stored yet
         self._unpublished: list[Event] = []
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
 
     async def carry_out(self) -> None:
         model_name = self.turn.model.name if self.turn.model else ""
-        identity = {"conversation": str(self.turn.conversation_id), "message": str(self.turn.answer_id)}
-        self.answer.emit(EventType.RUN_STARTED, **identity, model=model_name)
+        conversation = str(self.turn.conversation_id)
+        message = str(self.turn.answer_id)
+        self.answer.emit(EventType.RUN_STARTED, conversation=conversation, message=message, model=model_name)
         self._news.set()
         publisher = asyncio.create_task(self._publish())
-        hint = asyncio.create_task(
-            announce(self.turn.conversation_id, {"type": "turn.started", "turn": str(self.turn.pk), **identity})
-        )
+        notice = {
+            "type": "turn.started",
+            "turn": str(self.turn.pk),
+            "conversation": conversation,
+            "message": message,
+        }
+        hint = asyncio.create_task(announce(self.turn.conversation_id, notice))
         ending = await self._work(publisher)
         self.answer.close()
         await completed(self._end(ending, publisher))
         await asyncio.gather(hint, return_exceptions=True)
 
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
-        """Asks the model until it has answered, or until something else ends the turn first."""
+        """Ask the model until it has answered, or until something else ends the turn first."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
-        stop = asyncio.create_task(bell.wait_for_stop(self.turn.pk))
+        stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
-            # A model that has finished has finished, even when a stop came in the same moment.
+            # An answer that is complete counts, even when a stop came at the same moment.
             if model.done():
                 return await model
-            if keeper.done() and not keeper.exception() and (said := keeper.result()):
-                return Ending(Turn.Status.FAILED, "right_lost", said)
+            if keeper.done() and not keeper.exception() and (sentence := keeper.result()):
+                return Ending(Turn.Status.FAILED, "right_lost", sentence)
             if stop.done() or (keeper.done() and not keeper.exception()):
                 return Ending(Turn.Status.STOPPED)
             failure = publisher.exception() if publisher.done() else keeper.exception()
@@ -212,15 +239,17 @@ class _Run:
 
     async def _ask(self) -> Ending:
         try:
-            if self._claimed is None or self.turn.model is None:
+            context = self._first_context
+            model = self.turn.model
+            if context is None or model is None:
                 sentence = Sentence(
                     "The model of this answer was removed or switched off. Choose another and try again."
                 )
                 raise ProductError("model_gone", sentence)
-            if self._why is not None and self._claimed.model != self.turn.model:
-                await self._fall_back(self.turn.model, self._claimed.model, self._why)
+            if self._outage is not None and context.model != model:
+                await self._fall_back(model, context.model, self._outage)
             else:
-                await self._begin(self._claimed)
+                await self._begin(context)
             cycles = self.context.profile.max_cycles
             async with aclosing(agent_loop.run(self._prepare, self._results, max_cycles=cycles)) as events:
                 async for event in events:
@@ -229,14 +258,14 @@ class _Run:
                     self._news.set()
             return self._complete()
         except ProductError as error:
-            logger.warning("turn %s failed: %s", self.turn.pk, error.code)  # a provider may quote what was asked
-            return store.of_error(error, self._why, self.context.model.name if self._instead else "")
+            logger.warning("turn %s failed: %s", self.turn.pk, error.code)  # a provider's text may quote the prompt
+            return store.of_error(error, self._outage, self.context.model.name if self._fallback_notes else "")
         except Exception:
             logger.exception("turn %s failed", self.turn.pk)
             return UNEXPECTED
 
     async def _take_note(self, event: LoopEvent) -> None:
-        """What an event means for the report, for the row of the model, and for later steps."""
+        """Update the report, the row of the model, and the data for later steps."""
         if isinstance(event, ParametersLeftOut):
             self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
             if STREAM in event.names:
@@ -244,62 +273,71 @@ class _Run:
         elif isinstance(event, TextBecameReasoning):
             await self._learn_fact("untagged_reasoning")
         elif isinstance(event, StepFinished):
-            await self._finished(event)
+            await self._note_step(event)
         elif isinstance(event, HandedOver):
-            said = self._of_this_model(event.added)
-            await on_database(store.keep_reasoning, self.turn, said, self._reminders)
+            own = self._without_others_reasoning(event.added)
+            await on_database(store.keep_reasoning, self.turn, own, self._reminders)
 
     async def _learn_fact(self, fact: LearntFact) -> None:
-        """The answer goes on where the row cannot be written: the next one teaches it again."""
+        """Store a fact about the model. The answer goes on where that fails: the next one teaches it again."""
         with suppress(DatabaseError):
             await on_database(partial(learn_fact, self.context.model, fact, value=True))
 
     async def _begin(self, context: TurnContext) -> None:
         require_rights(context, self.turn.conversation)
-        # Before anybody reads it: what is decided after the answer goes by the same tools.
+        # Before anything reads the context, so that decisions after the answer see the same tools.
         self.context = await with_offered_tools(context)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
 
-    def _uses(self) -> Uses | None:
-        """None until it is begun."""
+    def _uses(self) -> TurnUses | None:
+        """Return the rights that the turn uses; None before `_begin`."""
         return uses_of(self.context) if hasattr(self, "context") else None
 
-    async def _next_model(self, why: ModelError, added: Sequence[Message]) -> None:
-        """Another model goes on from what the turn has added. Raises the error when there is none."""
+    async def _next_model(self, outage: ModelError, added: Sequence[ModelMessage]) -> None:
+        """Go on with a fallback after the messages that the turn has added. Raises the error when there is none."""
         failed = self.context.model
-        note_outage(failed, why)
+        note_outage(failed, outage)
         model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
         if model is None:
-            raise why
-        thought = any(message.reasoning is not None for message in added)
-        self._of_others, self._reminders = len(added), {}
-        await self._fall_back(failed, model, why, thought=thought)
-        self.reports[-1]["notes"].append(self._instead[0].dump())
+            raise outage
+        reasoned = any(message.reasoning is not None for message in added)
+        self._of_others = len(added)
+        self._reminders = {}
+        await self._fall_back(failed, model, outage, reasoned=reasoned)
+        self.reports[-1]["notes"].append(self._fallback_notes[0].dump())
 
-    async def _fall_back(self, failed: Model, model: Model, why: ModelError, *, thought: bool = False) -> None:
-        self._why, self._instead = why, reports.fallen_back(failed.name, model.name, why.sentence, thought=thought)
-        await on_database(store.fall_back, self.turn, model, why.code)
-        names = {"model": model.name, "instead_of": failed.name}
-        self.answer.emit(EventType.MODEL_FALLBACK, **names, code=why.code, detail=why.sentence.dump())
+    async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, reasoned: bool = False) -> None:
+        """Ask `model` from now on. `reasoned`: the failed model has reasoned in this turn."""
+        self._outage = outage
+        self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, reasoned=reasoned)
+        await on_database(store.fall_back, self.turn, model, outage.code)
+        self.answer.emit(
+            EventType.MODEL_FALLBACK,
+            model=model.name,
+            instead_of=failed.name,
+            code=outage.code,
+            detail=outage.sentence.dump(),
+        )
         self._news.set()
         searched = any(part.get("name") == SEARCH_GUIDANCE.name for part in self.answer.parts)
-        await self._begin(await on_database(partial(context_of_turn, searched=searched), self.turn, model))
+        await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
-    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
+    async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
+        """Return the next call of a model, for the loop. `added`: messages of this turn so far."""
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
-        added = self._of_this_model(added)
+        added = self._without_others_reasoning(added)
         refused: Sentence | None = None
         if cycle.refused is not None and cycle.refused.code in agent_loop.SMALLER_AGAIN:
             refused = await on_database(self._make_smaller, cycle.refused)
-        made = await first_on_database(self._plan, self.context, cycle, added, refused)
-        if cycle.refused is None and builder.worth_counting(self.context, made[0].prompt):
+        prepared = await first_on_database(self._plan, self.context, cycle, added, refused)
+        if cycle.refused is None and builder.worth_counting(self.context, prepared.planned.prompt):
             plan = partial(self._plan, cycle=cycle, added=added, refused=refused)
-            made = await reports.counted(self.context, made, plan)
-        planned, report, request = made
+            prepared = await reports.with_provider_count(self.context, prepared, plan)
+        planned, report, request = prepared
         prompt = planned.prompt
-        self.answer.sources.learn(planned.documents.given)
+        self.answer.sources.learn(planned.documents.citable)
         self.reports.append(report)
         room = ResultRoom(prompt.report.limit, prompt.report.left)
         self._results.begin_step(room, self.context.tokenizer, self.context.texts, report["notes"])
@@ -312,19 +350,21 @@ class _Run:
             refused=report["refused"],
         )
         self._news.set()
-        return agent_loop.Call(shared_client(self.context.model.provider), request, self.tools, self.answer.external)
+        return agent_loop.PreparedCall(
+            shared_client(self.context.model.provider), request, self.tools, self.answer.external
+        )
 
-    def _of_this_model(self, added: Sequence[Message]) -> list[Message]:
-        """What another model has thought is not for this one."""
-        others, own = added[: self._of_others], added[self._of_others :]
-        return [*(replace(message, reasoning=None) for message in others), *own]
+    def _without_others_reasoning(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """Return the turn's messages without the reasoning of models before this one."""
+        others = (replace(message, reasoning=None) for message in added[: self._of_others])
+        return [*others, *added[self._of_others :]]
 
     def _store_reports(self) -> None:
-        """Once the request has left: the first token need not wait for these rows, nor for the work that they are."""
+        """Store the reports once the request has left, so that the first token does not wait for it."""
 
         async def in_order() -> None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), LEFT_AFTER)
+                await asyncio.wait_for(self._closed.wait(), REPORT_DELAY)
             if self._closed.is_set():
                 return  # it is stored with the end
             async with self._storing_order:
@@ -333,17 +373,20 @@ class _Run:
 
         self._storing.append(asyncio.create_task(in_order()))
 
-    def _store_report(self, calls: list[CallReport], counted: Sequence[Count]) -> None:
+    def _store_report(self, calls: list[CallReport], counted: Sequence[MessageCounts]) -> None:
         store.store_report(self.turn, calls)
         store_counts(counted)
 
     def _make_smaller(self, refusal: ModelError) -> Sentence:
         """Plan with less from now on in this turn; return a sentence for the report.
 
-        What a refusal proves is learnt for everybody. What it does not prove holds for this conversation alone.
+        A limit that a refusal proves is learnt for everybody. One that it suggests holds for this conversation alone.
         """
-        context, before, report = self.context, self.context.window, self.reports[-1]
-        model, counted = context.model, report["used"] + report["tools_tokens"]
+        context = self.context
+        before = context.window
+        report = self.reports[-1]
+        model = context.model
+        counted = report["used"] + report["tools_tokens"]
         if refusal.code == "too_many_images":
             if refusal.limit is not None and learn_image_limit(model, refusal.limit, self._images):
                 return reports.images_refused(self._images, refusal.limit)
@@ -357,7 +400,7 @@ class _Run:
             self.context = replace(context, window_cap=min(limit, before))
             return reports.refused_for_account(limit, refusal.requested or counted)
         if limit is not None and refusal.requested is not None and limit < refusal.requested:
-            # The server counts more than we do: what we may send shrinks by as much, and a little.
+            # The server counts more tokens than we do: the window shrinks by the same factor, and a little more.
             smaller = int(before * limit / refusal.requested * SOMEWHAT_LESS)
         else:
             smaller = context.window_for_prompt(counted // 2)
@@ -366,12 +409,12 @@ class _Run:
         return reports.refused_without_limit(before, self.context.window)
 
     def _plan(
-        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[Message], refused: Sentence | None
-    ) -> Made:
+        self, context: TurnContext, cycle: agent_loop.Cycle, added: Sequence[ModelMessage], refused: Sentence | None
+    ) -> PlannedRequest:
         store.keep_reasoning(self.turn, added, self._reminders)
         added_messages = builder.added_messages(self.turn.answer_id, added)
         searched, web_unopened = builder.searches_of([c.name for each in added for c in each.tool_calls], context)
-        step = builder.Step(
+        step = builder.CallStep(
             searched=searched,
             last=cycle.last,
             undefined=cycle.undefined,
@@ -379,24 +422,25 @@ class _Run:
             web_unopened=web_unopened,
             reminders={number: text for number, text in self._reminders.items() if number < len(added)},
         )
-        given: MessageRow = vars(self.turn)["given"]
-        planned = builder.plan(context, given, added_messages, step=step, later=self._counted)
-        give_numbers(self.turn.conversation, list(planned.documents.numbers.known))
+        planned = builder.plan(context, self._claimed.leaf, added_messages, step=step, later=self._counted)
+        give_numbers(self.turn.conversation, list(planned.documents.numbers.assigned))
         prompt = planned.prompt
         builder.log_trimmed(context, prompt)
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             self._reminders[len(added)] = prompt.messages[-1].text or ""
         request = model_request(context, prompt, step)
-        self._sent = builder.sent(context, prompt, request)
+        self._sent = builder.sent_tokens(context, prompt, request)
         self._images = sum(len(message.images) for message in request.messages)
         self._answer_limit = request.max_output or context.room.reserved_output
-        asked = self._asked = builder.fingerprint(context, prompt, step)
-        before, other = self._prompts.get(context.model.pk), getattr(self.turn, "prompted", False)
-        entry = cache.expected(asked, before, cache_rule(context.model), other_model=other or bool(self._prompts))
+        fingerprint = self._current_prompt = builder.fingerprint(context, prompt, step)
+        before = self._prompts.get(context.model.pk)
+        other_model = self._claimed.prompted or bool(self._prompts)
+        entry = cache.forecast(fingerprint, before, cache_rule(context.model), other_model=other_model)
         report = reports.stored(context, planned, cycle=cycle.number, refused=refused, cache=entry)
-        report["notes"] += [sentence.dump() for sentence in self._instead]
-        store.note_asked(self.turn, [*self.reports, report])
-        return planned, report, replace(request, previous_answer=before.answer if before is not None else "")
+        report["notes"] += [sentence.dump() for sentence in self._fallback_notes]
+        store.note_calls(self.turn, [*self.reports, report])
+        request = replace(request, previous_answer=before.answer if before is not None else "")
+        return PlannedRequest(planned, report, request)
 
     def _complete(self) -> Ending:
         if self.answer.wrote or self.answer.handed_over:
@@ -404,15 +448,16 @@ class _Run:
         return store.of_empty_answer(self.answer.finish_reason, self.answer.finish_detail)
 
     async def _publish(self) -> None:
-        """Appends events to the stream: the first at once, then at intervals, until all are out after the close.
+        """Append events to the stream: the first at once, then at intervals, until all are out after the close.
 
-        While Redis is away they are kept here, and the answer goes on: what is drained, the row gets.
+        While Redis is away they are kept here, and the answer goes on; the row gets its text.
         """
-        late, clock = 0.0, asyncio.get_running_loop().time
+        late = 0.0
+        clock = asyncio.get_running_loop().time
         while True:
             await self._news.wait()
             self._news.clear()
-            finished = self._closed.is_set()  # looked at before draining: what comes later wakes us once more
+            finished = self._closed.is_set()  # read before draining: later events set `_news` again
             self._unpublished += self.answer.drain()
             try:
                 if self._unpublished:
@@ -431,7 +476,7 @@ class _Run:
             late = max(0.0, clock() - due)
 
     async def _end(self, ending: Ending, publisher: "asyncio.Task[None]") -> None:
-        """Flushes the text, completes the rows, and only then says that the turn is over."""
+        """Flush the text, complete the rows, and then tell readers that the turn is over."""
         self._closed.set()
         self._news.set()
         published = (await asyncio.gather(publisher, return_exceptions=True))[0]
@@ -441,10 +486,10 @@ class _Run:
         last, payload = last_event(
             ending, self.answer.usage_row(), self.answer.finish_reason, self.answer.finish_detail
         )
-        self.answer.emit(last, **payload)
+        self.answer.emit_payload(last, payload)
         events = [*self._unpublished, *self.answer.drain()]
         await asyncio.gather(*self._storing, return_exceptions=True)
-        state = await persistently(partial(self._store_end, ending))
+        state = await with_retries(partial(self._store_end, ending))
         if state is None:
             return
         self._count(ending)
@@ -456,44 +501,47 @@ class _Run:
         await self._learn(ending)
 
     async def _check_citations(self, ending: Ending) -> None:
-        """Holds what a complete answer cites against the passages. It must not cost anybody the answer."""
+        """Compare the citations of a complete answer with their passages. A failure must not lose the answer."""
         if ending.status != Turn.Status.DONE or not any(part.get("citations") for part in self.answer.parts):
             return
-        place, answer, named = self.turn.conversation, self.answer, self.context.workspace.citation_model_id
-        charge = Charge(place, ModelCall.Purpose.CITATIONS, place.owner_id, token=self.turn.token_id)
-        find = partial(check, place, answer.parts, answer.sources)
-        found, note = await checked(find, charge, self.context.texts, named)
+        conversation = self.turn.conversation
+        judge = self.context.workspace.citation_model_id
+        billing = Billing(conversation, ModelCall.Purpose.CITATIONS, conversation.owner_id, token=self.turn.token_id)
+        find = partial(check, conversation, self.answer.parts, self.answer.sources)
+        checks, note = await check_in_time(find, billing, self.context.texts, judge)
         self.reports[-1]["notes"] += [note.dump()] if note else []
-        for each in found:
+        for each in checks:
             self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
-        if doubts := sum(len(each.doubts) for each in found):
-            self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in found)).dump())
+        if doubts := sum(len(each.doubts) for each in checks):
+            self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in checks)).dump())
 
     def _store_end(self, ending: Ending) -> str | None:
-        """The state of the conversation; None when somebody else has ended the turn."""
+        """End the turn. Return the state of its conversation; None when somebody else has ended it."""
         answer = self.answer
         store_counts(self._counted)
         self._counted = []
-        outcome = Outcome(
+        outcome = TurnOutcome(
             answer.parts,
             answer.seq,
-            answer.usage_row(),
-            self.reports,
-            self._summary(ending),
-            self._answered,
-            self._window_caps,
-            answer.finish_reason,
-            answer.waited(self.turn.created),
+            usage=answer.usage_row(),
+            calls=self.reports,
+            summary=self._summary(ending),
+            prompts=self._answered,
+            window_caps=self._window_caps,
+            finish_reason=answer.finish_reason,
+            first_token=answer.waited(self.turn.created),
             finish_detail=answer.finish_detail,
+            of_run=self._claimed.run_step is not None,
+            version=self._claimed.version,
         )
         state = store.end(self.turn, ending, outcome)
         if state is not None and ending.status == Turn.Status.STOPPED:
-            asked, ended = Turn.objects.values_list("stop_asked", "finished").get(pk=self.turn.pk)
-            STOPS.observe((ended - asked).total_seconds() if asked and ended else 0)
+            requested, ended = Turn.objects.values_list("stop_asked", "finished").get(pk=self.turn.pk)
+            STOPS.observe((ended - requested).total_seconds() if requested and ended else 0)
         return state
 
     def _count(self, ending: Ending) -> None:
-        """For Prometheus, and whoever gets traces."""
+        """Count the turn for Prometheus and for traces."""
         TURNS.labels(ending.status).inc()
         tracing.note(status=ending.status, code=ending.code)
         if not self.reports:
@@ -505,56 +553,65 @@ class _Run:
             FIRST_TOKEN.labels(model).observe(waited / 1_000)
 
     def _summary(self, ending: Ending) -> SummaryJob | None:
-        """The job that this turn asks for; an answer that failed is no answer to go on from."""
+        """Return the summary job that is due after this turn. None is due after a failed answer."""
         if not self.reports or self.turn.model is None or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
             return None
-        # It is for the next prompt, which goes to the turn's own model. What nobody has proven is no reason for it.
+        # It is for the next prompt, which goes to the turn's own model. A limit that is not proven is no reason for it.
         context = replace(self.context, model=self.turn.model, window_cap=None, image_cap=None)
-        said = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
-        return due.job_after(context, self.reports[-1], self.turn, said)
+        text = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
+        return due.job_after(context, self.reports[-1], self.turn, text)
 
-    async def _finished(self, step: StepFinished) -> None:
-        """What the provider says it read, and what of that from its cache, is held against what was sent, by call."""
-        call, model, usage = self.reports[-1], self.context.model, step.usage
-        if self._asked is not None:
-            answered = replace(self._asked, reported=step.cache_told, answer=step.answer)
+    async def _note_step(self, step: StepFinished) -> None:
+        """Complete the call's report with the usage that the provider reports, and compare it with the prompt."""
+        call = self.reports[-1]
+        model = self.context.model
+        usage = step.usage
+        if self._current_prompt is not None:
+            answered = replace(self._current_prompt, reported=step.cache_reported, answer=step.answer)
             self._prompts[model.pk] = self._answered[model.pk] = answered
         if usage is None:
             return
         call["usage"] = asdict(usage)
-        if step.cache_told:
+        if step.cache_reported:
             counted = call["used"] + call["tools_tokens"]
             sent = self._prompts[model.pk]
-            call["cache"] = cache.billed(call["cache"], sent, usage.sensible(), counted, step.changed)
+            call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
         await self._compare(usage)
-        if step.reason == "tool_calls":  # the turn goes on: what was reported must not be lost with it
+        if step.reason == "tool_calls":  # the turn goes on, and its worker may be killed before the end
             self._store_reports()
 
     async def _compare(self, usage: Usage) -> None:
-        """Hold what the server says it read against what was sent. A cut that is proven is named; a suspicion is shown
-        once in a conversation, and changes nothing."""
-        model, report, sent = self.context.model, self.reports[-1], self._sent
+        """Compare the tokens that the server reports with the prompt that was sent.
+
+        A proven truncation is named. A suspicion is shown once in a conversation, and changes nothing.
+        """
+        model = self.context.model
+        report = self.reports[-1]
+        sent = self._sent
         seen, allocated = await check_truncation(model, sent, usage)
         self._calls.append(CallReported(sent, usage, doubted=seen is not None))
         if allocated is not None and allocated.window is not None:
             self._served = allocated, sent.total
         if isinstance(seen, Truncation):
-            report["unread"], report["notice"] = seen.missing, reports.truncated(seen).dump()
+            report["unread"] = seen.missing
+            report["notice"] = reports.truncated(seen).dump()
             report["notes"].append(report["notice"])
         elif isinstance(seen, TruncationSuspicion) and await on_database(self._first_suspicion):
             report["notice"] = reports.suspected(seen).dump()
             report["notes"].append(report["notice"])
 
     def _first_suspicion(self) -> bool:
-        """Whether nothing was said of this model's counts in this conversation, nor in this turn."""
+        """Return whether no notice about this model's counts was shown in this conversation yet."""
         if any(call["notice"] for call in self.reports):
             return False
         earlier = Turn.objects.filter(conversation=self.turn.conversation_id, answer__model=self.context.model)
         return not earlier.exclude(context_notice="").exclude(pk=self.turn.pk).exists()
 
     async def _learn(self, ending: Ending) -> None:
-        """Learn from what the provider reported: a window that its server has, how it counts, and the ratio of a turn
-        whose every call was reported and none was doubted."""
+        """Learn from the provider's reports: the window of its server, and how it counts tokens.
+
+        The ratio of counts is learnt from a turn whose calls were all reported and none doubted.
+        """
         if not self.reports:
             return
         model = self.context.model
@@ -570,18 +627,25 @@ class _Run:
 
 
 async def recover(turn_id: UUID) -> UUID | None:
-    """Ends a turn whose worker is gone: its text is completed from the stream, which is ahead of the row, and kept.
+    """End a turn whose worker is gone. Its text is completed from the stream, which is ahead of the row.
 
-    Returns its conversation, None when somebody else has ended it.
+    Return its conversation, None when somebody else has ended the turn.
     """
     turn = await on_database(store.stale_turn, turn_id)
     if turn is None:
         return None
     answer = await answer_of(turn)
     last, payload = last_event(INTERRUPTED, {})
-    answer.emit(last, **payload)
+    answer.emit_payload(last, payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, calls=turn.report.get("calls", []), asked=turn.asked)
+    of_run = await on_database(store.asked_by_run, turn)
+    outcome = TurnOutcome(
+        answer.parts,
+        answer.seq,
+        calls=turn.report.get("calls", []),
+        requested=turn.asked,
+        of_run=of_run,
+    )
     if not await on_database(store.end, turn, INTERRUPTED, outcome):
         return None
     TURNS.labels(INTERRUPTED.status).inc()

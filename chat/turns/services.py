@@ -1,6 +1,7 @@
-"""What a person does with a turn on its way: stop it, allow or refuse a tool call."""
+"""Actions of a person on a live turn: stop it, allow or refuse a tool call."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,20 +12,22 @@ from django.utils import timezone
 from accounts.models import User
 from chat.models import Conversation, ToolPermission, Turn
 from chat.models.conversation_state import require_owner
-from chat.realtime import bell, turn_stream
+from chat.models.parts import MessagePart
+from chat.realtime import signals, turn_stream
 from chat.realtime.events import Approval, Event, EventType
 from chat.tools import permission
 from chat.turns.emitter import answer_of
 from chat.turns.store import Ending, end_queued
 from core.background import TURNS, enqueue
 from core.errors import NotFound, ProductError
+from core.json_types import JsonObject
 from core.requests import get_or_404
 
 
 def stop_turn(*, user: User, turn: Turn) -> None:
-    """Asks a live turn to stop. One that no worker has claimed yet ends at once; an ended one stays as it is.
+    """Ask a live turn to stop. A turn that no worker has claimed yet ends at once; an ended one stays as it is.
 
-    The rows say so; Redis only makes it faster, so the request does not wait for a Redis that is away.
+    The row holds the request. Redis only makes it faster, so nobody waits for a Redis that is away.
     """
     require_owner(user, turn.conversation)
     if turn.status not in Turn.LIVE:
@@ -33,55 +36,55 @@ def stop_turn(*, user: User, turn: Turn) -> None:
         TURNS.remove(turn.pk)
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
         async_to_sync(turn_stream.append_if_reachable)(turn.pk, [last])
-        enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has it that would see to what comes next
+        enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has the turn and would begin what follows
         return
     live = Turn.objects.live().filter(pk=turn.pk, stop_requested=False)
     live.update(stop_requested=True, stop_asked=timezone.now())
-    bell.signal_stop(turn.pk)
+    signals.signal_stop(turn.pk)
 
 
 def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: bool = False) -> None:
-    """Says whether a tool call that waits for its person may run.
+    """Decide whether a tool call that waits for its person may run.
 
-    `remember`: and so may, or may never, every other call of this conversation to the same host, for tools without one
-    of the same tool. Those that wait now are decided along with it.
+    `remember`: the decision holds for every other call of this conversation to the same host, or of the same tool where
+    it has no host. Calls that wait now are decided along with it.
     Raises `not_found` for a call that does not ask, `already_decided` and `not_waiting` (409).
     """
     require_owner(user, turn.conversation)
     parts = async_to_sync(answer_of)(turn).parts
     require_waiting(turn, parts, call)
     decision = Approval.ALLOWED if allow else Approval.REFUSED
-    tool, host = _about(asking(parts, call))
-    with transaction.atomic():  # whose row stands only if this decision is the one that counts
+    tool, host = _tool_and_host(asking(parts, call))
+    with transaction.atomic():  # the row is rolled back when another decision came first
         if remember:
             permission.remember(turn.conversation, tool=tool, host=host, allowed=allow)
-        if not bell.claim_decision(turn.pk, call):
+        if not signals.claim_decision(turn.pk, call):
             raise already_decided()
-    # Only now: the next call of the turn may be there before a row that is not committed.
-    if not bell.decide(turn.pk, call, decision):
+    # After the commit: the worker may make the turn's next call at once, which must find the row.
+    if not signals.decide(turn.pk, call, decision):
         raise already_decided()
     others = [part for part in parts if remember and part.get("approval") == Approval.WAITING and part["id"] != call]
     for part in others:
-        if _about(part) == (tool, host):
-            bell.decide(turn.pk, part["id"], decision)
+        if _tool_and_host(part) == (tool, host):
+            signals.decide(turn.pk, part["id"], decision)
 
 
 def forget_permission(*, user: User, conversation: Conversation, pk: object) -> None:
-    """From now on its calls ask again. Raises `NotFound`."""
+    """Delete a remembered decision, so that such calls ask again. Raises `NotFound`."""
     require_owner(user, conversation)
     get_or_404(ToolPermission.objects.filter(conversation=conversation), pk, "permission").delete()
 
 
-def asking(parts: list[dict[str, Any]], call: str) -> dict[str, Any]:
-    """The part of a call that a person was asked about. Raises `NotFound`."""
+def asking(parts: Sequence[MessagePart], call: str) -> MessagePart:
+    """Return the part of a call that a person was asked about. Raises `NotFound`."""
     for part in parts:
         if part["type"] == "tool_call" and part["id"] == call and "approval" in part:
             return part
     raise NotFound("call")
 
 
-def require_waiting(turn: Turn, parts: list[dict[str, Any]], call: str) -> None:
-    """Raises `not_found` for a call that asked nobody, `not_waiting` and `already_decided` (409) for others."""
+def require_waiting(turn: Turn, parts: Sequence[MessagePart], call: str) -> None:
+    """Raise `not_found` for a call that asked nobody, `not_waiting` and `already_decided` (409) for others."""
     if asking(parts, call)["approval"] != Approval.WAITING:
         raise already_decided()
     if turn.status not in Turn.LIVE:
@@ -95,34 +98,38 @@ def already_decided() -> ProductError:
     return ProductError("already_decided", "This call was decided already. Reload to see how.", status=409)
 
 
-def shown(part: dict[str, Any]) -> dict[str, Any]:
-    """A tool call's part for a template, while somebody has to decide with `asked`, what it is to be called with,
-    `host`, which a decision for the conversation would be about, and `until`, a time, where that is known."""
+def shown(part: MessagePart) -> dict[str, Any]:
+    """Return a part for a template. A tool call that waits for its person has more members.
+
+    `asked`: names and values of its arguments. `host`: that a decision for the conversation would be about. `until`:
+    the end of the time to decide as a datetime, None where it is not known.
+    """
     if part.get("approval") != Approval.WAITING:
-        return part
+        return {**part}
     until = datetime.fromisoformat(part["until"]) if part.get("until") else None
-    return {**part, "asked": _readable(part["arguments"]), "host": _about(part)[1], "until": until}
+    return {**part, "asked": _readable(part["arguments"]), "host": _tool_and_host(part)[1], "until": until}
 
 
-def _about(part: dict[str, Any]) -> tuple[str, str]:
-    """The tool and the host, if it has one, that a decision about this call is remembered for."""
-    return part["name"], permission.host_asked_for(part["name"], _given(part["arguments"]) or {})
+def _tool_and_host(part: MessagePart) -> tuple[str, str]:
+    """Return the tool and the host, if it has one, for which a decision about this call is remembered."""
+    return part["name"], permission.host_asked_for(part["name"], _arguments_of(part["arguments"]) or {})
 
 
 def _readable(arguments: str) -> list[tuple[str, str]]:
-    """By name: texts as they are, everything else as JSON."""
-    given = _given(arguments)
-    if given is None:
+    """Return the arguments by name: texts as they are, everything else as JSON."""
+    values = _arguments_of(arguments)
+    if values is None:
         return [("", arguments)]
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in given.items()
+        for name, value in values.items()
     ]
 
 
-def _given(arguments: str) -> dict[str, Any] | None:
+def _arguments_of(arguments: str) -> JsonObject | None:
+    """Return the arguments that a model wrote; None where they are no JSON object."""
     try:
-        given = json.loads(arguments or "{}")
+        values = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         return None
-    return given if isinstance(given, dict) else None
+    return values if isinstance(values, dict) else None

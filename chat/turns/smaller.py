@@ -1,14 +1,14 @@
-"""“Send less”: an answer that its provider refused is asked for again with a shorter prompt.
+"""“Send less”: ask again with a shorter prompt where the provider has refused one.
 
-A refusal that nobody understands may be one of a prompt that is too long. So that a conversation is never stuck, the
-second such refusal offers to send less, whatever it says.
+A refusal with an unknown reason may mean that the prompt is too long. So that a conversation is never stuck, the second
+such refusal offers to send less.
 """
 
 from chat.models import Message, Turn
 from core.errors import ProductError
 
-UNKNOWN_REFUSALS = 2  # of one conversation, from which sending less is offered
-PART = 2  # of the prompt that was refused, what the next one may take
+UNKNOWN_REFUSALS = 2  # in one conversation, from which sending less is offered
+PART = 2  # the next prompt may take one half of the one that was refused
 LEAST = 256  # tokens
 
 

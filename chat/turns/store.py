@@ -1,6 +1,12 @@
-"""The rows of a running turn: claimed, checkpointed and ended by conditional updates, so that no worker can win twice.
+"""The rows of a running turn.
 
-Synchronous; the event loop calls these through `on_database`.
+1. A worker claims a turn (`chat.models.queries.claim`), which raises its `attempt`.
+2. `note_calls` stores each request to a model before it leaves.
+3. `checkpoint` writes heartbeats and the answers so far, once a second for all turns of a process.
+4. `end` completes the turn, its answer and the ledger, and settles its conversation.
+
+Updates are conditional on `attempt`, so no two workers can carry out a turn. All functions are synchronous; the event
+loop calls them through `on_database`.
 """
 
 import json
@@ -10,7 +16,8 @@ from typing import Any, NamedTuple, TypedDict, cast
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import OuterRef, Subquery
+from django.db.models import CharField, F, Func, Value
+from django.db.models.lookups import Exact
 from django.urls import reverse
 from django.utils import timezone
 
@@ -19,25 +26,26 @@ from accounts.webhooks.services import emit
 from chat.context.cache import SentPrompt
 from chat.ledger.models import ModelCall, total_cost
 from chat.ledger.recording import record_calls
-from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn, queries
+from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn
 from chat.models.conversation_state import list_changed, scope_of, settle
-from chat.prompts.history import known_by
+from chat.models.parts import MessagePart
+from chat.prompts.history import calls_digest
 from chat.prompts.report import CallReport
-from chat.realtime.events import EventType
+from chat.realtime.events import EventPayload, EventType
 from chat.turns.line import left_behind
-from core.background import silent, unclaimed
+from core.background import stale_rows, unclaimed
 from core.errors import ModelError, ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm import tokens
 from llm.models import Model, Provider
-from llm.types.model_call import Message as LoopMessage
+from llm.types.model_call import ModelMessage as LoopMessage
 from llm.types.model_call import Usage
 from projects.planner.models import RunStep
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a turn ends. `status` is one of Turn.Status; Message.Status has the same words for all of them."""
+    """The end of a turn. `status` is a Turn.Status; Message.Status has the same values for all ends."""
 
     status: str
     code: str = ""
@@ -45,8 +53,8 @@ class Ending:
     retryable: bool = False
 
 
-NOTHING = {"input": 0, "output": 0}  # tokens
-NO_CACHE = {"expected": 0}  # of reports of earlier versions
+NO_USAGE = {"input": 0, "output": 0}  # tokens
+NO_CACHE = {"expected": 0}  # in reports of earlier versions
 INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
@@ -64,7 +72,7 @@ UNEXPECTED = Ending(
 
 
 def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
-    """How a turn ends whose model has written nothing. `finish_detail`: the provider's word for a reason not known."""
+    """Return the end of a turn whose model wrote nothing. `finish_detail`: the provider's word for the reason."""
     match finish_reason:
         case "refusal":
             code = "model_declined"
@@ -85,37 +93,37 @@ def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
                 finish_detail=finish_detail,
             )
         case _:
-            code, detail = "empty_answer", Sentence("The model finished without writing anything. Try again.")
+            code = "empty_answer"
+            detail = Sentence("The model finished without writing anything. Try again.")
     return Ending(Turn.Status.FAILED, code, detail, retryable=True)
 
 
-def of_error(error: ProductError, why: ModelError | None, model: str) -> Ending:
-    """How a turn ends that failed so. `why`: for which `model` was asked, a fallback; empty when none was.
+def of_error(error: ProductError, outage: ModelError | None, fallback: str) -> Ending:
+    """Return the end of a turn that failed with an error.
 
-    Where the prompt cannot be made for that one, the model that was chosen is still worth waiting for.
+    `fallback`: name of the model that was asked instead because of the `outage` of the chosen one; empty without one.
+    Where the prompt cannot be made for the fallback, the chosen model is still worth waiting for.
     """
-    if why is None or not model or isinstance(error, ModelError):
+    if outage is None or not fallback or isinstance(error, ModelError):
         return Ending(Turn.Status.FAILED, error.code, error.sentence, getattr(error, "retryable", True))
-    reason, problem = why.sentence, error.sentence
-    return Ending(
-        Turn.Status.FAILED,
-        why.code,
-        Sentence(
-            "{reason} “{model}” cannot take its place (“{problem}”).", reason=reason, model=model, problem=problem
-        ),
-        retryable=True,
+    detail = Sentence(
+        "{reason} “{model}” cannot take its place (“{problem}”).",
+        reason=outage.sentence,
+        model=fallback,
+        problem=error.sentence,
     )
+    return Ending(Turn.Status.FAILED, outage.code, detail, retryable=True)
 
 
 def last_event(
     ending: Ending, usage: dict[str, int], finish: str = "stop", finish_detail: str = ""
-) -> tuple[EventType, dict[str, Any]]:
-    """The type and payload of the last event of a turn that ends so."""
+) -> tuple[EventType, EventPayload]:
+    """Return the type and payload of the last event of a turn."""
     if ending.status == Turn.Status.DONE:
         return EventType.RUN_FINISHED, {"usage": usage, "finish": finish, "finish_detail": finish_detail}
     if ending.status == Turn.Status.STOPPED:
         return EventType.RUN_STOPPED, {}
-    payload = {
+    payload: EventPayload = {
         "code": ending.code,
         "detail": ending.detail.dump(),
         "status": ending.status,
@@ -124,53 +132,54 @@ def last_event(
     return EventType.RUN_ERROR, payload
 
 
-class Progress(NamedTuple):
-    """How far a turn has come: `parts` of its answer as JSON, up to event `seq`; None where nothing is new.
+class TurnProgress(NamedTuple):
+    """The progress of a turn: `parts` of its answer as JSON, up to event `seq`; None where nothing is new.
 
-    `turned`: since the last time it has begun to wait for its person, or waits no more.
+    `asks_changed`: since the last time it has begun, or ceased, to wait for its person.
     """
 
     turn: Turn
     parts: str | None
     seq: int
-    turned: bool = False
+    asks_changed: bool = False
 
 
-# A row that somebody else holds locked is left out this time: one person's turn must not hold up everybody's.
+# One statement for many turns, which the ORM cannot write. It skips a locked row this time: one person's turn must not
+# hold up all others.
 _CHECKPOINT = """
-WITH given AS (
-    SELECT * FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::text[]) AS given (id, attempt, seq, parts)
+WITH progress AS (
+    SELECT * FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::text[]) AS progress (id, attempt, seq, parts)
 ), ours AS (
-    SELECT turn.id FROM chat_turn turn JOIN given USING (id)
-    WHERE turn.attempt = given.attempt AND turn.status = 'running' FOR NO KEY UPDATE OF turn SKIP LOCKED
+    SELECT turn.id FROM chat_turn turn JOIN progress USING (id)
+    WHERE turn.attempt = progress.attempt AND turn.status = 'running' FOR NO KEY UPDATE OF turn SKIP LOCKED
 ), beat AS (
-    UPDATE chat_turn turn SET heartbeat = now(), seq = given.seq FROM ours JOIN given USING (id)
-    WHERE turn.id = ours.id RETURNING turn.answer_id, given.parts
+    UPDATE chat_turn turn SET heartbeat = now(), seq = progress.seq FROM ours JOIN progress USING (id)
+    WHERE turn.id = ours.id RETURNING turn.answer_id, progress.parts
 ), written AS (
     UPDATE chat_message SET parts = beat.parts::jsonb FROM beat WHERE id = beat.answer_id AND beat.parts IS NOT NULL
 )
-SELECT turn.id, turn.stop_requested FROM chat_turn turn JOIN given USING (id)
-WHERE turn.attempt = given.attempt AND turn.status = 'running'
+SELECT turn.id, turn.stop_requested FROM chat_turn turn JOIN progress USING (id)
+WHERE turn.attempt = progress.attempt AND turn.status = 'running'
 """
 
 
-def checkpoint(progress: Sequence[Progress]) -> dict[UUID, bool]:
-    """Writes the heartbeats and what is new in the answers, in one statement.
+def checkpoint(progress: Sequence[TurnProgress]) -> dict[UUID, bool]:
+    """Write the heartbeats and the new text of the answers, in one statement.
 
-    Returns, of the turns that are still ours, whether a stop was asked for.
+    Return whether a stop was requested, for each turn that this worker still carries out.
     """
     rows = [(each.turn.pk, each.turn.attempt, each.seq, each.parts) for each in progress]
     with connection.cursor() as cursor:
         cursor.execute(_CHECKPOINT, [list(column) for column in zip(*rows, strict=True)])
         ours = dict(cursor.fetchall())
     for each in progress:
-        if each.turned and each.turn.pk in ours:
+        if each.asks_changed and each.turn.pk in ours:
             list_changed(each.turn.conversation)
     return ours
 
 
-class Asked(TypedDict):
-    """What is known of a call before it is made; the fields of a `CallReport` by the same names."""
+class RequestedCall(TypedDict):
+    """A call of a model, before its request leaves. The members are those of its `CallReport`."""
 
     cycle: int
     model: str
@@ -179,27 +188,48 @@ class Asked(TypedDict):
     tools_tokens: int
 
 
-def note_asked(turn: Turn, calls: Sequence[CallReport]) -> None:
-    """Committed before a request leaves: the ledger has it whatever becomes of its worker.
+# Always true. The commit of a statement with this condition does not wait for the disk, which would delay the first
+# token. A killed worker loses nothing. The machine of the database loses the commit if it fails within some 0.6 s.
+_WITHOUT_WAITING_FOR_THE_DISK = Exact(
+    Func(Value("synchronous_commit"), Value("off"), Value(True), function="set_config", output_field=CharField()),
+    Value("off"),
+)
 
-    Raises `interrupted` where somebody else has ended the turn, who has written down what it cost.
+
+def note_calls(turn: Turn, calls: Sequence[CallReport]) -> None:
+    """Commit the calls of a turn before a request leaves, so that the ledger has it even if the worker is killed.
+
+    Raises `interrupted` where another process has ended the turn, and has written down what it cost.
     """
-    asked = [{name: call[name] for name in Asked.__annotations__} for call in calls]  # type: ignore[literal-required]  # they are its keys
-    if not queries.note_asked(turn, asked):
+    requested = [
+        RequestedCall(
+            cycle=call["cycle"],
+            model=call["model"],
+            model_id=call["model_id"],
+            used=call["used"],
+            tools_tokens=call["tools_tokens"],
+        )
+        for call in calls
+    ]
+    running = Turn.objects.filter(
+        _WITHOUT_WAITING_FOR_THE_DISK, pk=turn.pk, attempt=turn.attempt, status=Turn.Status.RUNNING
+    )
+    if not running.update(asked=requested):
         raise ProductError(INTERRUPTED.code, INTERRUPTED.detail)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a turn leaves behind: the answer's parts up to event `seq`, token usage, and a report of each model call.
+class TurnOutcome:
+    """The result of a turn: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary` is a job that is due now, not stored yet; `prompts` what was asked last, by model. `finish_reason`: of
-    the last step; `finish_detail`: the provider's word for one that is not known. `first_token`: how many milliseconds
-    after it was asked for. `asked`: of a worker that was killed, perhaps before it had stored the reports of its last
-    calls. `window_caps`: by model, a smaller window that holds for the conversation, see `chat.models.LastPrompt`.
+    `summary`: a job that is due now, not stored yet. `prompts`: the last prompt to each model. `window_caps`: by model,
+    a smaller window that holds for the conversation (`chat.models.LastPrompt`). `finish_reason`: of the last step.
+    `finish_detail`: the provider's word for an unknown reason. `first_token`: milliseconds from the question to it.
+    `requested`: calls of a worker that was killed, perhaps before it had stored the reports of its last ones.
+    `of_run`: a step of a run asked. `version` of the workspace at which the turn was claimed; None: as it is now.
     """
 
-    parts: list[dict[str, Any]]
+    parts: list[MessagePart]
     seq: int
     usage: dict[str, int] = field(default_factory=dict)
     calls: list[CallReport] = field(default_factory=list)
@@ -208,35 +238,21 @@ class Outcome:
     window_caps: Mapping[UUID, int | None] = field(default_factory=dict)
     finish_reason: str = ""
     first_token: int | None = None
-    asked: Sequence["Asked"] = ()
+    requested: Sequence[RequestedCall] = ()
     finish_detail: str = ""
+    of_run: bool = False
+    version: UUID | None = None
 
 
-def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
-    """Ends the turn and completes its answer, once: None when somebody else has ended it already.
+def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
+    """End the turn and complete its answer, once. Return the state of its conversation.
 
-    What its model calls cost is written down with it. Returns the state of its conversation.
+    Returns None when somebody else has ended it already. What its model calls cost is written down with it. The higher
+    `attempt` tells a worker that still carries it out.
     """
-    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.asked else []
-    values = {
-        "status": ending.status,
-        "seq": outcome.seq,
-        "usage": outcome.usage,
-        "asked": [],
-        "finish_reason": outcome.finish_reason if ending.status == Turn.Status.DONE else "",
-        "finish_detail": storable(outcome.finish_detail) if ending.status == Turn.Status.DONE else "",
-        "cost": total_cost(spent),
-        "first_token_ms": outcome.first_token,
-        **_context(outcome.calls),
-        "finished": timezone.now(),
-    }
-    answer = {
-        "parts": storable(outcome.parts),
-        "status": ending.status,
-        "error_code": ending.code,
-        "error_detail": storable(ending.detail.dump()),
-    }
-    asked = [
+    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
+    done = ending.status == Turn.Status.DONE
+    prompts = [
         LastPrompt(
             conversation_id=turn.conversation_id,
             model_id=model,
@@ -246,100 +262,144 @@ def end(turn: Turn, ending: Ending, outcome: Outcome) -> str | None:
         for model, prompt in outcome.prompts.items()
     ]
     with transaction.atomic():
-        if not queries.end(turn, values, answer):
+        ended = (
+            Turn.objects.live()
+            .filter(pk=turn.pk, attempt=turn.attempt)
+            .update(
+                status=ending.status,
+                attempt=F("attempt") + 1,
+                seq=outcome.seq,
+                usage=outcome.usage,
+                asked=[],
+                finish_reason=outcome.finish_reason if done else "",
+                finish_detail=storable(outcome.finish_detail) if done else "",
+                cost=total_cost(spent),
+                first_token_ms=outcome.first_token,
+                finished=timezone.now(),
+                **_report_columns(outcome.calls),
+            )
+        )
+        if not ended:
             return None
-        record_calls(spent, asked)
+        Message.with_deleted.filter(pk=turn.answer_id).update(
+            parts=storable(outcome.parts),
+            status=ending.status,
+            error_code=ending.code,
+            error_detail=storable(ending.detail.dump()),
+        )
+        record_calls(spent, prompts)
         state = settle(turn.conversation_id, outcome.summary)
-        _tell(turn, ending)
+        _send_webhooks(turn, ending)
     return state
 
 
-def _spent(turn: Turn, ending: Ending, outcome: Outcome) -> list[ModelCall]:
-    """A row for each model call. One that was refused, or failed before it wrote anything, costs nothing anywhere.
+def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
+    """Return a row for each model call. A call that was refused, or failed before it wrote anything, costs nothing.
 
-    A call in the middle of which the turn was stopped, or lost its worker, is counted as far as it came, with what the
+    A call during which the turn was stopped, or lost its worker, is counted up to there, with the tokens that the
     provider's cache was expected to serve.
     """
     scope = scope_of(turn.conversation)
-    written = _written(outcome.parts)
-    named = {
-        "person_id": turn.conversation.owner_id,
-        "group_id": counted_to(turn.conversation.owner_id, getattr(turn, "version", None)),
-        "conversation_id": turn.conversation_id,
-        "turn": turn,
-        "token_id": turn.token_id,
-        "project": scope.project,
-        "persona": turn.conversation.persona or scope.persona,  # also where it was taken away meanwhile
-        "purpose": ModelCall.Purpose.RUN if getattr(turn, "run_step", None) else ModelCall.Purpose.ANSWER,
-    }
+    texts = _texts_by_cycle(outcome.parts)
+    purpose = ModelCall.Purpose.RUN if outcome.of_run else ModelCall.Purpose.ANSWER
+    group = counted_to(turn.conversation.owner_id, outcome.version)
+    persona = turn.conversation.persona or scope.persona  # also where it was taken away meanwhile
     spent = []
     # A prompt that was refused as too long, and its successor, are of the same cycle.
     reported = {call["cycle"]: call for call in outcome.calls}
-    calls = {call["cycle"]: cast("CallReport", call) for call in outcome.asked} | reported
+    calls = {call["cycle"]: cast("CallReport", call) for call in outcome.requested} | reported
     for number, call in calls.items():
-        answer, said = written.get(number, ""), Usage(**(call.get("usage") or NOTHING))
-        if not (answer or said.input) and ending.status == Turn.Status.FAILED:
+        text = texts.get(number, "")
+        usage = Usage(**(call.get("usage") or NO_USAGE))
+        if not (text or usage.input) and ending.status == Turn.Status.FAILED:
             continue
-        model = _asked(turn, call)
+        model = _model_of(turn, call)
         tokenizer = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL)
         counted = Usage(
             call["used"] + call["tools_tokens"],
-            0 if said.output else tokenizer.count(answer),
+            0 if usage.output else tokenizer.count(text),
             cached_input=call.get("cache", NO_CACHE)["expected"],
         )
-        spent.append(ModelCall.of(model, said, counted, number=number, **named))
+        row = ModelCall.of(
+            model,
+            usage,
+            counted,
+            number=number,
+            person_id=turn.conversation.owner_id,
+            group_id=group,
+            conversation_id=turn.conversation_id,
+            turn=turn,
+            token_id=turn.token_id,
+            project=scope.project,
+            persona=persona,
+            purpose=purpose,
+        )
+        spent.append(row)
     return spent
 
 
-def _asked(turn: Turn, call: CallReport) -> Model:
-    """The model of one call; of one that is gone only the name is left."""
+def _model_of(turn: Turn, call: CallReport) -> Model:
+    """Return the model of one call; a row with its name alone where it is deleted."""
     pk = call.get("model_id", str(turn.model_id))
     if turn.model is not None and pk == str(turn.model_id):
         return turn.model
-    found = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
-    return found or Model(pk=None, name=call["model"], provider=Provider())
+    model = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
+    return model or Model(pk=None, name=call["model"], provider=Provider())
 
 
-def _written(parts: list[dict[str, Any]]) -> dict[int, str]:
-    """What the model wrote in each cycle, from 1, reasoning and the arguments of tool calls included."""
-    written: dict[int, str] = {}
-    cycle, closed = 1, False
+def _texts_by_cycle(parts: Sequence[MessagePart]) -> dict[int, str]:
+    """Return the text that the model wrote in each cycle, from 1, with its reasoning and the arguments of its calls."""
+    texts: dict[int, str] = {}
+    cycle = 1
+    after_result = False
     for part in parts:
         if part["type"] == "tool_result":
-            closed = True
+            after_result = True
             continue
-        if closed:
-            cycle, closed = cycle + 1, False
-        said = part.get("text") or part.get("name", "") + part.get("arguments", "")
-        written[cycle] = written.get(cycle, "") + said
-    return written
+        if after_result:
+            cycle += 1
+            after_result = False
+        text = part.get("text") or part.get("name", "") + part.get("arguments", "")
+        texts[cycle] = texts.get(cycle, "") + text
+    return texts
 
 
-def _tell(turn: Turn, ending: Ending) -> None:
-    place = turn.conversation
-    ids = {"turn": str(turn.pk), "conversation": str(place.pk), "message": str(turn.answer_id)}
-    paths = {"url": reverse("turn-detail", args=[turn.pk]), "page": reverse("chat:conversation", args=[place.pk])}
-    emit(owner_id=place.owner_id, event="turn.finished", ids={**ids, "status": str(ending.status)}, paths=paths)
+def _send_webhooks(turn: Turn, ending: Ending) -> None:
+    conversation = turn.conversation
+    ids = {
+        "turn": str(turn.pk),
+        "conversation": str(conversation.pk),
+        "message": str(turn.answer_id),
+        "status": str(ending.status),
+    }
+    paths = {
+        "url": reverse("turn-detail", args=[turn.pk]),
+        "page": reverse("chat:conversation", args=[conversation.pk]),
+    }
+    emit(owner_id=conversation.owner_id, event="turn.finished", ids=ids, paths=paths)
 
 
 def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
-    """Stores what the provider wants back of the newest step. Before the next step, so that a dead worker's turn, too,
-    can be gone on from. `reminders` as those of `chat.prompts.builder.Step`."""
-    asked = [number for number, message in enumerate(added) if message.tool_calls]
-    if asked and (state := added[asked[-1]].reasoning) is not None:
-        kept = {
+    """Store the reasoning of the newest step that the provider needs back.
+
+    It is stored before the next step, so that a turn can be continued after its worker has died. `reminders` as in
+    `chat.prompts.builder.CallStep`.
+    """
+    steps = [number for number, message in enumerate(added) if message.tool_calls]
+    if steps and (state := added[steps[-1]].reasoning) is not None:
+        columns = {
             "items": storable(list(state.items)),
             "tokens": state.tokens,
-            "calls": known_by(added[asked[-1]].tool_calls),
-            "reminder": reminders.get(asked[-1], ""),
+            "calls": calls_digest(added[steps[-1]].tool_calls),
+            "reminder": reminders.get(steps[-1], ""),
         }
-        StepReasoning.objects.update_or_create(turn=turn, number=len(asked), defaults=kept)
+        StepReasoning.objects.update_or_create(turn=turn, number=len(steps), defaults=columns)
 
 
 def fall_back(turn: Turn, model: Model, reason: str) -> None:
-    """The turn's answer is this model's from now on, and what another has thought in it is not replayed any more.
+    """Make a fallback the model of the answer. The reasoning of the model before it is not replayed any more.
 
-    `reason`: the code of the error for which the turn's own model, or a fallback of it, is not asked.
+    `reason`: the code of the error of the model that was asked before.
     """
     with transaction.atomic():
         if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
@@ -348,12 +408,29 @@ def fall_back(turn: Turn, model: Model, reason: str) -> None:
 
 
 def store_report(turn: Turn, calls: list[CallReport]) -> None:
-    """What its model calls saw, before the turn ends."""
-    Turn.objects.filter(pk=turn.pk).update(**_context(calls))
+    """Store the reports of the model calls before the turn ends."""
+    Turn.objects.filter(pk=turn.pk).update(**_report_columns(calls))
 
 
-def _context(calls: list[CallReport]) -> dict[str, Any]:
-    """The fields of a turn that tell what its model calls saw; none before the first call."""
+class StoredReport(TypedDict):
+    """The JSON of `Turn.report`."""
+
+    calls: list[CallReport]
+
+
+class ReportColumns(TypedDict, total=False):
+    """The columns of a turn about the prompts of its model calls."""
+
+    report: StoredReport
+    context_limit: int
+    context_used: int
+    context_left_out: int
+    context_unread: int
+    context_notice: str
+
+
+def _report_columns(calls: list[CallReport]) -> ReportColumns:
+    """Return the columns about the model calls; none before the first call."""
     if not calls:
         return {}
     last = calls[-1]
@@ -368,44 +445,51 @@ def _context(calls: list[CallReport]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
+class StaleTurns:
+    """Running turns without a heartbeat, and queued turns that may be written and that no worker has claimed."""
+
     interrupted: list[UUID]
     unclaimed: list[UUID]
 
 
-def stale() -> Stale:
-    """Running turns without a heartbeat; queued ones that may be written and no worker has claimed."""
-    running = silent(Turn.objects.filter(status=Turn.Status.RUNNING))
-    return Stale(
+def stale() -> StaleTurns:
+    """Return the turns for the sweeper."""
+    running = stale_rows(Turn.objects.filter(status=Turn.Status.RUNNING))
+    return StaleTurns(
         list(running.values_list("pk", flat=True)),
         unclaimed(Turn.objects.filter(status=Turn.Status.QUEUED, pk__in=left_behind())),
     )
 
 
-_RUN_STEP = Subquery(RunStep.objects.filter(turn=OuterRef("pk")).values("pk"))
-
-
 def stale_turn(turn_id: UUID) -> Turn | None:
-    rows = silent(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
+    """Return a running turn without a heartbeat, with the rows that `end` needs."""
+    rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
-    return rows.select_related(*related).annotate(run_step=_RUN_STEP).first()
+    return rows.select_related(*related).first()
+
+
+def asked_by_run(turn: Turn) -> bool:
+    """Return whether a step of a run has asked this."""
+    return RunStep.objects.filter(turn=turn).exists()
 
 
 def end_queued(turn: Turn, ending: Ending) -> bool:
-    """Ends a turn that no worker has claimed yet."""
+    """End a turn that no worker has claimed yet. Return False for any other."""
     with transaction.atomic():
         queued = Turn.objects.select_for_update().filter(pk=turn.pk, status=Turn.Status.QUEUED).first()
-        return queued is not None and end(queued, ending, Outcome([], 0)) is not None
+        return queued is not None and end(queued, ending, TurnOutcome([], 0)) is not None
 
 
-def dump(parts: list[dict[str, Any]]) -> str:
-    """The parts of an answer as JSON that can be stored."""
+def dump(parts: list[MessagePart]) -> str:
+    """Return the parts of an answer as JSON that can be stored."""
     return json.dumps(storable(parts), ensure_ascii=False, separators=(",", ":"))
 
 
 def storable(value: Any) -> Any:
-    """A JSON value without what PostgreSQL cannot hold, NUL and halves of characters: whoever writes one, a model or a
-    program, must not lose the rest."""
+    """Return a JSON value without characters that PostgreSQL cannot store: NUL and halves of surrogate pairs.
+
+    Models and programs write them by mistake; the rest of their text must not be lost.
+    """
     if isinstance(value, str):
         text = value.replace("\x00", "")
         try:

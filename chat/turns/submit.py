@@ -1,35 +1,47 @@
-"""The one door for a message: checked, stored as a question with an empty answer and a turn per model, handed over.
+"""Submit a message.
 
-Pages, sockets and programs come here through `chat.sending.services`, which knows of runs that wait for an answer;
-runs, queued messages, edits and the OpenAI API come directly.
+1. `submit` locks the conversation and requires that nothing is under way in it.
+2. `check` validates the text, the models and the files, and `chat.turns.admission.admit` the person's limits.
+3. `begin_answers` stores the question with an empty answer and a turn for each model, in one statement.
+4. On commit the turns are put into the queue of the workers.
+
+Pages, sockets and programs come here through `chat.sending.services`, which knows of runs that wait for an answer.
+Runs, queued messages, edits and the OpenAI API come directly.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from accounts.access.rights import kept_models_of
+from accounts.access.rights import cached_models_of
 from accounts.models import User
 from chat.models import Attachment, Conversation, Message, Turn
-from chat.models.conversation_state import busy, list_changed, lock, require_owner, scope_of
-from chat.models.queries import Standing, store
+from chat.models.conversation_state import (
+    ConversationStatus,
+    busy,
+    list_changed,
+    lock,
+    require_owner,
+    scope_of,
+)
+from chat.models.parts import MessagePart
+from chat.models.queries import store_turns
 from chat.models.summary import carry_marks
 from chat.models.words import title_from
 from chat.prompts.document_budget import budget, chosen_files, refuse_over_line
-from chat.prompts.turn_context import base_context
+from chat.prompts.turn_context import StoredOptions, base_context
 from chat.summaries.idle import RunWaits, require_idle, run_in_progress
-from chat.turns.admission import Admitted, admit, tokens_given
+from chat.turns.admission import AdmittedModel, admit, question_tokens
 from chat.turns.mentions import remember_mentions
 from chat.turns.smaller import smaller_prompt
 from core.background import TURNS
 from core.errors import NotFound, ProductError
-from core.logs.context import known
+from core.logs.context import log_fields
 from core.requests import get_or_404
 from core.sentences import Sentence
 from files.models import File
@@ -38,14 +50,14 @@ from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
-LONGEST_EFFORT = 100  # characters; a shorter one that is no effort is refused by its name
+LONGEST_EFFORT = 100  # characters; the error for a shorter one quotes it
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a person sends: the text, and optionally files, models to answer side by side and an idempotency key.
+    """A message to submit: the text, and optionally files, models to answer side by side and an idempotency key.
 
-    `of_run`: a run asks, which nobody else may in its conversation while it is at work.
+    `of_run`: a run asks; nobody else may in its conversation while it is at work.
     """
 
     text: str
@@ -53,31 +65,32 @@ class Ask:
     models: Sequence[UUID] = ()
     key: str | None = None
     parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
-    beside: UUID | None = None  # the question to stand beside, as a new branch, instead
+    sibling: UUID | None = None  # instead: the question whose parent it gets, as a new branch
     of_run: bool = False
     continues: bool = False  # an answer that was cut off; pages show such a question small
-    token: UUID | None = None  # of the program that asked before, for what has waited since then
+    token: UUID | None = None  # of the program that sent a message which has waited since then
     effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
-    options: Mapping[str, Any] = field(default_factory=dict)  # of a program's turn, see `chat.prompts.turn_context`
+    options: StoredOptions | None = None  # of a program's turn
 
 
-class Checked(NamedTuple):
-    """What is asked, fit to be stored."""
+class CheckedMessage(NamedTuple):
+    """A message that may be stored."""
 
     text: str
     models: Sequence[Model]
     files: Sequence[File]
 
 
-def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> Checked:
-    """Raises `no_model`, `not_found`, and what `text_of`, `refuse_over_line` and `check_effort` raise.
+def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> CheckedMessage:
+    """Validate a message. `version` of the workspace as in `models_of`.
 
-    `version` of the workspace, as `models_of` has it.
+    Raises `no_model`, `not_found`, and the errors of `text_of`, `refuse_over_line` and `check_effort`.
     """
     require_owner(user, conversation)
-    text, models = text_of(ask), models_of(conversation, ask.models, version)
+    text = text_of(ask)
+    models = models_of(conversation, ask.models, version)
     check_effort(ask.effort, models)
-    return Checked(text, models, _files(user, conversation, models, ask.files))
+    return CheckedMessage(text, models, _files(user, conversation, models, ask.files))
 
 
 def text_of(ask: Ask) -> str:
@@ -99,24 +112,27 @@ def text_of(ask: Ask) -> str:
 
 
 def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
-    """Stores the user's message and one empty answer and turn per model, which a worker writes once this is committed.
+    """Store the user's message, and an empty answer and a turn for each model. Workers get the turns on commit.
 
-    The same idempotency key again returns the turns of the first time. Raises what `check` and `require_idle` raise;
-    a message that goes on elsewhere than at the leaf is no answer to a run (`run_in_progress`, 409).
+    The same idempotency key again returns the turns of the first time. Raises the errors of `check`, `require_idle`
+    and `admit`. A message on another branch is no answer to a run, and raises `run_in_progress` (409).
     """
     require_owner(user, conversation)
-    text_of(ask)  # what is wrong whatever the rows say is said before anybody waits for them
+    text_of(ask)  # raises before anybody waits for the lock
     try:
         with transaction.atomic():
             locked = lock(conversation)
             earlier = turns_of_key(locked, ask.key)
             if earlier:
                 return earlier
-            found = _require_idle(locked, ask)
-            text, models, files = check(user, conversation, ask, found.version)
-            admitted = admit(locked, found, models, tokens_given(text, files), ask.token)
-            parent, before = _parent(locked, ask, found), locked.leaf_id
-            part = {"type": "text", "text": text, **({"continues": True} if ask.continues else {})}
+            status = _require_idle(locked, ask)
+            text, models, files = check(user, conversation, ask, status.version)
+            admitted = admit(locked, status, models, question_tokens(text, files), ask.token)
+            parent = _parent(locked, ask, status)
+            leaf_before = locked.leaf_id
+            part: MessagePart = {"type": "text", "text": text}
+            if ask.continues:
+                part["continues"] = True
             question = _message(locked, parent, Message.Role.USER, parts=[part])
             remember_effort(locked, ask.effort)
             if not locked.title and not locked.temporary:
@@ -125,8 +141,8 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             if not locked.temporary:
                 remember_mentions(user=user, text=text, at=question.created)
             _attach(question, files)
-            if parent is not None and parent.pk != before:
-                carry_marks(locked.pk, before, parent.pk, [question.pk])
+            if parent is not None and parent.pk != leaf_before:
+                carry_marks(locked.pk, leaf_before, parent.pk, [question.pk])
             return turns
     except IntegrityError as error:
         raise busy() from error
@@ -141,64 +157,78 @@ def regenerate(
     effort: str | None = None,
     send_less: bool = False,
 ) -> list[Turn]:
-    """Answers the question above `message` anew, as a branch beside the old answer, which stays.
+    """Answer a question anew, as a branch next to the old answer, which stays. `message`: the question or an answer.
 
-    `effort` as in `Ask`; `send_less`: with at most half of the prompt that was sent last, for this answer alone.
+    `effort` as in `Ask`. `send_less`: with at most half of the prompt that was sent last, for this answer alone.
     """
     conversation = message.conversation
     require_owner(user, conversation)
     question = message if message.role == Message.Role.USER else message.parent
     if question is None:
         raise ProductError("nothing_to_answer", "This message has no question above it to answer again.")
-    asked = message.asked_model_id
-    chosen = models_of(conversation, models or ([asked] if asked else ()))
+    earlier_model = message.asked_model_id
+    chosen = models_of(conversation, models or ([earlier_model] if earlier_model else ()))
     check_effort(effort, chosen)
     with transaction.atomic():
         locked = lock(conversation)
         earlier = turns_of_key(locked, key)
         if earlier:
             return earlier
-        admitted = admit(locked, require_idle(locked), chosen, tokens_given(question.text))
+        admitted = admit(locked, require_idle(locked), chosen, question_tokens(question.text))
         if send_less:
             cap = smaller_prompt(question)
             admitted = [each._replace(prompt_cap=cap) for each in admitted]
         remember_effort(locked, effort)
-        before, turns = locked.leaf_id, begin_answers(locked, question, admitted, key)
-        carry_marks(locked.pk, before, question.pk, [turn.answer_id for turn in turns])
+        leaf_before = locked.leaf_id
+        turns = begin_answers(locked, question, admitted, key)
+        carry_marks(locked.pk, leaf_before, question.pk, [turn.answer_id for turn in turns])
     return turns
 
 
 def begin_answers(
     conversation: Conversation,
     question: Message,
-    admitted: Sequence[Admitted],
+    admitted: Sequence[AdmittedModel],
     key: str | None,
     *,
     below: Message | None = None,
-    options: Mapping[str, Any] = MappingProxyType({}),
+    options: StoredOptions | None = None,
 ) -> list[Turn]:
-    """One empty answer and turn for each that `admit` has admitted, inside the caller's transaction; a worker gets them
-    on commit, but for those that wait.
+    """Store an empty answer and a turn for each model that `admit` has admitted, inside the caller's transaction.
 
-    What they stand below is stored with them where it is not stored yet. `below`: the message that the answers stand
-    below, where that is not the question; `options`: see `chat.prompts.turn_context`.
+    Workers get the turns on commit, except those that wait in their person's line. Messages above the answers that are
+    not stored yet are stored with them. `below`: the parent of the answers, where that is not the question. `options`
+    as in `Ask`.
     """
-    above = Place(below.pk, below.depth) if below is not None else Place(question.pk, question.depth)
+    parent = below or question
+    place = ParentMessage(parent.pk, parent.depth)
     turns = []
     for slot, each in enumerate(admitted):
         model = each.model
-        answer = _message(conversation, above, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
-        turn = Turn(conversation=conversation, user_message=question, answer=answer, model=model, slot=slot)
-        turn.owner_id, turn.token_id = conversation.owner_id, each.token
-        turn.reserved_tokens, turn.reserved_cost, turn.prompt_cap = each.tokens, each.cost, each.prompt_cap
-        turn.idempotency_key, turn.options, turn.effort = key, dict(options), conversation.effort
-        turn.heartbeat, turn.request_id = timezone.now(), known().get("request_id", "")
+        answer = _message(conversation, place, Message.Role.ASSISTANT, status=Message.Status.PENDING, model=model)
+        turn = Turn(
+            conversation=conversation,
+            owner_id=conversation.owner_id,
+            user_message=question,
+            answer=answer,
+            model=model,
+            slot=slot,
+            token_id=each.token,
+            reserved_tokens=each.tokens,
+            reserved_cost=each.cost,
+            prompt_cap=each.prompt_cap,
+            idempotency_key=key,
+            options=options or {},
+            effort=conversation.effort,
+            heartbeat=timezone.now(),
+            request_id=log_fields().get("request_id", ""),
+        )
         turns.append(turn)
     conversation.leaf = turns[0].answer
     conversation.state = Conversation.State.ANSWERING
     conversation.updated = timezone.now()
-    rows = [*_unstored(below or question), *(turn.answer for turn in turns), *turns]
-    store(rows, conversation, ["leaf", "state", "updated", "title", "effort"])
+    messages = [*_unstored(parent), *(turn.answer for turn in turns)]
+    store_turns(conversation, messages, turns, ["leaf", "state", "updated", "title", "effort"])
     list_changed(conversation)
     for turn, each in zip(turns, admitted, strict=True):
         if not each.waits:
@@ -207,7 +237,7 @@ def begin_answers(
 
 
 def _unstored(message: Message | None) -> list[Message]:
-    """It and those above it that are not stored yet, the first of them first."""
+    """Return the message and those above it that are not stored yet, from the top."""
     rows: list[Message] = []
     while message is not None and message._state.adding:
         rows.append(message)
@@ -216,7 +246,7 @@ def _unstored(message: Message | None) -> list[Message]:
 
 
 def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
-    """Raises `bad_effort` for what is none, and `effort_not_offered` for one that none of `models` takes."""
+    """Raise `bad_effort` for an unknown effort, and `effort_not_offered` for one that none of `models` takes."""
     if not effort:
         return
     if effort not in Effort.values:
@@ -246,29 +276,45 @@ def remember_effort(conversation: Conversation, effort: str | None) -> None:
         conversation.effort = effort
 
 
-def _require_idle(conversation: Conversation, ask: Ask) -> Standing:
+def _require_idle(conversation: Conversation, ask: Ask) -> ConversationStatus:
     try:
         return require_idle(conversation, of_run=ask.of_run)
     except RunWaits:
-        if ask.parent or ask.beside:
+        if ask.parent or ask.sibling:
             raise run_in_progress() from None
         raise
 
 
-class Place(NamedTuple):
-    """A message that others stand below."""
+class ParentMessage(NamedTuple):
+    """A message that others get as their parent."""
 
     pk: UUID
     depth: int
 
 
-def _message(conversation: Conversation, parent: Place | None, role: str, **fields: object) -> Message:
-    above, depth = (None, 0) if parent is None else (parent.pk, parent.depth + 1)
-    whose = {"conversation": conversation, "owner_id": conversation.owner_id}
-    return Message(**whose, parent_id=above, role=role, depth=depth, **fields)
+def _message(
+    conversation: Conversation,
+    parent: ParentMessage | None,
+    role: str,
+    *,
+    parts: Sequence[MessagePart] = (),
+    status: str = Message.Status.DONE,
+    model: Model | None = None,
+) -> Message:
+    return Message(
+        conversation=conversation,
+        owner_id=conversation.owner_id,
+        parent_id=parent.pk if parent is not None else None,
+        role=role,
+        parts=list(parts),
+        status=status,
+        model=model,
+        depth=parent.depth + 1 if parent is not None else 0,
+    )
 
 
 def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
+    """Return the turns that an earlier request with this idempotency key has begun."""
     if not key:
         return []
     turns = Turn.objects.filter(conversation=conversation, idempotency_key=key).order_by("slot")
@@ -276,14 +322,15 @@ def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
 
 
 def _files(user: User, conversation: Conversation, models: Sequence[Model], ids: Sequence[UUID]) -> list[File]:
-    """The files to attach, checked against the line of every model that will answer."""
+    """Return the files to attach, checked against the budget for files of every model that will answer."""
     if not ids:
         return []
     files = chosen_files(user=user, ids=ids)
     if len(files) != len(ids):
         raise NotFound("file")
-    scope, ids = scope_of(conversation), [model.pk for model in models]
-    for model in Model.objects.select_related("provider").filter(pk__in=ids):  # with what it has learnt by now
+    scope = scope_of(conversation)
+    model_ids = [model.pk for model in models]
+    for model in Model.objects.select_related("provider").filter(pk__in=model_ids):  # with newly learnt limits
         refuse_over_line(files, budget(base_context(user=user, model=model, scope=scope), scope))
     return files
 
@@ -294,29 +341,34 @@ def _attach(question: Message, files: Sequence[File]) -> None:
     )
 
 
-def _parent(conversation: Conversation, ask: Ask, standing: Standing) -> Place | None:
-    named, leaf, depth = ask.beside or ask.parent, conversation.leaf_id, standing.leaf_depth
+def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) -> ParentMessage | None:
+    named = ask.sibling or ask.parent
     if named is None:
-        return Place(leaf, depth) if leaf is not None and depth is not None else None
-    found = get_or_404(Message.objects.filter(conversation=conversation), named, "message")
-    if ask.beside:
-        return Place(found.parent_id, found.depth - 1) if found.parent_id is not None else None
-    if found.role == Message.Role.USER:
+        leaf = conversation.leaf_id
+        depth = status.leaf_depth
+        return ParentMessage(leaf, depth) if leaf is not None and depth is not None else None
+    message = get_or_404(Message.objects.filter(conversation=conversation), named, "message")
+    if ask.sibling:
+        return ParentMessage(message.parent_id, message.depth - 1) if message.parent_id is not None else None
+    if message.role == Message.Role.USER:
         raise ProductError("parent_is_a_question", "Go on from an answer, or edit the question instead.")
-    return Place(found.pk, found.depth)
+    return ParentMessage(message.pk, message.depth)
 
 
 def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
-    """Those that are asked, as administrators had set them at this version of the workspace or later; without one as
-    they are now."""
-    usable = kept_models_of(conversation.owner_id, version)
+    """Return the models that are to answer: the chosen ones, or the default of the conversation.
+
+    They are as administrators had set them at this version of the workspace or later; without a version as they are
+    now. Raises `no_model`, `too_many_models`, and `not_found`.
+    """
+    usable = cached_models_of(conversation.owner_id, version)
     if not chosen:
         return [one_of(usable, scope_of(conversation).persona)]
     if len(chosen) > MAX_MODELS:
         raise ProductError(
             "too_many_models", Sentence("At most {max_models} models can answer side by side.", max_models=MAX_MODELS)
         )
-    found = {model.pk: model for model in usable}
-    if any(pk not in found for pk in chosen):
+    by_id = {model.pk: model for model in usable}
+    if any(pk not in by_id for pk in chosen):
         raise NotFound("model")
-    return [found[pk] for pk in chosen]
+    return [by_id[pk] for pk in chosen]

@@ -1,5 +1,4 @@
-"""The pages and fragments for what is done to a message: its menu, editing, switching, continuing, shortening,
-deleting, marks, feedback."""
+"""Serve the actions on a message: its menu, editing, switching, continuing, shortening, deleting, marks, feedback."""
 
 from urllib.parse import urlencode
 from uuid import UUID, uuid4
@@ -24,7 +23,7 @@ from core.text import unix_lines
 
 @with_row(visible_message, "GET")
 def menu(request: Request, message: Message) -> HttpResponse:
-    """What is done to a message now and then: in a menu, or without scripts as a page."""
+    """Show the rarer actions on a message: as a menu, or without scripts as a page."""
     conversation = message.conversation
     context = {
         "message": message,
@@ -38,7 +37,7 @@ def menu(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_message, "GET", "POST")
 def edit(request: Request, message: Message) -> HttpResponse:
-    """The question as a form: in its place on the page, or as a page of its own."""
+    """Edit a question: a form in its place on the page, or a page of its own. A POST stores the new question."""
     if request.method == "GET":
         return _form(request, message)
     try:
@@ -74,7 +73,7 @@ def shorten(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_message)
 def delete(request: Request, message: Message) -> HttpResponse:
-    """The page then says what went, and how that is taken back."""
+    """Delete a message. The page then says what was deleted and offers to restore it."""
     branches.delete_message(user=request.user, message=message)
     return _to(message.conversation_id, message.parent_id, deleted_message=message.pk)
 
@@ -95,12 +94,13 @@ def feedback(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_message)
 def mark(request: Request, message: Message) -> HttpResponse:
-    """Always sends a turn, leaves it or one file of it out, or takes that back; the page then looks again."""
-    given, file = request.POST.get("mark") or None, request.POST.get("file")
+    """Pin or exclude a turn, exclude one file of it, or remove the mark. The page then refreshes its plan."""
+    new_mark = request.POST.get("mark") or None
+    file = request.POST.get("file")
     if file:
-        marks.mark_file(user=request.user, message=message, file=identifier(file, "file"), mark=given)
+        marks.mark_file(user=request.user, message=message, file=identifier(file, "file"), mark=new_mark)
     else:
-        marks.mark_turn(user=request.user, message=message, mark=given)
+        marks.mark_turn(user=request.user, message=message, mark=new_mark)
     if request.htmx:
         return trigger_client_event(HttpResponse(status=204), "markchange", {"message": str(message.pk)})
     return _to(message.conversation_id, message.pk)
@@ -119,10 +119,10 @@ def _form(request: Request, message: Message, status: int = 200, **more: object)
     return render(request, "chat/_edit.html" if request.htmx else "chat/edit.html", context, status=status)
 
 
-def _to(conversation: UUID, message: UUID | None, **asked: UUID) -> HttpResponseRedirect:
-    """The conversation, at a message: switching branches does not lose the place."""
-    if message:
-        asked["at"] = message
+def _to(conversation: UUID, message: UUID | None, *, deleted_message: UUID | None = None) -> HttpResponseRedirect:
+    """Redirect to the conversation at a message, so that switching branches does not lose the place."""
+    fields = {"deleted_message": deleted_message, "at": message}
+    query = urlencode({name: value for name, value in fields.items() if value})
     place = f"#m-{message}" if message else ""
-    query = f"?{urlencode(asked)}" if asked else ""
+    query = f"?{query}" if query else ""
     return HttpResponseRedirect(reverse("chat:conversation", args=[conversation]) + query + place)

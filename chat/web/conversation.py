@@ -1,11 +1,11 @@
-"""The conversation's page and the fragments of it: messages, composer, plan and report, queued message, approvals.
+"""Serve the page of a conversation and its fragments: messages, composer, plan, report, queued message, approvals.
 
 A view reads the request, calls one service or one page function, and renders.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
@@ -28,8 +28,8 @@ from chat.models.summary import NO_MARKS, marks_on
 from chat.prompts import inspector
 from chat.prompts import report as reports
 from chat.prompts.document_budget import chosen_files
-from chat.prompts.preview import Draft, plan_ahead
-from chat.prompts.wording import plan_line
+from chat.prompts.preview import Plan, TurnDraft, plan_ahead
+from chat.prompts.wording import StatusLine, plan_line
 from chat.runs import views as run_views
 from chat.sending.offers import in_words, offers, offers_again
 from chat.sending.services import next_view, remove_next, send_or_queue, send_queued, start_conversation
@@ -50,10 +50,9 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
-from projects.saved_prompts.variables import LONGEST, filled, variables
+from projects.saved_prompts.variables import LONGEST, fill, variables
 
-ACCEPTED = "Message-Accepted"  # a header: by it the composer knows that what it has sent is stored
-DECISIONS = {"yes": (True, False), "always": (True, True), "no": (False, False), "never": (False, True)}
+ACCEPTED = "Message-Accepted"  # a header that tells the composer that its message is stored
 
 
 @require_http_methods(["GET", "POST"])
@@ -62,61 +61,72 @@ def home(request: Request) -> HttpResponse:
         return page(request, None)
     try:
         ask = _ask(request)
-        scope, temporary = _new_scope(request, request.POST), _temporary(request)
-        conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=temporary)
+        scope = _new_scope(request, request.POST)
+        conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=_temporary(request))
     except ProductError as error:
         return _refused(request, None, error)
     address = reverse("chat:conversation", args=[conversation.pk])
     if not request.htmx:
         return redirect(address)
     # The page of a new conversation becomes this one in place, so nothing is loaded before the answer is seen.
-    response = page(request, visible_conversation(request.user, conversation.pk), chips=[])
-    response["Content-Location"], response[ACCEPTED] = address, "yes"
+    response = page(request, visible_conversation(request.user, conversation.pk), chips=())
+    response["Content-Location"] = address
+    response[ACCEPTED] = "yes"
     return response
 
 
 @with_row(visible_conversation, "GET")
-def conversation(request: Request, found: Conversation) -> HttpResponse:
+def conversation(request: Request, row: Conversation) -> HttpResponse:
+    """Show a conversation: its newest messages, or with `at`, `before` or `since` other ones.
+
+    With `whole` as many of the newest messages as one page shows, for a page that takes over changes.
+    """
     if "since" in request.GET:
-        asked = pages.first_since(found, request.GET["since"])
-        return redirect(reverse("chat:conversation", args=[found.pk]) + f"?at={asked}#m-{asked}")
-    if "whole" in request.GET:  # a page that takes over what has changed may show more than it has begun with
-        messages, older = pages.branch_page(found, newest=pages.PAGE)
-        return page(request, found, messages=messages, older=older)
+        first = pages.first_since(row, request.GET["since"])
+        return redirect(reverse("chat:conversation", args=[row.pk]) + f"?at={first}#m-{first}")
+    if "whole" in request.GET:
+        return page(request, row, shown=pages.branch_page(row, newest=pages.PAGE))
     place = request.GET.get("at") or request.GET.get("before")
     if place is None:
-        return page(request, found)
-    message = get_or_404(Message.objects.filter(conversation=found).select_related("parent"), place, "message")
+        return page(request, row)
+    message = get_or_404(Message.objects.filter(conversation=row).select_related("parent"), place, "message")
     if "at" in request.GET:
-        return page(request, found, **pages.page_at(found, message))
-    messages, older = pages.branch_page(found, message)
-    context: dict[str, Any] = {"messages": messages, "older": older}
+        return page(request, row, shown=pages.page_at(row, message))
+    shown = pages.branch_page(row, message)
     if request.htmx:
-        return render(request, "chat/_messages.html", {"conversation": found, **context})
-    return page(request, found, **context)
+        context = {"conversation": row, "messages": shown.messages, "older": shown.older}
+        return render(request, "chat/_messages.html", context)
+    return page(request, row, shown=shown)
 
 
 @with_row(visible_conversation)
-def send(request: Request, found: Conversation) -> HttpResponse:
+def send(request: Request, row: Conversation) -> HttpResponse:
+    """Send a message, or queue it while an answer is being written."""
     try:
-        sent = send_or_queue(user=request.user, conversation=found, ask=_ask(request))
+        sent = send_or_queue(user=request.user, conversation=row, ask=_ask(request))
     except ProductError as error:
-        return _refused(request, found, error)
+        return _refused(request, row, error)
     if not isinstance(sent, NextMessage):
-        return turns_response(request, found, sent, question=True)
+        return turns_response(request, row, sent, question=True)
     if not request.htmx:
-        return redirect("chat:conversation", found.pk)
-    response = render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)}, status=202)
-    response["HX-Retarget"], response["HX-Reswap"], response[ACCEPTED] = "#next", "innerHTML", "yes"
+        return redirect("chat:conversation", row.pk)
+    response = render(request, "chat/_next.html", {"conversation": row, "next": next_view(row)}, status=202)
+    response["HX-Retarget"] = "#next"
+    response["HX-Reswap"] = "innerHTML"
+    response[ACCEPTED] = "yes"
     return response
 
 
 @with_row(visible_message)
 def regenerate(request: Request, message: Message) -> HttpResponse:
-    """By the model that answered before, or by those that are named."""
-    models, key = _ids(request, "model", "model"), request.POST.get("key") or None
-    send_less = "send_less" in request.POST
-    turns = answer_anew(user=request.user, message=message, models=models, key=key, send_less=send_less)
+    """Answer a question anew, with the model that answered before or with the named models."""
+    turns = answer_anew(
+        user=request.user,
+        message=message,
+        models=_ids(request, "model", "model"),
+        key=request.POST.get("key") or None,
+        send_less="send_less" in request.POST,
+    )
     return turns_response(request, message.conversation, turns, question=False)
 
 
@@ -127,8 +137,7 @@ def message(request: Request, message: Message) -> HttpResponse:
 
 @require_GET
 def report(request: Request, pk: UUID) -> HttpResponse:
-    """The context panel of an answer, of its last model call or of the `call`th: a fragment for the page beside it, or
-    a page of its own."""
+    """Show the context panel of an answer's last model call, or of its `call`th: a fragment, or a page of its own."""
     related = ("conversation__persona", "conversation__owner", "user_message", "model__provider")
     rows = Turn.objects.visible_to(request.user).select_related(*related)
     turn = get_or_404(rows, pk, "turn")
@@ -146,48 +155,69 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 
 @require_POST
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """What sending the draft would mean: the line under the composer and the panel behind it."""
-    scope = asked_scope(request, pk, request.POST)
-    draft = Draft(unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort"))
+    """Show the plan of the draft: the line under the composer, or with `panel` the context panel.
+
+    The panel is opened now and then. The line is requested with almost every key, and with `count`, which asks the
+    provider to count, once nobody types.
+    """
+    scope = composer_scope(request, pk, request.POST)
+    draft = TurnDraft(
+        unix_lines(request.POST.get("text", "")), _ids(request, "files", "file"), request.POST.get("effort")
+    )
     model = services.visible_model(request.user, next(iter(request.POST.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
-    # A panel is opened now and then; the line is asked for with almost every key, and to count once nobody types.
-    panel, counts = "panel" in request.GET, not {"panel", "count"}.isdisjoint(request.GET)
+    panel = "panel" in request.GET
+    counts = not {"panel", "count"}.isdisjoint(request.GET)
     shown = _plan(request.user, scope, draft, model, count=counts, whole=panel)
     if not panel:
         return render(request, "chat/_plan.html", {"plan": shown, "plan_url": request.path, "swapped": True})
-    found = scope.conversation
-    marks = marks_on(found.pk, found.leaf_id) if found is not None else NO_MARKS
-    found_offers = offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model)
+    row = scope.conversation
+    marks = marks_on(row.pk, row.leaf_id) if row is not None else NO_MARKS
+    plan_offers = offers(user=request.user, scope=scope, draft=draft, plan=shown["planned"], model=model)
     context = {
         **shown,
         "panel": inspector.of_plan(shown["planned"], marks),
         "plan_url": request.path,
-        "conversation": found,
-        "so_far": spent(ModelCall.objects.filter(conversation=found)) if found else "",
-        "offers": in_words(found_offers, shown["planned"]["limit"]),
+        "conversation": row,
+        "so_far": spent(ModelCall.objects.filter(conversation=row)) if row else "",
+        "offers": in_words(plan_offers, shown["planned"]["limit"]),
     }
     return render(request, "chat/_context.html", context)
 
 
+class PlanView(TypedDict):
+    """A plan for the template of the composer. `sizes` are the tokens of the draft's files by id."""
+
+    planned: Plan
+    panel: inspector.Panel | None
+    line: StatusLine
+    fits: bool
+    sizes: dict[str, int]
+
+
 def _plan(
-    user: User, scope: ChatScope, draft: Draft, model: Model, *, count: bool = False, whole: bool = False
-) -> dict[str, Any]:
-    """`whole`: with all that a panel shows, else what the line at the composer does."""
+    user: User, scope: ChatScope, draft: TurnDraft, model: Model, *, count: bool = False, whole: bool = False
+) -> PlanView:
+    """Return the plan of a draft. Without `whole` it has only what the line at the composer shows."""
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count, whole=whole)
-    panel, line = inspector.of_plan(planned), plan_line(planned)
-    sizes = _sizes(user, draft, planned)
-    return {"planned": planned, "panel": panel, "line": line, "fits": planned["fits"], "sizes": sizes}
+    return {
+        "planned": planned,
+        "panel": inspector.of_plan(planned),
+        "line": plan_line(planned),
+        "fits": planned["fits"],
+        "sizes": _sizes(user, draft, planned),
+    }
 
 
-def _sizes(user: User, draft: Draft, planned: Mapping[str, Any]) -> dict[str, int]:
-    """Tokens of the draft's files by their ids, as the panel has them; of what does not fit those of their texts."""
-    if not planned["fits"]:
+def _sizes(user: User, draft: TurnDraft, planned: Plan) -> dict[str, int]:
+    """Return the tokens of the draft's files by id: as planned, or if the draft does not fit those of their texts."""
+    if planned["fits"] is False:
         files = chosen_files(user=user, ids=draft.files)
         return {str(file.pk): size for file in files if (size := tokens_of(file=file))}
     chosen = {str(pk) for pk in draft.files}
-    return {each["id"]: each["tokens"] for each in planned["sources"] if each["id"] in chosen and each.get("tokens")}
+    sized = ((each.get("id") or "", each.get("tokens")) for each in planned["sources"])
+    return {pk: tokens for pk, tokens in sized if pk in chosen and tokens}
 
 
 @with_row(visible_turn)
@@ -199,47 +229,61 @@ def stop(request: Request, turn: Turn) -> HttpResponse:
 
 
 @with_row(visible_conversation, "GET")
-def queued(request: Request, found: Conversation) -> HttpResponse:
-    return render(request, "chat/_next.html", {"conversation": found, "next": next_view(found)})
+def queued(request: Request, row: Conversation) -> HttpResponse:
+    return render(request, "chat/_next.html", {"conversation": row, "next": next_view(row)})
 
 
 @with_row(visible_conversation)
-def send_next(request: Request, found: Conversation) -> HttpResponse:
-    turns = send_queued(user=request.user, conversation=found, pk=_named(request))
-    return turns_response(request, found, turns, question=True)
+def send_next(request: Request, row: Conversation) -> HttpResponse:
+    turns = send_queued(user=request.user, conversation=row, pk=_queued_message(request))
+    return turns_response(request, row, turns, question=True)
 
 
 @with_row(visible_conversation)
-def remove_queued(request: Request, found: Conversation) -> HttpResponse:
-    remove_next(user=request.user, conversation=found, pk=_named(request))
+def remove_queued(request: Request, row: Conversation) -> HttpResponse:
+    remove_next(user=request.user, conversation=row, pk=_queued_message(request))
     if request.htmx:
-        return render(request, "chat/_next.html", {"conversation": found, "next": None})
-    return redirect("chat:conversation", found.pk)
+        return render(request, "chat/_next.html", {"conversation": row, "next": None})
+    return redirect("chat:conversation", row.pk)
 
 
 @with_row(visible_conversation)
-def edit_queued(request: Request, found: Conversation) -> HttpResponse:
-    """Without scripts: the page again, with what waited in the composer."""
-    taken = remove_next(user=request.user, conversation=found, pk=_named(request))
-    chips = chosen_files(user=request.user, ids=taken.files)
-    return page(request, found, draft=taken.text, chips=chips)
+def edit_queued(request: Request, row: Conversation) -> HttpResponse:
+    """Show the page with the queued message in the composer, for browsers without scripts."""
+    removed = remove_next(user=request.user, conversation=row, pk=_queued_message(request))
+    return page(request, row, draft=removed.text, chips=chosen_files(user=request.user, ids=removed.files))
 
 
-def _named(request: Request) -> UUID | None:
-    """The message that the page showed, which may not be the one that waits by now."""
-    given = request.POST.get("next")
-    return identifier(given, "message") if given else None
+def _queued_message(request: Request) -> UUID | None:
+    """Return the queued message that the page showed. Another one may be queued by now."""
+    pk = request.POST.get("next")
+    return identifier(pk, "message") if pk else None
+
+
+class Decision(NamedTuple):
+    """A user's decision on a tool call. `remember`: for the rest of the conversation."""
+
+    allow: bool
+    remember: bool
+
+
+DECISIONS = {
+    "yes": Decision(allow=True, remember=False),
+    "always": Decision(allow=True, remember=True),
+    "no": Decision(allow=False, remember=False),
+    "never": Decision(allow=False, remember=True),
+}
 
 
 @with_row(visible_turn, "GET", "POST")
 def approval(request: Request, turn: Turn) -> HttpResponse:
-    """A call that a person has to allow, as it stands at this moment; a POST decides."""
+    """Show a tool call that waits for approval in its present state. A POST decides."""
     if request.method == "POST":
-        allow, remember = DECISIONS.get(request.POST.get("allow", ""), (False, False))
+        decision = DECISIONS.get(request.POST.get("allow", ""), DECISIONS["no"])
         call = request.POST.get("call", "")
-        decide_call(user=request.user, turn=turn, call=call, allow=allow, remember=remember)
+        decide_call(user=request.user, turn=turn, call=call, allow=decision.allow, remember=decision.remember)
         if request.htmx:
-            return HttpResponse(status=204)  # what was decided comes with the answer's events
+            return HttpResponse(status=204)  # the decision comes with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
     part = asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
     context = {"part": shown(part), "turn_id": turn.pk, "status": turn.answer.status}
@@ -247,19 +291,18 @@ def approval(request: Request, turn: Turn) -> HttpResponse:
 
 
 @with_row(visible_conversation)
-def change_persona(request: Request, found: Conversation) -> HttpResponse:
-    """From the next message on another persona answers, or none; what was said stays."""
+def change_persona(request: Request, row: Conversation) -> HttpResponse:
+    """Change the persona, or remove it, from the next message on. Earlier messages stay."""
     persona = services.visible_persona(request.user, request.POST.get("persona"))
-    services.update_conversation(user=request.user, conversation=found, fields={"persona": persona})
+    services.update_conversation(user=request.user, conversation=row, fields={"persona": persona})
     if not request.htmx:
-        return redirect("chat:conversation", found.pk)
+        return redirect("chat:conversation", row.pk)
     return trigger_client_event(HttpResponse(status=204), "planchange")
 
 
 @require_GET
 def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """What a / at the beginning of a message may mean: prompts that the person sees here, and the persona's starter
-    messages."""
+    """Show completions of a / at the beginning of a message: the user's prompts and the persona's starter messages."""
     scope = scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, request.GET)
     offered = offered_prompts(
         user=request.user, persona=scope.persona, project=scope.project, typed=request.GET.get("q", "")
@@ -268,14 +311,17 @@ def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 
 @with_row(visible_saved_prompt, "GET", "POST")
-def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
-    """Asks for what a saved prompt leaves open, in a dialog or on a page. A POST gives the text: to a script as it is,
-    else in the field of a new conversation."""
-    asked, problem = variables(found.text), None
-    values = {each.name: request.POST.get(f"value {each.name}", each.default) for each in asked}
-    if request.method == "POST" or not asked:
+def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
+    """Ask for the variables of a saved prompt, in a dialog or on a page.
+
+    A POST returns the filled text: to a script as plain text, else in the composer of a new conversation.
+    """
+    prompt_variables = variables(prompt.text)
+    problem = None
+    values = {each.name: request.POST.get(f"value {each.name}", each.default) for each in prompt_variables}
+    if request.method == "POST" or not prompt_variables:
         try:
-            text = filled(found.text, values)
+            text = fill(prompt.text, values)
         except ProductError as error:
             problem = error
         else:
@@ -284,8 +330,8 @@ def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
             return page(request, None, draft=text)
     context = {
         "section": "personas",
-        "prompt": found,
-        "asked": [(each, values[each.name]) for each in asked],
+        "prompt": prompt,
+        "asked": [(each, values[each.name]) for each in prompt_variables],
         "longest": LONGEST,
         "problem": problem,
     }
@@ -295,57 +341,79 @@ def use_prompt(request: Request, found: SavedPrompt) -> HttpResponse:
 
 @require_GET
 def all_models(request: Request) -> HttpResponse:
-    """All that can be asked, for a page that offers the first of many. `again`: for the menu of an answer."""
+    """Show all usable models, for a page that offers the first of many. With `again` for the menu of an answer."""
     template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
     return render(request, template, {"models": models_of(request.user)})
 
 
 @require_GET
 def starters(request: Request) -> HttpResponse:
-    """The starter messages of the persona that is being chosen, or of none."""
+    """Show the starter messages of the persona that is being chosen, or of none."""
     persona = services.visible_persona(request.user, request.GET.get("persona"))
     return render(request, "chat/_starters.html", {"chosen_persona": persona})
 
 
-def page(request: Request, found: Conversation | None, status: int = 200, **more: Any) -> HttpResponse:
-    messages, older = pages.branch_page(found) if found and "messages" not in more else ([], None)
-    scope = scope_of(found) if found else _new_scope(request, request.GET)
-    context: dict[str, Any] = {
-        "conversation": found,
-        "messages": messages,
-        "older": older,
+def page(
+    request: Request,
+    row: Conversation | None,
+    *,
+    shown: pages.MessagesPage | None = None,
+    draft: str | None = None,
+    chips: Sequence[File] | None = None,
+    problem: ProductError | None = None,
+) -> HttpResponse:
+    """Render the page of a conversation, or of a new one if `row` is None.
+
+    `shown` are its messages, by default the newest. `draft` and `chips` fill the composer, by default from the address.
+    `problem` is shown above the composer and sets the status.
+    """
+    if shown is None:
+        shown = pages.branch_page(row) if row else pages.NO_MESSAGES
+    if draft is None:
+        draft = request.GET.get("text", "")  # a persona's starter message, followed as a link
+    if chips is None:
+        chips = _chips(request)
+    scope = scope_of(row) if row else _new_scope(request, request.GET)
+    choices = pages.choices(request.user, scope, all_models=request.GET.get("models") == "all")
+    plan_view: PlanView | None = None
+    if choices["chosen_model"] and not shown.excerpt:
+        turn_draft = TurnDraft(draft, [file.pk for file in chips])
+        with suppress(ProductError):  # the first change of the draft plans again and shows the error
+            plan_view = _plan(request.user, scope, turn_draft, choices["chosen_model"])
+    context = {
+        "conversation": row,
+        "messages": shown.messages,
+        "older": shown.older,
+        "excerpt": shown.excerpt,
+        "answering": pages.being_written(shown.messages),
         **side_context(request),
-        "chips": _chips(request),
-        "draft": request.GET.get("text", ""),  # a persona's starter message, followed as a link
-        "temporary": found.temporary if found else _temporary(request),
-        "next": next_view(found) if getattr(found, "waits", True) else None,
-        "run": run_views.of_conversation(request.user, found),
-        "first": first_steps(request.user) if found is None and not request.GET else None,
-        **pages.choices(request.user, scope, all_models=request.GET.get("models") == "all"),
-        **(surroundings(request.user, scope) if found is None else {}),
-        **more,
+        "chips": chips,
+        "draft": draft,
+        "problem": problem,
+        "plan": plan_view,
+        "temporary": row.temporary if row else _temporary(request),
+        "next": next_view(row) if getattr(row, "waits", True) else None,
+        "run": run_views.of_conversation(request.user, row),
+        "first": first_steps(request.user) if row is None and not request.GET else None,
+        **choices,
+        **(surroundings(request.user, scope) if row is None else {}),
     }
-    context["answering"] = pages.being_written(context["messages"])
-    if context["chosen_model"] and not context.get("excerpt"):
-        draft = Draft(context["draft"], [file.pk for file in context["chips"]])
-        with suppress(ProductError):  # asked again with the first change, and then said
-            context["plan"] = _plan(request.user, scope, draft, context["chosen_model"])
-    return render(request, "chat/conversation.html", context, status=status)
+    return render(request, "chat/conversation.html", context, status=problem.status if problem else 200)
 
 
-def _refused(request: Request, found: Conversation | None, error: ProductError) -> HttpResponse:
-    """Without scripts the page comes again with the problem and the draft; with them the draft never left the page."""
+def _refused(request: Request, row: Conversation | None, error: ProductError) -> HttpResponse:
+    """Show the page again with the error and the draft. With scripts raise it: the draft is still on the page."""
     if request.htmx:
         raise error
-    problem = error
-    response = page(request, found, error.status, problem=problem, draft=request.POST.get("text", ""))
+    response = page(request, row, problem=error, draft=request.POST.get("text", ""))
     return with_headers(response, error)
 
 
-def turns_response(request: Request, found: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
+def turns_response(request: Request, row: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
+    """Show the new answers, below their `question` unless the page has it; without scripts redirect to the page."""
     if not request.htmx:
-        return redirect("chat:conversation", found.pk)
-    context = {"conversation": found, "messages": pages.answers_page(turns, question=question)}
+        return redirect("chat:conversation", row.pk)
+    context = {"conversation": row, "messages": pages.answers_page(turns, question=question)}
     response = render(request, "chat/_turn.html", context)
     response[ACCEPTED] = "yes"
     return response
@@ -365,34 +433,37 @@ def _ids(request: Request, name: str, what: str) -> list[UUID]:
     return [identifier(pk, what) for pk in request.POST.getlist(name) if pk]
 
 
-def asked_scope(request: Request, pk: UUID | None, fields: QueryDict) -> ChatScope:
-    """The scope of the conversation `pk`, or of the new one that the composer's fields would start."""
+def composer_scope(request: Request, pk: UUID | None, fields: QueryDict) -> ChatScope:
+    """Return the scope of the conversation `pk`, or of the new one that the composer's fields would start."""
     return scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, fields)
 
 
 def _chips(request: Request) -> list[File]:
-    """The files that an address brings along, and those of a form that comes again without scripts."""
+    """Return the files of the address, and those of a form that is shown again without scripts."""
     ids = [*request.GET.getlist("file"), *request.POST.getlist("files")]
     return chosen_files(user=request.user, ids=[identifier(pk, "file") for pk in ids if pk])
 
 
 def _new_scope(request: Request, fields: QueryDict) -> ChatScope:
-    """Where a conversation that does not exist yet would be."""
+    """Return the scope of a conversation that does not exist yet."""
     project = visible_project(request.user, fields["project"]) if fields.get("project") else None
     persona = services.visible_persona(request.user, fields.get("persona"))
     return ChatScope(None, project, persona or (project.persona if project else None))
 
 
 def _temporary(request: Request) -> bool:
-    """Whether the new conversation is to be temporary, by the address or the composer."""
+    """Tell whether the new conversation is to be temporary, by the address or the composer."""
     return (request.POST if request.method == "POST" else request.GET).get("temporary") == "yes"
 
 
-def first_steps(user: User) -> dict[str, Any] | None:
-    """None for whoever has a conversation, also an archived one.
+class FirstSteps(TypedDict):
+    """Hints for a user without conversations. `project` is the oldest visible one; at first the demo project."""
 
-    `project`: the oldest that the person sees, for the first person of a workspace the demo project.
-    """
+    project: Project | None
+
+
+def first_steps(user: User) -> FirstSteps | None:
+    """Return the hints for a user without conversations; None for a user who has one, archived or not."""
     if Conversation.objects.visible_to(user).exists():
         return None
     return {"project": Project.objects.visible_to(user).order_by("created").first()}

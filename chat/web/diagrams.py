@@ -1,5 +1,8 @@
-"""The frame in which a diagram of an answer is drawn. What a model writes may be hostile and Mermaid may have flaws, so
-its script runs where there is no session, no storage, no network and no page around it."""
+"""Serve the frame in which a diagram of an answer is drawn.
+
+A model's text may be hostile and Mermaid may have flaws. So its script runs in a frame without session, storage,
+network and access to the page.
+"""
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -8,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 
-# Mermaid writes its styles into the drawing. `sandbox` holds where the page is opened by itself, too.
+# Mermaid writes its styles into the drawing. `sandbox` also holds when the frame is opened as a page.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-scripts"

@@ -1,4 +1,4 @@
-"""The sheet at the composer in which files that are there already are chosen for a message."""
+"""Show the sheet at the composer in which uploaded files are chosen for a message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,52 +14,52 @@ from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.context.types import DocumentBudget
 from chat.conversations import services
-from chat.prompts.document_budget import budget, chosen_files, counted
+from chat.prompts.document_budget import budget, chosen_files, document_tokens
 from chat.prompts.turn_context import base_context
 from chat.prompts.wording import too_long
-from chat.web.conversation import asked_scope
+from chat.web.conversation import composer_scope
 from core.requests import identifier
 from core.sentences import Sentence
 from files.index.ledger import Payer
-from files.index.search import Result, passages, search_many
+from files.index.search import PassageExcerpt, excerpts, search_many
 from files.models import File
 from personas.services import model_for
 
 ROWS = 20
-PASSAGES = 60  # of which each file shows its best
+PASSAGES = 60  # search hits; each file shows its best
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A file in the sheet. `why_not` says why it may not be chosen, empty when it may."""
+class FileChoice:
+    """A file in the sheet. `why_not` is the reason for which it may not be chosen, empty if it may."""
 
     file: File
-    passage: Result | None
+    passage: PassageExcerpt | None
     chosen: bool
     why_not: str
 
 
 class FileMatches(NamedTuple):
-    """Files, each with the passage that a search found in it; `notes` are those of the search."""
+    """Files, each with its best passage if a search found one. `notes` are those of the search."""
 
-    files: list[tuple[File, Result | None]]
+    files: list[tuple[File, PassageExcerpt | None]]
     notes: tuple[Sentence, ...] = ()
 
 
 @require_GET
 def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """The rows for `q`, each held against the line that holds with the composer's other fields."""
-    scope = asked_scope(request, pk, request.GET)
+    """Show the files for the query `q`, with the document budget of the composer's other fields."""
+    scope = composer_scope(request, pk, request.GET)
     model = services.visible_model(request.user, next(iter(request.GET.getlist("model")), None)) or model_for(
         scope.persona, request.user
     )
     allowed = budget(base_context(user=request.user, model=model, scope=scope), scope)
     ids = [identifier(each, "file") for name in ("files", "unread") for each in request.GET.getlist(name) if each]
-    chosen = {file.pk: counted(file) for file in chosen_files(user=request.user, ids=ids)}
+    chosen = {file.pk: document_tokens(file) for file in chosen_files(user=request.user, ids=ids)}
     query = " ".join(request.GET.get("q", "").replace("\0", " ").split())
     matches = _matches(request.user, query)
     choices = [
-        Choice(
+        FileChoice(
             file=file,
             passage=passage,
             chosen=file.pk in chosen,
@@ -77,9 +77,9 @@ def _matches(user: User, query: str) -> FileMatches:
     visible = File.objects.visible_to(user).order_by("-id")
     if not query:
         return FileMatches([(file, None) for file in visible[:ROWS]])
-    best: dict[UUID, Result] = {}
+    best: dict[UUID, PassageExcerpt] = {}
     result = search_many(queries=[query], files=visible, limit=PASSAGES, payer=Payer(user.pk))
-    for passage in passages(result.hits):
+    for passage in excerpts(result.hits):
         best.setdefault(passage.file, passage)
     named = {file.pk: file for file in visible.filter(name__icontains=query)[:ROWS]}
     inside = visible.in_bulk(best)
@@ -88,7 +88,8 @@ def _matches(user: User, query: str) -> FileMatches:
 
 
 def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
-    size = counted(file)
+    """Return the reason for which the file may not be chosen; `chosen` are the tokens of the chosen files."""
+    size = document_tokens(file)
     if file.status == File.Status.FAILED:
         return _("It could not be read.")
     if size is None:

@@ -1,7 +1,7 @@
-"""What the page of a new conversation shows beside the composer: where one is about to ask, and what was used last."""
+"""Collect what the page of a new conversation shows with the composer: its project, or recent projects and personas."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 from uuid import UUID
 
 from django.db.models import Model as Row
@@ -13,20 +13,31 @@ from chat.models.conversation_state import ChatScope
 from personas.models import Persona
 from projects.models import Project
 
-SHOWN = 3  # projects and personas each
-LOOKED_AT = 50  # of the newest conversations
+SHOWN = 3  # projects, and personas
+CONSIDERED = 50  # newest conversations whose projects and personas count as recent
 Kind = TypeVar("Kind", bound=Row)
 
 
-def surroundings(user: User, scope: ChatScope) -> dict[str, Any]:
-    """For a conversation that does not exist yet. In a project: how many files it has. Without
-    project and persona: those of the newest conversations, or else others, so that the page is never empty."""
+class Surroundings(TypedDict, total=False):
+    """The context of a new conversation, for its template. `project_files` is the number of the project's files."""
+
+    project_files: int
+    recent_projects: list[Project]
+    recent_personas: list[Persona]
+
+
+def surroundings(user: User, scope: ChatScope) -> Surroundings:
+    """Return the context of a conversation that does not exist yet.
+
+    In a project it is the number of files. Without project and persona it is the recent ones, filled up with others, so
+    that the page is never empty.
+    """
     if scope.project is not None:
         return {"project_files": scope.project.entries.count()}
     if scope.persona is not None:
         return {}
     rows = Conversation.objects.listed_for(user).order_by("-updated", "-id")
-    used = list(rows.values_list("project", "persona")[:LOOKED_AT])
+    used = list(rows.values_list("project", "persona")[:CONSIDERED])
     return {
         "recent_projects": _first(Project.objects.visible_to(user), (project for project, _persona in used)),
         "recent_personas": _first(Persona.objects.visible_to(user), (persona for _project, persona in used)),
@@ -34,8 +45,8 @@ def surroundings(user: User, scope: ChatScope) -> dict[str, Any]:
 
 
 def _first(rows: QuerySet[Kind], used: Iterable[UUID | None]) -> list[Kind]:
-    """Those that were used last, then others."""
-    wanted = [pk for pk in dict.fromkeys(used) if pk is not None][:SHOWN]
-    found = rows.in_bulk(wanted)
-    shown = [found[pk] for pk in wanted if pk in found]
-    return shown + list(rows.exclude(pk__in=found)[: SHOWN - len(shown)])
+    """Return the rows that were used last, then others."""
+    recent = [pk for pk in dict.fromkeys(used) if pk is not None][:SHOWN]
+    visible = rows.in_bulk(recent)
+    shown = [visible[pk] for pk in recent if pk in visible]
+    return shown + list(rows.exclude(pk__in=visible)[: SHOWN - len(shown)])

@@ -1,13 +1,14 @@
-"""What the templates of a conversation show: plain values, made of rows with a fixed number of queries."""
+"""Make the values that the templates of a conversation show, from rows, with a fixed number of queries."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -17,9 +18,10 @@ from accounts.models import User
 from chat.conversations.branches import BranchView, branches_of, side_by_side
 from chat.models import Conversation, Message, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
+from chat.models.parts import MessagePart
 from chat.models.summary import NO_MARKS, Marks, marks_on
 from chat.models.tree import branch, branch_rows, ids_down_to, newest_leaf, siblings, with_rows
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.rendering.page_size import MAX_ASIDE, MAX_CHARACTERS, MAX_HTML, characters_of, count_fitting, html_size
 from chat.rendering.references import Sources, cited, cited_numbers
 from chat.summaries.views import SummaryView, of_branch
@@ -28,18 +30,19 @@ from chat.turns.smaller import offers_send_less
 from core.errors import ProductError
 from core.i18n import percent
 from files.models import File
-from llm.models import Effort
+from llm.models import Effort, Model
 from personas.models import Persona
 from personas.services import model_for
+from projects.models import Project
 
-OFFERED = 12  # models that a page brings along; each weighs some 100 bytes
-FIRST = 8  # messages that a conversation opens with at most, the newest; those above come with scrolling
-LINES = 40  # of text with which a screen is full: of long messages fewer are enough
+OFFERED = 12  # models in the page itself; each takes some 100 bytes
+FIRST = 8  # the most messages that a conversation opens with; older ones are loaded by scrolling
+LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer
 LINE = 80  # characters
 PAGE = 24  # messages of one page further up
-BELOW = 12  # messages that are shown below the one it opens at
+BELOW = 12  # messages shown below the message at which a conversation is opened
 
-# Why a fallback was asked, by the error's code.
+# The reasons for which a fallback was asked, by the code of the error.
 NOT_AVAILABLE = {
     "provider_unreachable": _("its provider could not be reached"),
     "provider_timeout": _("it did not answer in time"),
@@ -53,73 +56,86 @@ NOT_AVAILABLE = {
 }
 
 
-class Attached(NamedTuple):
-    """A file of a question, and whether it is left out by itself; of a deleted one what `files_of` has."""
+# A part of a message with the members that its template needs besides, see `MessageView`.
+ShownPart = Mapping[str, Any]
 
-    file: File | dict[str, str]
+
+class DeletedFile(TypedDict):
+    """An attached file that was deleted since. `status` is `deleted`."""
+
+    name: str
+    status: str
+
+
+class AttachedFile(NamedTuple):
+    """A file of a question. `left_out`: the user excludes this file by itself."""
+
+    file: File | DeletedFile
     left_out: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """A message with what only its page knows.
+    """A message as its page shows it.
 
-    `parts` are the row's parts with what a page needs: text has `blocks` (safe HTML), a tool call its `result`.
-    `cited`: how many sources it cites. `marks`: those of the branch. `newest`: the branch on show ends here. `beside`:
-    the answers to show side by side in this one's place, itself among them. `summary`: it stands for everything up to
-    here. `failed`: why the newest one could not be written. `html_size`: of itself alone, in bytes.
+    `parts` are the row's parts; a text has `blocks` (safe HTML), a tool call its `result` and the `found` documents.
+    `cited` is the number of sources it cites. `marks` are those of the branch. `newest`: the branch on show ends here.
+    `alternatives` are the answers shown side by side in this place, this one among them. `summary` covers everything up
+    to this message. `failed` is the job of a newer summary that failed. `html_size` is its own, in bytes.
     """
 
     row: Message
-    parts: list[dict[str, Any]]
+    parts: list[ShownPart]
     cited: int
     marks: Marks = NO_MARKS
     branch: BranchView | None = None
     newest: bool = False
-    beside: "list[MessageView]" = field(default_factory=list)
+    alternatives: "list[MessageView]" = field(default_factory=list)
     summary: SummaryView | None = None
     failed: SummaryJob | None = None
     html_size: int = 0
 
     @property
     def size(self) -> int:
-        """How many bytes its place on a page has, about."""
-        return sum(view.html_size for view in self.beside) if self.beside else self.html_size
+        """Return the estimated bytes of its place on a page."""
+        return sum(view.html_size for view in self.alternatives) if self.alternatives else self.html_size
 
     @property
     def continues(self) -> bool:
-        """A question that only asks to go on."""
+        """Tell whether it is a question that only asks to continue."""
         return self.row.continues
 
     @property
     def retryable(self) -> bool:
+        """Tell whether it is an answer that did not end well and can be written anew."""
         live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
         return not live_or_done and hasattr(self.row, "turn")
 
     @property
     def send_less(self) -> bool:
-        """Whether a shorter prompt might be answered where this one was refused."""
+        """Tell whether the provider refused the prompt and might answer a shorter one."""
         turn: Turn | None = getattr(self.row, "turn", None)
         return turn is not None and self.row.status == Message.Status.FAILED and offers_send_less(turn, self.row)
 
     @property
     def declined(self) -> bool:
+        """Tell whether the model declined to answer, or ended for an unknown reason."""
         return self.row.finish_reason in (*Turn.DECLINED, Turn.UNKNOWN_END)
 
     @property
     def doubts(self) -> int:
-        """How many of its sentences their passages do not carry."""
+        """Return the number of sentences that their cited passages do not support."""
         return sum(len(part["check"]["doubts"]) for part in self.row.parts if "check" in part)
 
     @property
     def fallback(self) -> Promise | str:
-        """Why another model than the one that was asked has answered; empty when none has."""
+        """Return the reason for which a fallback answered instead of the chosen model; empty without a fallback."""
         turn: Turn | None = getattr(self.row, "turn", None)
         return NOT_AVAILABLE.get(turn.fallback_reason, "") if turn is not None else ""
 
     @property
     def percent(self) -> str:
-        """Of the model's limit, that the answer's context has used; empty while that is not known."""
+        """Return the used part of the model's limit, in percent; empty while unknown."""
         turn: Turn | None = getattr(self.row, "turn", None)
         if turn is None or turn.context_used is None or not turn.context_limit:
             return ""
@@ -127,36 +143,38 @@ class MessageView:
 
     @property
     def mark(self) -> str | None:
-        """Of its whole turn."""
+        """Return the mark of its whole turn."""
         return self.marks.by_message.get(self.row.pk)
 
     @property
-    def attached(self) -> list[Attached]:
-        left_out = self.marks.files.get(self.row.pk, frozenset())
-        return [Attached(file, getattr(file, "pk", None) in left_out) for file in files_of(self.row)]
+    def attached(self) -> list[AttachedFile]:
+        """Return the files that were uploaded with it."""
+        excluded = self.marks.files.get(self.row.pk, frozenset())
+        return [AttachedFile(file, getattr(file, "pk", None) in excluded) for file in files_of(self.row)]
 
 
 def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
-    """`blocks`: as `chat.rendering.kept` has them."""
+    """Return the view of a message. `blocks` are those of `chat.rendering.cache`."""
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
     cites = sum(1 for _source in cited(message.text, sources))
     return MessageView(message, _parts(message.parts, blocks), cites, html_size=html_size(message, blocks))
 
 
-def files_of(message: Message) -> list[File | dict[str, str]]:
-    """What was uploaded with it; of a file that was deleted since, its name alone."""
+def files_of(message: Message) -> list[File | DeletedFile]:
+    """Return the files that were uploaded with a message."""
     attached = message.attachments.all()
-    return [each.file or {"name": each.name, "status": "deleted"} for each in attached]
+    return [each.file or DeletedFile(name=each.name, status="deleted") for each in attached]
 
 
 def titles_of(conversation: Conversation) -> dict[str, str]:
-    ids = [pk for pk in conversation.documents if "/" not in pk]  # the others are addresses of pages
+    """Return the names of the files that have a citation number in the conversation, by id."""
+    ids = [pk for pk in conversation.documents if "/" not in pk]  # the others are addresses of web pages
     return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
 
 
 def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
-    """What the answer's citations lead to: the passages its searches found, else the whole file."""
+    """Return the documents that an answer can cite: the passages of its searches, else whole files."""
     numbers = message.conversation.documents
     sources = Sources()
     sources.learn({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
@@ -165,30 +183,31 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
     return sources
 
 
-def _parts(parts: list[dict[str, Any]], blocks: Sequence[list[str]]) -> list[dict[str, Any]]:
-    """`blocks`: of each text, in their order."""
-    parts = _short_asides(parts)
-    results = {part["id"]: part for part in parts if part["type"] == "tool_result"}
-    shown: list[dict[str, Any]] = []
+def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[ShownPart]:
+    """Return the parts as the page shows them. `blocks` are those of each text, in order."""
+    short = _short_asides(parts)
+    results = {part["id"]: part for part in short if part["type"] == "tool_result"}
+    shown: list[ShownPart] = []
     texts = 0
-    for part in parts:
+    for part in short:
         match part["type"]:
             case "text":
                 shown.append({**part, "blocks": blocks[texts]})
                 texts += 1
             case "tool_call":
                 result = results.get(part["id"])
-                found = Sources()
-                found.learn(result.get("documents", ()) if result else ())
-                shown.append({**shown_call(part), "result": result, "found": list(found.values())})
+                documents = Sources()
+                documents.learn(result.get("documents", ()) if result else ())
+                shown.append({**shown_call(part), "result": result, "found": list(documents.values())})
             case _:
-                shown.append(part)
+                shown.append({**part})
     return shown
 
 
-def _short_asides(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The parts, of which the reasoning and the results have `MAX_ASIDE` characters together; the first ones go on."""
-    left, shortened = MAX_ASIDE, []
+def _short_asides(parts: Sequence[MessagePart]) -> list[MessagePart]:
+    """Cut off reasoning and results after `MAX_ASIDE` characters together, in the order of the parts."""
+    left = MAX_ASIDE
+    shortened: list[MessagePart] = []
     for part in parts:
         text = "" if part["type"] == "text" else part.get("text", "")
         shortened.append({**part, "text": f"{text[:left]}…"} if len(text) > left else part)
@@ -197,10 +216,10 @@ def _short_asides(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _a_screen_of(messages: list[Message]) -> list[Message]:
-    """Of the newest messages as many as fill one."""
+    """Return as many of the newest messages as fill a screen."""
     lines = 0
     for index, message in reversed(list(enumerate(messages))):
-        shown = message.text[: LINE * LINES]  # as much fills a screen whatever follows
+        shown = message.text[: LINE * LINES]  # a longer text fills a screen anyway
         lines += sum(1 + len(line) // LINE for line in shown.splitlines())
         if lines >= LINES:
             return messages[index:]
@@ -208,22 +227,50 @@ def _a_screen_of(messages: list[Message]) -> list[Message]:
 
 
 def _newest_that_fit(messages: list[Message]) -> list[Message]:
-    """Of the newest messages as many as one page may render."""
+    """Return as many of the newest messages as one page may render."""
     return messages[-count_fitting(map(characters_of, reversed(messages)), MAX_CHARACTERS) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a conversation around `message`, shown instead of its newest messages.
+
+    `other_branch`: the message is on another branch than the conversation's leaf.
+    """
+
+    message: UUID
+    other_branch: bool
+
+
+class MessagesPage(NamedTuple):
+    """The messages of one page, oldest first.
+
+    `older` is the message above which the next page ends, None at the beginning of the conversation. `excerpt` is set
+    if the page does not show the newest messages.
+    """
+
+    messages: list[MessageView]
+    older: UUID | None
+    excerpt: Excerpt | None = None
+
+
+NO_MESSAGES = MessagesPage([], None)
 
 
 def branch_page(
     conversation: Conversation, before: Message | None = None, *, newest: int | None = None
-) -> tuple[list[MessageView], UUID | None]:
-    """The newest messages of the branch on show (without a number as many as fill a screen), or a page above `before`;
-    and where to go on upwards, if anywhere."""
+) -> MessagesPage:
+    """Return the `newest` messages of the branch on show, as many as fill a screen without a number.
+
+    With `before` return the page above that message.
+    """
     end = conversation.leaf if before is None else before.parent
     if end is None:
-        return [], None
+        return NO_MESSAGES
     messages = branch(end.pk, newest=PAGE if before else newest or FIRST, leaf_depth=end.depth)
     if before is None and newest is None:
         messages = _a_screen_of(messages)
-    views = placed(_newest_that_fit(messages), conversation, beside=before is None)
+    views = placed(_newest_that_fit(messages), conversation, side_by_side_last=before is None)
     views = views[-count_fitting((view.size for view in reversed(views)), MAX_HTML) :]
     older = views[0].row.pk if views[0].row.depth > 0 else None
     summary, failed = of_branch(conversation)
@@ -232,27 +279,34 @@ def branch_page(
             views[index] = replace(view, summary=summary)
     if failed is not None and before is None:
         views[-1] = replace(views[-1], failed=failed)
-    return views, older
+    return MessagesPage(views, older)
 
 
 def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
-    """A new question (unless it is on the page already) and its pending answers."""
+    """Return the pending answers of a new question, below the `question` unless the page has it already."""
     ids = [turns[0].answer_id] + ([turns[0].user_message_id] if question else [])
     rows = list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
-    return placed(rows, turns[0].conversation, beside=True)
+    return placed(rows, turns[0].conversation, side_by_side_last=True)
 
 
 def one_message(message: Message) -> MessageView:
+    """Return the view of one message by itself."""
     return placed([message], message.conversation)[0]
 
 
-def placed(messages: Sequence[Message], conversation: Conversation, *, beside: bool = False) -> list[MessageView]:
-    """Messages of one branch with their places in the tree; `beside`: the last one with those to show in its scope."""
+def placed(
+    messages: Sequence[Message], conversation: Conversation, *, side_by_side_last: bool = False
+) -> list[MessageView]:
+    """Return the views of messages of one branch, with their places in the tree.
+
+    `side_by_side_last`: the last message gets its alternatives, the answers that are shown side by side with it.
+    """
     for message in messages:
-        message.conversation = conversation  # which the row would otherwise ask the database for
-    places, last = siblings(messages), messages[-1]
-    group = side_by_side(last) if beside and len(places[last.pk]) > 1 else []
-    # An answer that is being written has grown between the two queries: the page shows one of them.
+        message.conversation = conversation  # the row would otherwise query the database for it
+    places = siblings(messages)
+    last = messages[-1]
+    group = side_by_side(last) if side_by_side_last and len(places[last.pk]) > 1 else []
+    # An answer that is being written may have grown between the two queries. The page shows the newer row.
     newer = {message.pk: message for message in group}
     messages = [newer.get(message.pk, message) for message in messages]
     places |= {message.pk: places[last.pk] for message in group}
@@ -274,38 +328,34 @@ def placed(messages: Sequence[Message], conversation: Conversation, *, beside: b
 
     views = [view(message) for message in messages]
     if group:
-        views[-1] = replace(views[-1], beside=[view(message) for message in group])
+        views[-1] = replace(views[-1], alternatives=[view(message) for message in group])
     return views
 
 
 def _learn_numbers(conversation: Conversation, answers: Sequence[Message]) -> None:
-    """Documents get their numbers while an answer is written, so a row of before lacks those of one that is complete by
-    now. A number never changes."""
+    """Reload the citation numbers if an answer cites a number that the conversation's row does not have.
+
+    Documents get their numbers while an answer is written, so a row that was read earlier may lack some. A number never
+    changes.
+    """
     texts = (part["text"] for answer in answers for part in answer.parts if part["type"] == "text")
     if any(not cited_numbers(text) <= set(conversation.documents.values()) for text in texts):
         conversation.refresh_from_db(fields=["documents"])
 
 
 def being_written(views: Sequence[MessageView]) -> bool:
-    """Whether the page shows an answer that grows; by its row, since the conversation's may be of a moment before."""
-    return any(each.row.status == Message.Status.PENDING for view in views for each in (view, *view.beside))
+    """Tell whether the page shows an answer that is being written.
+
+    The answers' rows decide, since the conversation's row may be a moment older.
+    """
+    return any(each.row.status == Message.Status.PENDING for view in views for each in (view, *view.alternatives))
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Instead of the newest messages. `other_branch`: than that of the conversation's leaf."""
+def page_at(conversation: Conversation, message: Message) -> MessagesPage:
+    """Return the page of a conversation opened at one of its messages, anywhere in the tree.
 
-    message: UUID
-    other_branch: bool
-
-
-def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
-    """A conversation opened at one of its messages, wherever that is in the tree.
-
-    For the template: `messages`, `older`, and `excerpt` unless the newest messages are among them. Looking changes
-    nothing: the branch that the conversation goes on with stays the stored one, also when the message is on another,
-    which is then only shown, with a button to go on from there. A search hit that silently moved the end of the
-    conversation would make the next question continue another one than its writer has in mind.
+    Opening changes nothing: a message on another branch is only shown, with a button to continue from there. If a
+    search hit silently moved the end of the conversation, the next question would continue the wrong branch.
     """
     leaf = conversation.leaf
     path = ids_down_to(leaf.pk, message.depth) if leaf else []
@@ -313,23 +363,19 @@ def page_at(conversation: Conversation, message: Message) -> dict[str, Any]:
     if leaf and other and message.parent_id == leaf.parent_id:
         other = message.pk not in {each.pk for each in side_by_side(leaf)}
     if not other and len(path) <= PAGE // 2:
-        messages, older = branch_page(conversation, newest=PAGE)
-        if any(each.row.pk == message.pk for view in messages for each in (view, *view.beside)):
-            return {"messages": messages, "older": older}
+        newest = branch_page(conversation, newest=PAGE)
+        if any(each.row.pk == message.pk for view in newest.messages for each in (view, *view.alternatives)):
+            return newest
     if other:
         path = ids_down_to(newest_leaf(message.pk) or message.pk, message.depth)
     end = path[max(0, len(path) - 1 - BELOW)]
     rows = branch(end, newest=PAGE, leaf_depth=message.depth + min(BELOW, len(path) - 1))
     views = _around(message, rows, conversation)
-    return {
-        "messages": views,
-        "older": views[0].row.pk if views[0].row.depth else None,
-        "excerpt": Excerpt(message.pk, other),
-    }
+    return MessagesPage(views, views[0].row.pk if views[0].row.depth else None, Excerpt(message.pk, other))
 
 
 def _around(message: Message, rows: Sequence[Message], conversation: Conversation) -> list[MessageView]:
-    """Of the rows as many as a page may hold: the message itself, those below it, then those above it."""
+    """Return as many views as a page may hold: the message first, then the rows below, then the rows above."""
     at = next(index for index, row in enumerate(rows) if row.pk == message.pk)
     from_message = [*range(at, len(rows)), *reversed(range(at))]
     chosen = from_message[: count_fitting((characters_of(rows[each]) for each in from_message), MAX_CHARACTERS)]
@@ -339,8 +385,10 @@ def _around(message: Message, rows: Sequence[Message], conversation: Conversatio
 
 
 def first_since(conversation: Conversation, day: str) -> UUID:
-    """The first question on the branch of `day` (ISO 8601) or later, in the reader's time zone; without a day the very
-    first. Raises `bad_day` and `nothing_since`."""
+    """Return the first question of the branch on or after `day` (ISO 8601), in the reader's time zone.
+
+    An empty day stands for the beginning. Raises `bad_day` and `nothing_since`.
+    """
     rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.USER)
     if day:
         try:
@@ -348,20 +396,35 @@ def first_since(conversation: Conversation, day: str) -> UUID:
         except ValueError as error:
             raise ProductError("bad_day", "Write the day as in 2026-11-21.") from error
         rows = rows.filter(created__gte=timezone.make_aware(start))
-    found = rows.order_by("depth").values_list("pk", flat=True).first()
-    if found is None:
+    first = rows.order_by("depth").values_list("pk", flat=True).first()
+    if first is None:
         raise ProductError("nothing_since", "Nothing was written here on that day or later. Choose an earlier one.")
-    return found
+    return first
 
 
-def choices(user: User, scope: ChatScope, *, all_models: bool) -> dict[str, Any]:
-    """What can be chosen at the composer, and what is chosen: the model asked last goes on, if it still can.
+class ComposerChoices(TypedDict):
+    """The choices at the composer, for its template."""
 
-    Unless `all_models`, the page offers the first of many models and the chosen one; the others are fetched."""
+    models: list[Model]
+    offered_models: list[Model]
+    chosen_model: Model | None
+    efforts: list[Effort]
+    chosen_effort: str
+    personas: QuerySet[Persona]
+    chosen_persona: Persona | None
+    project: Project | None
+    bundled: bool
+
+
+def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoices:
+    """Return the choices at the composer. The model that was asked last stays chosen if it is still usable.
+
+    Unless `all_models`, only the first of many models and the chosen one are offered; the page fetches the others.
+    """
     persona = scope.persona
-    asked = getattr(scope.conversation, "asked", None)
+    last_asked = getattr(scope.conversation, "newest_model", None)
     models = list(models_of(user))
-    chosen = next((model for model in models if model.pk == asked), None)
+    chosen = next((model for model in models if model.pk == last_asked), None)
     if chosen is None:
         with suppress(ProductError):
             chosen = model_for(persona, user)

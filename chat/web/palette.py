@@ -1,4 +1,4 @@
-"""What Ctrl+K finds while one types: conversations, messages, files, projects, personas, and places to go to."""
+"""Find conversations, messages, files, projects, personas and commands while a user types in the palette (Ctrl+K)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +15,17 @@ from accounts.models import User
 from chat.conversations import search
 from chat.models import Conversation
 
-MOST = 5  # of each kind
+MOST = 5  # rows of each group
 LONGEST = 200  # characters of a query
-Pieces = Sequence[tuple[str, bool]]
+Pieces = Sequence[tuple[str, bool]]  # each piece of a text, and whether it matches the query
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A place to go to or, with `does`, something that the page does by itself. `pieces`: what was found in it, each
-    piece of text with whether it matched."""
+class PaletteRow:
+    """A row of the palette: an `address` to open or, with `does`, a command of the page.
+
+    `pieces` is the matching text.
+    """
 
     name: str
     icon: str
@@ -34,11 +36,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The first `rows` of `total`; all of them are at the address `all`. `many`: there are more than `total`."""
+class PaletteGroup:
+    """The first `rows` of `total`. The address `all` shows all of them. `many`: there are more than `total`."""
 
     label: str
-    rows: list[Row]
+    rows: list[PaletteRow]
     total: int = 0
     all: str = ""
     many: bool = field(default=False)
@@ -46,74 +48,80 @@ class Group:
 
 @require_GET
 def palette(request: Request) -> HttpResponse:
-    """A fragment. Without a query: the newest conversations, and all commands; with `keys` the list of shortcuts."""
+    """Show the results for the query `q`. Without a query show the newest conversations and all commands.
+
+    With `keys` show the list of shortcuts.
+    """
     if "keys" in request.GET:
         return render(request, "ui/_shortcuts.html")
     query = request.GET.get("q", "")[:LONGEST].replace("\0", " ").strip()
     words = query.lower().split()
     matching = [each for each in commands() if all(word in each.name.lower() for word in words)]
-    told = [Group(_("Commands"), matching)]
-    groups = (
-        [*_titles(request.user, query), *told, *_named(request.user, query)] if query else [*_recent(request), *told]
-    )
+    group = PaletteGroup(_("Commands"), matching)
     if query:
-        groups += _messages(request.user, query)
+        user = request.user
+        groups = [*_titles(user, query), group, *_named(user, query), *_messages(user, query)]
+    else:
+        groups = [*_recent(request), group]
     return render(request, "chat/_palette.html", {"query": query, "groups": [each for each in groups if each.rows]})
 
 
-def commands() -> list[Row]:
+def commands() -> list[PaletteRow]:
+    """Return all commands."""
     return [
-        Row(_("New conversation"), "write", reverse("chat:home"), keys="Ctrl Shift O"),
-        Row(_("Projects"), "folder", reverse("projects:list")),
-        Row(_("Personas"), "persona", reverse("personas:list")),
-        Row(_("Prompts"), "write", reverse("prompts:list")),
-        Row(_("Tasks"), "task", reverse("tasks:today")),
-        Row(_("Files"), "file", reverse("files:list")),
-        Row(_("Files read whole"), "file", reverse("chat:readings")),
-        Row(_("Settings"), "settings", reverse("settings:preferences")),
-        Row(_("My usage"), "task", reverse("chat:usage")),
-        Row(_("Import and export"), "file", reverse("chat:imports")),
-        Row(_("Notify me while I look elsewhere: on or off"), "chat", does="notify"),
-        Row(_("Choose several conversations"), "tick", does="choose"),
-        Row(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
-        Row(_("Keyboard shortcuts"), "key", keys="?", does="keys"),
+        PaletteRow(_("New conversation"), "write", reverse("chat:home"), keys="Ctrl Shift O"),
+        PaletteRow(_("Projects"), "folder", reverse("projects:list")),
+        PaletteRow(_("Personas"), "persona", reverse("personas:list")),
+        PaletteRow(_("Prompts"), "write", reverse("prompts:list")),
+        PaletteRow(_("Tasks"), "task", reverse("tasks:today")),
+        PaletteRow(_("Files"), "file", reverse("files:list")),
+        PaletteRow(_("Files read whole"), "file", reverse("chat:readings")),
+        PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
+        PaletteRow(_("My usage"), "task", reverse("chat:usage")),
+        PaletteRow(_("Import and export"), "file", reverse("chat:imports")),
+        PaletteRow(_("Notify me while I look elsewhere: on or off"), "chat", does="notify"),
+        PaletteRow(_("Choose several conversations"), "tick", does="choose"),
+        PaletteRow(_("Narrow or wide list"), "side", keys="Ctrl B", does="rail"),
+        PaletteRow(_("Keyboard shortcuts"), "key", keys="?", does="keys"),
     ]
 
 
-def _conversation(row: Conversation, pieces: Pieces = ()) -> Row:
-    return Row(row.title or _("New conversation"), "chat", reverse("chat:conversation", args=[row.pk]), pieces=pieces)
+def _conversation(row: Conversation, pieces: Pieces = ()) -> PaletteRow:
+    address = reverse("chat:conversation", args=[row.pk])
+    return PaletteRow(row.title or _("New conversation"), "chat", address, pieces=pieces)
 
 
-def _recent(request: Request) -> Iterable[Group]:
+def _recent(request: Request) -> Iterable[PaletteGroup]:
     rows = Conversation.objects.listed_for(request.user).filter(archived=False).order_by("-updated", "-id")
-    yield Group(_("Recent conversations"), [_conversation(each) for each in rows.only("id", "title")[:MOST]])
+    yield PaletteGroup(_("Recent conversations"), [_conversation(each) for each in rows.only("id", "title")[:MOST]])
 
 
-def _titles(user: User, query: str) -> Iterable[Group]:
+def _titles(user: User, query: str) -> Iterable[PaletteGroup]:
     titles, total = search.titles(user=user, query=query, most=MOST)
     address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.SOME_TITLES})}"
-    yield Group(_("Conversations"), [_conversation(each) for each, _pieces in titles], total, address)
+    yield PaletteGroup(_("Conversations"), [_conversation(each) for each, _pieces in titles], total, address)
 
 
-def _messages(user: User, query: str) -> Iterable[Group]:
-    found = search.search(user=user, query=query, limit=MOST, most_titles=0)
-    total = len(found.hits) if found.after is None else search.spoken(user=user, query=query)
+def _messages(user: User, query: str) -> Iterable[PaletteGroup]:
+    results = search.search(user=user, query=query, limit=MOST, most_titles=0)
+    total = len(results.hits) if results.after is None else search.spoken(user=user, query=query)
     many = total > search.MANY
     rows = []
-    for hit in found.hits:
+    for hit in results.hits:
         row = _conversation(hit.message.conversation, hit.pieces)
-        rows.append(Row(row.name, row.icon, f"{row.address}?at={hit.message.pk}", pieces=row.pieces))
+        rows.append(PaletteRow(row.name, row.icon, f"{row.address}?at={hit.message.pk}", pieces=row.pieces))
     address = f"{reverse('chat:search')}?{urlencode({'q': query})}#messages-found"
-    yield Group(_("Messages"), rows, min(total, search.MANY), address, many)
+    yield PaletteGroup(_("Messages"), rows, min(total, search.MANY), address, many)
 
 
-def _named(user: User, query: str) -> Iterable[Group]:
+def _named(user: User, query: str) -> Iterable[PaletteGroup]:
+    """Yield the projects, personas and files whose names match."""
     places: dict[str, tuple[str, str, str]] = {
         "projects": (_("Projects"), "folder", "projects:project"),
         "personas": (_("Personas"), "persona", "personas:persona"),
         "files": (_("Files"), "file", "files:file"),
     }
-    for kind, found in search.named(user=user, query=query, limit=MOST).items():
+    for kind, matches in search.named(user=user, query=query, limit=MOST).items():
         label, icon, place = places[kind]
-        rows = [Row(each.name, icon, reverse(place, args=[each.pk])) for each in found.rows]
-        yield Group(label, rows, found.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")
+        rows = [PaletteRow(each.name, icon, reverse(place, args=[each.pk])) for each in matches.rows]
+        yield PaletteGroup(label, rows, matches.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")

@@ -1,6 +1,6 @@
-"""The parts of personas' and projects' pages that only the conversation's side knows.
+"""Serve the parts of persona and project pages that need conversations.
 
-What would be sent, who uses a persona, and whether a project's files all fit.
+They show the plan of a persona, its uses before it is deleted, the meter of a project's files, and its conversations.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
 from chat.prompts.files import ProjectFiles
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.prompts.wording import plan_line
 from core.requests import with_row
@@ -35,8 +35,8 @@ SHOWN = 50  # conversations of a project
 
 @with_row(visible_persona)
 def plan(request: Request, persona: Persona) -> HttpResponse:
-    """What a model would get for a sample message with the persona as it is stored: a fragment, or a page."""
-    draft = Draft(unix_lines(request.POST.get("text", "")))
+    """Show the plan of a sample message with the stored persona: a fragment, or a page."""
+    draft = TurnDraft(unix_lines(request.POST.get("text", "")))
     planned = plan_ahead(user=request.user, scope=ChatScope(persona=persona), draft=draft)
     context = {"panel": inspector.of_plan(planned), "line": plan_line(planned), "persona": persona}
     return render(request, "chat/_context.html" if request.htmx else "personas/plan.html", context)
@@ -44,12 +44,12 @@ def plan(request: Request, persona: Persona) -> HttpResponse:
 
 @with_row(visible_persona, "GET", "POST")
 def delete(request: Request, persona: Persona) -> HttpResponse:
-    """Asks with a page that says what goes on without the persona; a POST deletes it."""
+    """Show what will continue without the persona; a POST deletes it."""
     require_owner(user=request.user, persona=persona)
     if request.method == "POST":
         services.delete_persona(user=request.user, persona=persona)
         return redirect("personas:list")
-    # A number tells nothing of what others talk about, and the owner of a shared persona has to know it.
+    # The owner of a shared persona has to know the number, and a number reveals nothing of others' conversations.
     uses = {
         "conversations": Conversation.objects.filter(persona=persona, origin=Conversation.Origin.WORKSPACE).count(),
         "projects": Project.objects.filter(persona=persona).count(),
@@ -58,11 +58,11 @@ def delete(request: Request, persona: Persona) -> HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
-    """How a project's files would go to the `model` that would answer in it, with a message of the expected length;
-    `failed`: ids of those that cannot.
+class ProjectMeter:
+    """The project's files as they would be sent to its `model` with a message of the expected length.
 
-    `models`: the name of every model, and whether all of the files would be inline for it.
+    `failed` are the ids of files that cannot be sent. `models` has the name of every model, and whether all files would
+    be inline for it.
     """
 
     model: Model
@@ -71,15 +71,18 @@ class Meter:
     models: list[tuple[str, bool]]
 
 
-def project_meter(*, user: User, project: Project) -> Meter:
-    scope, chosen = ChatScope(None, project, project.persona), model_for(project.persona, user)
+def project_meter(*, user: User, project: Project) -> ProjectMeter:
+    """Return the meter of a project for this user."""
+    scope = ChatScope(None, project, project.persona)
+    chosen = model_for(project.persona, user)
     files, failed = _files(user, scope, chosen)
     usable = models_of(user)
     fits = [(model.name, not _files(user, scope, model)[0].by_search) for model in usable]
-    return Meter(chosen, files, failed, fits)
+    return ProjectMeter(chosen, files, failed, fits)
 
 
 def _files(user: User, scope: ChatScope, model: Model) -> tuple[ProjectFiles, list[str]]:
+    """Return the project's files for this model, and the ids of those that cannot be sent."""
     base = base_context(user=user, model=model, scope=scope)
     files, documents = builder.expected_files(context_of_draft(base=base, scope=scope, text="", files=()))
     return files, [report.id or "" for report in documents.reports if report.reason == "failed_file"]
@@ -92,8 +95,8 @@ def meter(request: Request, project: Project) -> HttpResponse:
 
 @with_row(visible_project, "GET")
 def conversations(request: Request, project: Project) -> HttpResponse:
-    """One's own conversations in the project, the newest first: members share files, not what they talk about."""
+    """Show the user's own conversations in the project, newest first. Members share files, not conversations."""
     rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
-    # A sum tells nothing of what others talk about.
+    # The sum counts all members' conversations; it reveals nothing of their contents.
     context = {"conversations": rows, "project": project, "spent": spent(ModelCall.objects.filter(project=project))}
     return render(request, "projects/_conversations.html", context)

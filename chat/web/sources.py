@@ -1,6 +1,6 @@
-"""What stands behind an answer: its sources as a panel, one of them as a preview, and its text as it was written.
+"""Show the sources of answers: as a panel, one as a preview, a doubt beside its passage, and an answer's Markdown.
 
-Of each source: where its number is cited, and the passage that stands behind it.
+A source has the places where its number is cited, and its passage.
 """
 
 import re
@@ -20,6 +20,7 @@ from accounts.models import User
 from chat.citations.services import contents_in, in_words
 from chat.models import Conversation, Message, ToolResult
 from chat.models.conversation_state import visible_conversation, visible_message
+from chat.models.parts import MessagePart
 from chat.models.tree import branch_rows
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
@@ -29,8 +30,8 @@ from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage
 AROUND = 60  # characters of the answer on either side of a citation
-MOST_ANSWERS = 200  # of a conversation, the newest
-MOST_PASSAGES = 40  # in one list; what comes after them can still be opened
+MOST_ANSWERS = 200  # newest answers of a conversation whose sources are listed
+MOST_PASSAGES = 40  # passages shown in one list; later sources can still be opened
 _MARKS = re.compile(r"[*_`#>|]+")
 
 
@@ -44,7 +45,10 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
-    """`place` says where in the document, or on which host it is; `passage` is empty where no text can be shown."""
+    """A source as a list shows it.
+
+    `place` is the page and heading, or the host of a web page. `passage` is empty if no text can be shown.
+    """
 
     number: int
     title: str
@@ -55,8 +59,8 @@ class SourceView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What one or more answers know of a number; `document` is what was found last, empty of a whole file."""
+class _NumberedSource:
+    """The facts of one or more answers about a number. `document` is the last search hit, empty for a whole file."""
 
     source: Source
     document: Mapping[str, Any]
@@ -64,44 +68,46 @@ class _Found:
 
 
 def of_answer(user: User, answer: Message) -> list[SourceView]:
-    """What it cites, in the order of the numbers, and below that what its tools found and it does not cite."""
+    """Return the cited sources of an answer in the order of their numbers, then the hits that it does not cite."""
     return _views(user, _collected([answer]))
 
 
 def of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
-    """The same for the branch on show."""
+    """Return the sources of the branch on show, in the same order."""
     rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.ASSISTANT).order_by("-depth")[:MOST_ANSWERS]
     return _views(user, _collected(list(rows)[::-1]))
 
 
 def one_source(user: User, answer: Message, number: int) -> SourceView:
-    """What stands behind a number in an answer. Raises `NotFound`."""
-    found = _collected([answer])
-    if number not in found:
+    """Return the source with this number in an answer. Raises `NotFound`."""
+    numbered = _collected([answer])
+    if number not in numbered:
         raise NotFound("source")
-    return _views(user, {number: found[number]})[0]
+    return _views(user, {number: numbered[number]})[0]
 
 
-def _collected(answers: Sequence[Message]) -> dict[int, _Found]:
-    """By number: what is cited, or was found by a tool."""
-    found: dict[int, _Found] = {}
+def _collected(answers: Sequence[Message]) -> dict[int, _NumberedSource]:
+    """Return the sources that are cited or were returned by a tool, by number."""
+    collected: dict[int, _NumberedSource] = {}
     titles = titles_of(answers[0].conversation) if answers else {}
     for answer in answers:
-        sources, documents = sources_of(answer, titles), dict(_documents(answer.parts))
+        sources = sources_of(answer, titles)
+        documents = dict(_documents(answer.parts))
         quotes: dict[int, list[Quote]] = {}
         for number, words in _quotes(answer.text):
             quotes.setdefault(number, []).append(Quote(answer.pk, words))
         for number, source in sources.items():
             if number not in quotes and number not in documents:
                 continue
-            before = found.get(number)
-            document = documents.get(number) or (before.document if before else {})
-            found[number] = _Found(source, document, [*(before.quotes if before else ()), *quotes.get(number, ())])
-    return found
+            earlier = collected.get(number)
+            document = documents.get(number) or (earlier.document if earlier else {})
+            all_quotes = [*(earlier.quotes if earlier else ()), *quotes.get(number, ())]
+            collected[number] = _NumberedSource(source, document, all_quotes)
+    return collected
 
 
-def _documents(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What the answer's tools found, with the text that the model was given of it as `contents`."""
+def _documents(parts: Iterable[MessagePart]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the documents that the answer's tools returned, with the text that the model got as `contents`."""
     for part in parts:
         contents = contents_in(part["text"]) if part.get("documents") else {}
         for document in part.get("documents", ()):
@@ -109,8 +115,10 @@ def _documents(parts: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[s
 
 
 def _quotes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each cited number with the words around its citation."""
     for match in CITED.finditer(text):
-        start, end = text[max(0, match.start() - AROUND) : match.start()], text[match.end() : match.end() + AROUND]
+        start = text[max(0, match.start() - AROUND) : match.start()]
+        end = text[match.end() : match.end() + AROUND]
         if match.start() > AROUND:
             start = f"…{start.partition(' ')[2]}"
         if len(text) - match.end() > AROUND:
@@ -120,11 +128,11 @@ def _quotes(text: str) -> Iterator[tuple[int, str]]:
             yield number, words
 
 
-def _views(user: User, found: Mapping[int, _Found]) -> list[SourceView]:
-    """Those that are cited first."""
-    ordered = sorted(found.items(), key=lambda each: (not each[1].quotes, each[0]))
-    wanted = {str(_file(each)) for _, each in ordered if _file(each)}
-    visible = {str(pk) for pk in File.objects.visible_to(user).filter(pk__in=wanted).values_list("pk", flat=True)}
+def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceView]:
+    """Return the views of the sources, the cited ones first."""
+    ordered = sorted(numbered.items(), key=lambda each: (not each[1].quotes, each[0]))
+    files = {str(_file(each)) for _, each in ordered if _file(each)}
+    visible = {str(pk) for pk in File.objects.visible_to(user).filter(pk__in=files).values_list("pk", flat=True)}
     return [
         SourceView(
             number=number,
@@ -138,24 +146,28 @@ def _views(user: User, found: Mapping[int, _Found]) -> list[SourceView]:
     ]
 
 
-def _file(found: _Found) -> str:
-    """The id of the file it is, empty for a page of the web."""
-    if "file" in found.document:
-        return str(found.document["file"])
-    known = re.search(r"/files/([0-9a-f-]{36})/", found.source.href)
-    return known[1] if known and not found.document else ""
+def _file(numbered: _NumberedSource) -> str:
+    """Return the id of the source's file, empty for a web page."""
+    if "file" in numbered.document:
+        return str(numbered.document["file"])
+    match = re.search(r"/files/([0-9a-f-]{36})/", numbered.source.href)
+    return match[1] if match and not numbered.document else ""
 
 
-def _place(found: _Found) -> str:
-    if "url" in found.document:
-        return urlsplit(str(found.document["url"])).hostname or ""
-    page, heading = found.document.get("page"), str(found.document.get("heading", ""))
+def _place(numbered: _NumberedSource) -> str:
+    """Return the place of the passage: page and heading, or the host."""
+    document = numbered.document
+    if "url" in document:
+        return urlsplit(str(document["url"])).hostname or ""
+    page = document.get("page")
+    heading = str(document.get("heading", ""))
     return " · ".join(filter(None, (_("page %(page)d") % {"page": page} if page else "", heading)))
 
 
-def _passage(found: _Found, visible: set[str]) -> str:
-    """As it stands in the file now; of a page of the web, and of a file that is gone, as the model was given it."""
-    document, file = found.document, _file(found)
+def _passage(numbered: _NumberedSource, visible: set[str]) -> str:
+    """Return the passage from the file's present text; for a web page or a deleted file the text that the model got."""
+    document = numbered.document
+    file = _file(numbered)
     text = str(document.get("contents", ""))
     if file in visible:
         start = int(document.get("start", 0))
@@ -168,9 +180,15 @@ def _passage(found: _Found, visible: set[str]) -> str:
 
 @with_row(visible_message, "GET")
 def answer_sources(request: Request, message: Message) -> HttpResponse:
-    turn = getattr(message, "turn", None)
-    found = of_answer(request.user, message)
-    return _panel(request, {"sources": found, "message": message, "turn": turn, "conversation": message.conversation})
+    return _panel(
+        request,
+        {
+            "sources": of_answer(request.user, message),
+            "message": message,
+            "turn": getattr(message, "turn", None),
+            "conversation": message.conversation,
+        },
+    )
 
 
 @with_row(visible_conversation, "GET")
@@ -180,18 +198,17 @@ def conversation_sources(request: Request, conversation: Conversation) -> HttpRe
 
 @with_row(visible_message, "GET")
 def preview(request: Request, message: Message, number: int) -> HttpResponse:
-    """The card that a citation shows when it is pointed at or reached."""
+    """Show the card of a citation that is hovered or focused."""
     response = render(request, "chat/_source.html", {"source": one_source(request.user, message, number)})
-    response["Cache-Control"] = "private, max-age=300"  # the reader may point at it again and again
+    response["Cache-Control"] = "private, max-age=300"  # the reader may hover it again and again
     return response
 
 
 @with_row(visible_message, "GET")
 def doubt(request: Request, message: Message, part: int, citation: int) -> HttpResponse:
-    """A sentence and the passage that does not carry it, side by side."""
-    parts = message.parts[part : part + 1]
-    found = (each for given in parts for each in given.get("check", {}).get("doubts", ()))
-    shown = next((each for each in found if each["citation"] == citation), None)
+    """Show a sentence beside the passage that does not support it."""
+    doubts = (each for checked in message.parts[part : part + 1] for each in checked.get("check", {}).get("doubts", ()))
+    shown = next((each for each in doubts if each["citation"] == citation), None)
     if shown is None:
         raise NotFound("citation")
     sources = sources_of(message, titles_of(message.conversation))
@@ -209,7 +226,7 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
 
 @with_row(visible_message, "GET")
 def as_written(request: Request, message: Message) -> HttpResponse:
-    """The message's text in the Markdown in which it was written, to copy."""
+    """Return the message's Markdown, to copy."""
     return HttpResponse(message.text, content_type="text/markdown; charset=utf-8")
 
 
@@ -218,11 +235,11 @@ def _panel(request: Request, context: dict[str, object]) -> HttpResponse:
 
 
 def _visible_result(user: User, pk: object) -> ToolResult:
-    """Raises `NotFound`."""
+    """Return a stored tool result that the user may see. Raises `NotFound`."""
     return get_or_404(ToolResult.objects.visible_to(user).filter(message__deleted=None), pk, "result")
 
 
 @with_row(_visible_result, "GET")
 def tool_result(request: Request, result: ToolResult) -> HttpResponse:
-    """What is kept of a tool's result that the model got in part, as plain text."""
+    """Return the stored text of a tool result that the model got in part."""
     return HttpResponse(result.text, content_type="text/plain; charset=utf-8")

@@ -1,5 +1,6 @@
-"""`/api/v1/asyncapi/`: the WebSocket as an AsyncAPI 3 document, made of the words in `chat.realtime.events`."""
+"""`/api/v1/asyncapi/`: the WebSocket as an AsyncAPI 3 document, made from `chat.realtime.events`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -10,6 +11,7 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.request import Request
 
 from chat.realtime import events
+from core.json_types import JsonObject
 
 DESCRIPTION = (
     "One socket carries everything that a page or a program follows. Browsers open it with their session, from a page "
@@ -20,7 +22,7 @@ DESCRIPTION = (
 
 
 class AsyncApiView(View):
-    """For anybody, as the OpenAPI description: it holds no data."""
+    """The document, for anybody, as the OpenAPI description: it holds no data."""
 
     http_method_names = ("get", "head")
 
@@ -29,15 +31,17 @@ class AsyncApiView(View):
 
 
 class SchemaView(SpectacularAPIView):
-    """In English for everybody: words of rows are translated in the admin, and the description would have them."""
+    """The OpenAPI description, in English for everybody: else it would have the translated names of rows."""
 
     def _get_schema_response(self, request: Request) -> Any:
         with override(settings.LANGUAGE_CODE):
             return super()._get_schema_response(request)  # type: ignore[no-untyped-call]  # drf_spectacular's
 
 
-def document(host: str, *, secure: bool) -> dict[str, Any]:
-    sent, received = events.sent_on_the_socket(), events.received()
+def document(host: str, *, secure: bool) -> JsonObject:
+    """Return the AsyncAPI document of the socket at this host."""
+    sent = events.sent_on_the_socket()
+    received = events.received()
     messages = {**sent, **received}
     return {
         "asyncapi": "3.0.0",
@@ -76,7 +80,7 @@ def document(host: str, *, secure: bool) -> dict[str, Any]:
     }
 
 
-def _operation(action: str, summary: str, messages: dict[str, Any]) -> dict[str, Any]:
+def _operation(action: str, summary: str, messages: Iterable[str]) -> JsonObject:
     return {
         "action": action,
         "channel": {"$ref": "#/channels/socket"},
@@ -85,6 +89,6 @@ def _operation(action: str, summary: str, messages: dict[str, Any]) -> dict[str,
     }
 
 
-def _message(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _message(name: str, schema: JsonObject) -> JsonObject:
     meaning = {"summary": events.MEANINGS[name]} if name in events.MEANINGS else {}
     return {"name": name, **meaning, "payload": schema}

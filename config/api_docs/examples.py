@@ -1,4 +1,4 @@
-"""`/api/examples/`: short programs that use this site, as they stand in docs/examples, with the site's own address."""
+"""`/api/examples/`: the short programs of docs/examples, with this site's own address."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -14,13 +14,13 @@ from django.views.decorators.http import require_safe
 
 from chat.rendering.markdown import render as rendered
 
-SITE = "http://127.0.0.1:8000"  # what stands in the programs for the address of the site
+SITE = "http://127.0.0.1:8000"  # the placeholder in the programs for the address of the site
 DIRECTORY = settings.BASE_DIR / "docs" / "examples"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """`needs`: what to install first, as a command, or empty."""
+    """An example program. `needs`: the command that installs its packages, or empty."""
 
     name: str
     file: str
@@ -46,7 +46,7 @@ def _source(file: str) -> str:
     return (DIRECTORY / file).read_text()
 
 
-def _shown(example: Example, site: str) -> SafeString:
+def _html(example: Example, site: str) -> SafeString:
     return SafeString("".join(rendered(f"```{example.language}\n{example.source(site)}```")))
 
 
@@ -54,5 +54,5 @@ def _shown(example: Example, site: str) -> SafeString:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     site = request.build_absolute_uri("/").rstrip("/")
-    shown = [(each, _shown(each, site)) for each in EXAMPLES]
-    return render(request, "examples.html", {"examples": shown, "section": "settings"})
+    examples = [(each, _html(each, site)) for each in EXAMPLES]
+    return render(request, "examples.html", {"examples": examples, "section": "settings"})

@@ -1,7 +1,7 @@
-"""The API's description beyond what views declare: who may call, errors, streams and downloads, and examples."""
+"""The parts of the OpenAPI description that views do not declare: access, errors, streams, downloads, and examples."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
@@ -11,8 +11,9 @@ from rest_framework.relations import SlugRelatedField
 from chat.realtime import events
 from core.api import idempotency
 from core.api.streams import EVENT_STREAM
+from core.json_types import JsonObject
 
-Document = dict[str, Any]
+Document: TypeAlias = JsonObject
 
 ID = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
 OTHER = "0197d1f0-6a77-7c44-8f02-91d0c55e7ab3"
@@ -67,9 +68,9 @@ def _operation(name: str, tag: str, summary: str, content: Document, parameters:
 
 
 def message_of(component: str, more: Document | None = None) -> Document:
-    """The schema of one message of a stream of server-sent events, whose `data` is this component as JSON.
+    """Return the schema of a message of a stream of server-sent events, whose `data` is this component as JSON.
 
-    OpenAPI has no place of its own for it before 3.2: the schema of `text/event-stream` describes each message.
+    OpenAPI has no place for it before 3.2, so the schema of `text/event-stream` describes each message.
     """
     data = {
         "type": "string",
@@ -133,7 +134,7 @@ PATHS: dict[str, Document] = {
     ),
 }
 
-# By operation: what is sent, and what is answered with which status.
+# By operation: the body of the request, and the status and body of the response.
 EXAMPLES: dict[str, tuple[Any, str, Any]] = {
     "conversations_create": (
         {"title": "Holiday"},
@@ -217,7 +218,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 
 class Schema(AutoSchema):
-    """Every write takes an `Idempotency-Key`, see `accounts.access.api_views.ScopedView`."""
+    """Adds the `Idempotency-Key` to every write, see `core.api.idempotency`."""
 
     def get_override_parameters(self) -> list[Any]:
         return [IDEMPOTENCY_KEY] if self.method in idempotency.WRITES else []
@@ -241,12 +242,12 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
 
 class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
-    """Says how many rows may be named, which drf-spectacular leaves out, and how long a name may be."""
+    """Adds the largest number of rows, which drf-spectacular leaves out, and the longest name."""
 
     target_class = "core.api.fields.RelatedList"
     match_subclasses = True
 
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Document:
         one: Any = self.target.child_relation
         rows = one.queryset
         item = auto_schema._map_serializer_field(one, direction)
@@ -256,19 +257,19 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
 
 
 class ListSerializerField(OpenApiSerializerFieldExtension):  # type: ignore[no-untyped-call]  # as above
-    """Says how many objects a list may have, which drf-spectacular leaves out."""
+    """Adds the largest number of objects in a list, which drf-spectacular leaves out."""
 
     target_class = "rest_framework.serializers.ListSerializer"
 
-    def map_serializer_field(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        schema: dict[str, Any] = auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
+    def map_serializer_field(self, auto_schema: Any, direction: Any) -> Document:
+        schema: Document = auto_schema._map_serializer_field(self.target, direction, bypass_extensions=True)
         if schema and self.target.max_length is not None:
             schema["maxItems"] = self.target.max_length
         return schema
 
 
-def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
-    """drf-spectacular's last step: errors, what views that are not Django REST framework's answer, and examples."""
+def complete(result: Document, **context: Any) -> Document:
+    """Add errors, the views outside Django REST framework, and examples, as drf-spectacular's last step."""
     result["paths"] = dict(sorted({**result["paths"], **deepcopy(PATHS)}.items()))
     components = result["components"]
     message = message_of("TurnEvent", {"id": {"type": "string"}, "event": {"type": "string"}})
@@ -280,7 +281,7 @@ def complete(result: dict[str, Any], **context: Any) -> dict[str, Any]:
     return result
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _complete(operation: Document) -> None:
     responses = operation["responses"]
     if "202" in responses and (events := responses.get("200", {}).get("content", {}).get(EVENT_STREAM)):
         events |= _EVENTS
@@ -290,7 +291,7 @@ def _complete(operation: dict[str, Any]) -> None:
     responses["502"] = {"$ref": "#/components/responses/Failed"}
     if operation["operationId"] not in EXAMPLES:
         return
-    asked, status, answered = EXAMPLES[operation["operationId"]]
-    operation["requestBody"]["content"]["application/json"]["example"] = asked
+    request, status, response = EXAMPLES[operation["operationId"]]
+    operation["requestBody"]["content"]["application/json"]["example"] = request
     if status:
-        responses[status]["content"]["application/json"]["example"] = answered
+        responses[status]["content"]["application/json"]["example"] = response

@@ -1,4 +1,4 @@
-"""The objects of the storage as files of the same names. None changes once it is there, so a copy stays good."""
+"""Copies of the storage's objects, as files of the same names. Stored objects never change, so copies stay valid."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +12,7 @@ from core.private_files import close_file, make_private, open_private
 
 
 def names(place: str = "") -> Iterator[str]:
-    """Of everything that is stored; what lies at the top is still arriving."""
+    """Yield the names of all stored objects; files at the top are still arriving, so they are left out."""
     try:
         directories, files = default_storage.listdir(place)
     except FileNotFoundError:
@@ -24,8 +24,9 @@ def names(place: str = "") -> Iterator[str]:
 
 
 def copy_out(target: Path) -> int:
-    """Copies what is not there yet and returns how many those were. What goes meanwhile has lost its row before."""
-    copied, directory = 0, None
+    """Copy the new objects and return their number. Objects that are deleted meanwhile have lost their rows before."""
+    copied = 0
+    directory = None
     for name in names():
         copy = target / name
         if copy.parent != directory:
@@ -44,14 +45,14 @@ def copy_out(target: Path) -> int:
 
 
 def copy_in(source: Path) -> int:
-    """The other way round, back into the storage."""
+    """Copy the files back into the storage and return the number of copied ones."""
     copied = 0
     for path in sorted(each for each in source.rglob("*") if each.is_file() and each.suffix != ".partial"):
         name = path.relative_to(source).as_posix()
         if default_storage.exists(name):
             if default_storage.size(name) == path.stat().st_size:
                 continue
-            default_storage.delete(name)  # half of it, of a restore that was broken off
+            default_storage.delete(name)  # a part, from an interrupted restore
         with path.open("rb") as file:
             default_storage.save(name, File(file))
         copied += 1

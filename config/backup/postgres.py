@@ -1,8 +1,8 @@
 """PostgreSQL's own programs for the rows of a backup: pg_dump writes them, pg_restore loads them.
 
-They come from the wheel that `make run` takes its server from, else from PATH. Nothing that connects them to the
-database stands on a command line: the settings are in a service file for the owner alone, the password is in the
-environment. They work with what the role may do that owns the database.
+They come from the wheel of the server of `make run`, else from PATH. No connection data is on a command line: the
+settings are in a service file for the owner alone, the password is in the environment. The rights of the role that owns
+the database are enough.
 """
 
 import os
@@ -25,19 +25,19 @@ from core.private_files import open_private
 PACKED = "1"  # level of gzip: a processor packs as fast as a disk writes
 MOST_JOBS = 4
 SERVICE = "glasshouse"
-_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")  # what only a superuser, or nobody here, may restore
+_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")  # only a superuser, or nobody here, may restore these
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
-# What pg_restore sends to every server from 17 on, and older servers do not know. It changes nothing in the database.
+# From version 17 on pg_restore sends this to every server; older servers do not know it. It changes nothing there.
 _UNKNOWN_TO_OLDER = "Command was: SET transaction_timeout = 0;"
 _ERROR = "pg_restore: error: "
 
 
-class Refused(Exception):
-    """Says what is wrong and what to do."""
+class BackupRefused(Exception):
+    """A backup or restore that cannot go on; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
-class Program:
+class PostgresProgram:
     path: str
     major: int
 
@@ -48,23 +48,23 @@ def server_major() -> int:
         return int(cursor.fetchone()[0])
 
 
-def find_program(name: str, least: int) -> Program:
-    """Return the oldest program of this name that knows the version `least` of PostgreSQL.
+def find_program(name: str, least: int) -> PostgresProgram:
+    """Return the oldest program of this name that supports the version `least` of PostgreSQL.
 
-    Raises Refused where none does.
+    Raises BackupRefused where none does.
     """
     programs = sorted(_programs(name), key=lambda each: each.major)
     for each in programs:
         if each.major >= least:
             return each
     problem = f"{name} is of version {programs[-1].major}" if programs else f"{name} is not installed"
-    raise Refused(
+    raise BackupRefused(
         f"{problem}, and PostgreSQL {least} or later is needed. Install the client programs of PostgreSQL {least} on "
         "this machine (postgresql-client), so that PATH leads to them."
     )
 
 
-def _programs(name: str) -> Iterator[Program]:
+def _programs(name: str) -> Iterator[PostgresProgram]:
     try:
         paths = [binary(WHEEL, f"{BINARIES}/{name}")]
     except StartError:
@@ -74,25 +74,25 @@ def _programs(name: str) -> Iterator[Program]:
     for each in paths:
         answer = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
         if version := _VERSION.search(answer.stdout):
-            yield Program(each, int(version[1]))
+            yield PostgresProgram(each, int(version[1]))
 
 
-def dump(program: Program, target: Path) -> None:
-    """Write all tables at one moment. Raises Refused with what pg_dump says."""
+def dump(program: PostgresProgram, target: Path) -> None:
+    """Write all tables at one moment. Raises BackupRefused with the words of pg_dump."""
     open_private(target).close()
     schema = _current("quote_ident(current_schema())")  # a pattern
     result = _run([program.path, "-Fc", f"-Z{PACKED}", f"--schema={schema}", *_PLAIN, f"--file={target}"])
     if result.returncode:
-        raise Refused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
+        raise BackupRefused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
 
 
-def load(program: Program, source: Path, jobs: int) -> None:
-    """Replace all tables of the dump. Tables that are not in it stay. Raises Refused with what pg_restore says."""
+def load(program: PostgresProgram, source: Path, jobs: int) -> None:
+    """Replace all tables of the dump. Other tables stay. Raises BackupRefused with the words of pg_restore."""
     options = [f"--schema={_current('current_schema()')}", *_PLAIN, "--clean", "--if-exists", f"--jobs={jobs}"]
     result = _run([program.path, *options, f"--dbname=service={SERVICE}", str(source)])
     harmless = result.stderr.count(_UNKNOWN_TO_OLDER)
     if result.returncode and not 0 < result.stderr.count(_ERROR) == harmless:
-        raise Refused(
+        raise BackupRefused(
             f"pg_restore could not load the rows: {_last_words(result.stderr)} Mend that and run the command again."
         )
 
@@ -101,9 +101,9 @@ def jobs() -> int:
     return min(MOST_JOBS, os.cpu_count() or 1)
 
 
-def _current(what: str) -> str:
+def _current(expression: str) -> str:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {what}")
+        cursor.execute(f"SELECT {expression}")
         return str(cursor.fetchone()[0])
 
 
@@ -114,7 +114,7 @@ def _run(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def _service() -> Iterator[dict[str, str]]:
-    """Give an environment in which libpq reaches the database by the name of a service."""
+    """Yield an environment in which libpq reaches the database by the name of a service."""
     of_libpq = {option.keyword.decode() for option in Conninfo.get_defaults()}
     parameters = connection.get_connection_params()
     password = parameters.pop("password", None)
@@ -122,7 +122,7 @@ def _service() -> Iterator[dict[str, str]]:
     environment = {**os.environ, "PGSERVICE": SERVICE, "LC_ALL": "C", "LANGUAGE": "C"}
     if password:
         environment["PGPASSWORD"] = password
-    with TemporaryDirectory(prefix="glasshouse-backup-") as directory:  # which others may not enter
+    with TemporaryDirectory(prefix="glasshouse-backup-") as directory:  # others may not enter it
         path = Path(directory) / "service"
         lines = [f"[{SERVICE}]", *(f"{name}={value}" for name, value in settings.items()), ""]
         with open_private(path) as file:

@@ -1,7 +1,7 @@
-"""The rows of a backup of format 1: files of `COPY`, which versions before pg_dump wrote.
+"""The rows of a backup of format 1: files of `COPY`, from versions that did not use pg_dump.
 
-They are loaded into the tables as migrations of that version leave them, in one transaction: what was broken off has
-left nothing.
+They are loaded into the tables of that version's migrations, in one transaction, so an interrupted restore leaves
+nothing.
 """
 
 import gzip
@@ -20,8 +20,8 @@ SELECT c.oid::regclass::text FROM pg_class c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> %s
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
 """
-# What would slow the loading down or refuse it, with the statements that take it away and make it again; foreign keys
-# are made last. Indexes of constraints, such as primary keys, stay.
+# Foreign keys and indexes, which would slow the loading down or refuse rows, with the statements that drop and create
+# them; foreign keys are created last. Indexes of constraints, such as primary keys, stay.
 _HINDRANCES = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
     format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid)), 1
@@ -55,15 +55,15 @@ def load(
     directory: Path,
     spared: str,
 ) -> None:
-    """Make the tables as after these migrations (`app.name`), and load them. The table `spared` stays as it is."""
+    """Migrate to exactly these migrations (`app.name`), and load the tables. The table `spared` stays as it is."""
     _migrate_to({(app, name) for app, _, name in (each.partition(".") for each in migrations)})
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_TABLES, [spared])
         ours = [name for (name,) in cursor.fetchall()]
         cursor.execute(_HINDRANCES, [spared])
         hindrances = cursor.fetchall()
-        for taking, _, _ in hindrances:
-            cursor.execute(taking)
+        for drop, _, _ in hindrances:
+            cursor.execute(drop)
         for name in ours:
             cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER USER")
         cursor.execute(f"TRUNCATE {', '.join(ours)}")
@@ -75,8 +75,8 @@ def load(
                     copy.write(piece)
         for name in ours:
             cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER USER")
-        for _, making, _ in hindrances:
-            cursor.execute(making)
+        for _, create, _ in hindrances:
+            cursor.execute(create)
         for name, value in sequences.items():
             cursor.execute("SELECT setval(%s::regclass, %s, %s)", [f'"{name}"', value or 1, value is not None])
 

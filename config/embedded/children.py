@@ -20,10 +20,11 @@ from config.embedded.paths import PROJECT_ROOT, StartError
 T = TypeVar("T")
 STOP_SECONDS = 10.0
 READ_BYTES = 65_536
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between the end of a server and its restart
+FIRST_PAUSE = 1.0  # seconds between the end of a server and its first restart
+LONGEST_PAUSE = 60.0  # seconds between the end of a server and its restart
 STEADY_SECONDS = 60.0  # a server that ran for this long is restarted after the first pause again
 TRIES = 3  # starts of a server that has never been ready
-OWN_NAME = "up"  # of the supervisor, in the output
+OWN_NAME = "up"  # the name of the supervisor in the output
 PR_SET_PDEATHSIG = 1
 COLOURS = (36, 35, 34, 33, 32, 96, 95, 94)
 
@@ -31,14 +32,14 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True)
-class Program:
-    """What to run and how to end it: the command `argv`, or `main` in a fork of the supervisor.
+class ChildProgram:
+    """A program to run: the command `argv`, or `main` in a fork of the supervisor.
 
-    `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the line in its output that
-    tell it serves. `bereaved` is the signal the kernel sends it when the supervisor is gone. `waits`: its input stays
-    open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to the others. `memory`: bytes
-    of heap it may allocate (RLIMIT_DATA), 0 for any. `oom_score`: what is added to its badness when the kernel chooses
-    a process to kill, of 1,000.
+    `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the output line by which it
+    says that it serves. `bereaved`: the signal that the kernel sends it when the supervisor is gone. `waits`: its input
+    stays open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to other processes.
+    `memory`: bytes of heap that it may allocate (RLIMIT_DATA), 0 for any. `oom_score`: the points, of 1,000, that are
+    added when the kernel chooses a process to kill.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Child:
 
     def __init__(
         self,
-        program: Program,
+        program: ChildProgram,
         process: "subprocess.Popen[bytes] | Fork",
         *,
         colour: int,
@@ -77,24 +78,24 @@ class Child:
         self.unfinished_line = b""
 
     def set_ready(self) -> None:
-        """For a server that says nothing when it is ready."""
+        """Mark a server as ready that does not say so itself."""
         if not self.ready.done():
             self.ready.set_result(None)
 
     def release(self, text: str = "") -> None:
-        """Gives it its input and closes that."""
+        """Write the input of a program that `waits`, and close it."""
         if stdin := self.process.stdin:
             with contextlib.suppress(BrokenPipeError), stdin:
                 stdin.write(text.encode())
 
     async def status(self) -> int:
-        """0 or a number as the system gave it. Unlike with a plain await, cancellation leaves the future alone."""
+        """Wait for the end and return the exit status. Unlike a plain await, cancellation leaves the future alone."""
         await asyncio.wait({self.ended})
         return self.ended.result()
 
 
 class BackOff:
-    """How long a server waits for its restart: 1 s, twice as long each time, 60 s at most."""
+    """The pause before a server's restart: 1 s, twice as long each time, 60 s at most."""
 
     def __init__(self) -> None:
         self._next = FIRST_PAUSE
@@ -113,12 +114,12 @@ class Children:
     """The children of one supervisor, to be used in the main thread and inside its event loop.
 
     PR_SET_PDEATHSIG follows the thread that forked, not the process: a child started from a helper thread would be
-    killed when that thread ends. Every child also gets the file descriptor `held`, so that a lock on it lasts until
-    the last of them is gone. Their lines go to `output`.
+    killed when that thread ends. Every child also gets the file descriptor `lock`, so that a lock on it lasts until the
+    last of them has ended. Their lines go to `output`.
     """
 
-    def __init__(self, held: int, output: TextIO = sys.stdout) -> None:
-        self._held = held
+    def __init__(self, lock: int, output: TextIO = sys.stdout) -> None:
+        self._lock = lock
         self._output = output
         self._all: list[Child] = []
         self._loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ class Children:
         self._stopping = False
         self._loop.add_signal_handler(signal.SIGCHLD, self._collect)
 
-    def start(self, program: Program, prepare: Callable[[], Awaitable[None]] | None = None) -> Child:
+    def start(self, program: ChildProgram, prepare: Callable[[], Awaitable[None]] | None = None) -> Child:
         """Start a server and, until `stop`, start it again whenever it ends. Await `prepare` before each restart.
 
         A server that ended `TRIES` times before it was ready makes `unless_one_fails` fail.
@@ -139,10 +140,10 @@ class Children:
         self._restarting.append(task)
         return child
 
-    async def run(self, program: Program, text: str = "") -> str:
-        """Runs a program to its end and returns what it wrote to stdout; raises StartError if it fails.
+    async def run(self, program: ChildProgram, text: str = "") -> str:
+        """Run a program to its end and return its stdout. Raises StartError where it fails.
 
-        `text` is the whole input of one that `waits`.
+        `text`: the whole input of a program that `waits`.
         """
         with tempfile.TemporaryFile() as output:
             child = self._spawn(program, stdout=output)
@@ -156,7 +157,7 @@ class Children:
         return written
 
     async def unless_one_fails(self, work: Awaitable[T]) -> T:
-        """The result of `work`; when a server cannot be started, cancels `work` and raises StartError."""
+        """Return the result of `work`. Where a server cannot be started, cancel `work` and raise StartError."""
         task = asyncio.ensure_future(work)
         try:
             either: set[asyncio.Future[Any]] = {task, self._failure}
@@ -169,7 +170,7 @@ class Children:
             await asyncio.wait({task})
 
     async def stop(self) -> None:
-        """Ends all, stage by stage: its stop signal, after `STOP_SECONDS` KILL, and KILL for what it leaves behind."""
+        """End all, stage by stage: by the stop signal, after `STOP_SECONDS` by KILL, with KILL for their leftovers."""
         self._stopping = True
         for task in self._restarting:
             task.cancel()
@@ -179,8 +180,9 @@ class Children:
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
     async def _keep_running(self, child: Child, prepare: Callable[[], Awaitable[None]] | None) -> None:
-        """Restart a server whenever it ends; return when it could not be started in the first place."""
-        back_off, tries = BackOff(), 1
+        """Restart a server whenever it ends; return where it was never ready in `TRIES` starts."""
+        back_off = BackOff()
+        tries = 1
         while True:
             status = await child.status()
             ran = self._loop.time() - child.begun
@@ -200,7 +202,7 @@ class Children:
         end: str,
         ran: float,
     ) -> Child:
-        """Start a server again after a pause. What keeps it from starting, such as a lack of memory, may pass."""
+        """Start a server again after a pause; after further pauses where it cannot start, as for lack of memory."""
         while True:
             pause = back_off.pause(ran)
             self._say(f"{child.program.name} {end}; it is started again in {pause:g} s.")
@@ -210,7 +212,8 @@ class Children:
                     await prepare()
                 return self._spawn(child.program, stdout=None, ready=child.ready, colour=child.colour)
             except (OSError, StartError) as error:
-                end, ran = f"could not be started ({str(error).rstrip('.')})", 0.0
+                end = f"could not be started ({str(error).rstrip('.')})"
+                ran = 0.0
 
     def _fail(self, name: str, end: str) -> None:
         if not self._stopping and not self._failure.done():
@@ -220,28 +223,28 @@ class Children:
             )
 
     def _note_error(self, task: "asyncio.Task[None]") -> None:
-        """An error in this module must not leave a server unwatched."""
+        """Pass on an error of this module, which would leave a server unwatched."""
         if not task.cancelled() and (error := task.exception()) and not self._failure.done():
             self._failure.set_exception(error)
 
     def _forget(self, child: Child) -> None:
-        """Kill what an ended child has left behind in its process group. Its number may be another's later."""
+        """Kill the rest of an ended child's process group now, since the system may reuse its number later."""
         self._all.remove(child)
         _kill_group(child)
 
     def _spawn(
         self,
-        program: Program,
+        program: ChildProgram,
         *,
         stdout: IO[bytes] | None,
         ready: "asyncio.Future[None] | None" = None,
         colour: int | None = None,
     ) -> Child:
-        """With `stdout`, only stderr is shown; without, both are."""
+        """Start a process. With `stdout`, only its stderr is shown; without, both are."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
         process = self._begin(program, stdout)
-        niceness = max(program.niceness, os.getpriority(os.PRIO_PROCESS, 0))  # nobody may take theirs back
+        niceness = max(program.niceness, os.getpriority(os.PRIO_PROCESS, 0))  # a process cannot lower its niceness
         os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         _limit(process.pid, program)
         if colour is None:
@@ -249,12 +252,12 @@ class Children:
             self._started += 1
         child = Child(program, process, colour=colour, ready=ready)
         self._all.append(child)
-        for shown in filter(None, (process.stdout, process.stderr)):
-            os.set_blocking(shown.fileno(), False)
-            self._loop.add_reader(shown, self._show, child, shown)
+        for stream in filter(None, (process.stdout, process.stderr)):
+            os.set_blocking(stream.fileno(), False)
+            self._loop.add_reader(stream, self._show, child, stream)
         return child
 
-    def _begin(self, program: Program, stdout: IO[bytes] | None) -> "subprocess.Popen[bytes] | Fork":
+    def _begin(self, program: ChildProgram, stdout: IO[bytes] | None) -> "subprocess.Popen[bytes] | Fork":
         bind = _bind_to_parent(program.bereaved)
         if program.main:
             return Fork(program.main, program.name, program.env, stdout, bind)
@@ -264,10 +267,10 @@ class Children:
             stdout=stdout or subprocess.PIPE,
             stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **program.env},
-            cwd=PROJECT_ROOT,  # where `-m celery -A config` finds the code
-            process_group=0,  # Ctrl-C in the terminal reaches the supervisor alone
+            cwd=PROJECT_ROOT,  # `-m celery -A config` finds the code here
+            process_group=0,  # Ctrl-C in the terminal reaches only the supervisor
             preexec_fn=bind,
-            pass_fds=(self._held, *program.fds),
+            pass_fds=(self._lock, *program.fds),
         )
 
     def _collect(self) -> None:
@@ -300,7 +303,7 @@ class Children:
         prefix = f"{name:<8} |"
         if colour is not None and self._output.isatty():
             prefix = f"\033[{colour}m{prefix}\033[0m"
-        with contextlib.suppress(OSError):  # a closed terminal is no reason to stop in disorder
+        with contextlib.suppress(OSError):  # a closed terminal must not stop the supervisor
             self._output.write(f"{prefix} {line}\n")
             self._output.flush()
 
@@ -318,8 +321,8 @@ def _kill_group(child: Child) -> None:
         os.killpg(child.process.pid, signal.SIGKILL)
 
 
-def _limit(pid: int, program: Program) -> None:
-    """Set limits of memory where the system has them. A lower one that was inherited stays."""
+def _limit(pid: int, program: ChildProgram) -> None:
+    """Set limits of memory where the system has them. A lower inherited limit stays."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(ProcessLookupError, PermissionError, FileNotFoundError):
@@ -338,11 +341,12 @@ def _describe(status: int) -> str:
 def _bind_to_parent(bereaved: signal.Signals) -> Callable[[], None] | None:
     if _libc is None:
         return None
-    prctl, parent = _libc.prctl, os.getpid()
+    prctl = _libc.prctl
+    parent = os.getpid()
 
     def bind() -> None:
         prctl(PR_SET_PDEATHSIG, bereaved)
-        if os.getppid() != parent:  # it died before the call above
+        if os.getppid() != parent:  # the parent died before the call above
             os.kill(os.getpid(), signal.SIGKILL)
 
     return bind

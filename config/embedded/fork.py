@@ -1,4 +1,4 @@
-"""Processes that go on from the supervisor as it is, with what it has loaded, in the place of loading it again."""
+"""Processes that are forked from the supervisor, with the modules that it has loaded."""
 
 import asyncio
 import ctypes
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 _fork = multiprocessing.get_context("fork")
-_ARGUMENTS = slice(45, 47)  # of /proc/self/stat behind the name: where the command line begins and ends in memory
+_ARGUMENTS = slice(45, 47)  # fields of /proc/self/stat behind the name: begin and end of the command line in memory
 
 
 class Fork:
-    """`main` in a process of its own, with the part of `subprocess.Popen` that `Child` needs.
+    """`main` in its own process, with the part of `subprocess.Popen` that `Child` needs.
 
-    To be made in the main thread while there is no other. Like a program that was executed it begins a process group,
-    has no input, no handlers of signals and no event loop; what it writes goes to `stdout`, else to a pipe, with what
-    it writes to stderr. `first` is called in it before anything else.
+    Create it in the main thread while there is no other. Like an executed program it begins a process group, has no
+    input, no signal handlers and no event loop. Its output goes to `stdout`, or to a pipe together with its stderr.
+    `first` is called in the new process before anything else.
     """
 
     stdin = None
@@ -61,6 +61,7 @@ class Fork:
 
 
 def _stand_alone(output: int, errors: int) -> None:
+    """Reset the inherited state that an executed program would not have."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -76,7 +77,7 @@ def _stand_alone(output: int, errors: int) -> None:
 
 
 def _show_as(title: str) -> None:
-    """In the place of the supervisor's command line, as far as that has room: `ps` and `top` show it."""
+    """Write the title over the supervisor's command line, as far as it has room: `ps` and `top` show it."""
     if sys.platform == "linux":
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         begin, end = map(int, fields[_ARGUMENTS])

@@ -1,13 +1,12 @@
 """`python -m config.embedded.model PORT WEIGHTS NAME PREFIX`: a small model on loopback, with OpenAI's protocol.
 
-Whoever asks it needs the key in the environment variable `BUNDLED_MODEL_KEY`: other users of the machine reach its
-port, and so do pages of other sites in a browser here, by a name that leads to this address. llama.cpp lets everybody
-list its models and see whether it is well, but only at its usual paths: below the `PREFIX` the key is asked for there,
-too.
+A request needs the key in the environment variable `BUNDLED_MODEL_KEY`: other users of the machine can reach the port,
+and so can pages of other sites in a local browser, by a name that resolves to this address. llama.cpp lets everybody
+list models and check its health, but only at its usual paths: below the `PREFIX` these need the key, too.
 
-It gives way to everything else on the machine: one thread, nice 10, prompts read 128 tokens at a time, and a prompt
-cache of 64 MiB in the place of the 8 GiB that llama.cpp takes by default. Two requests at a time share a window of
-6,144 tokens, where each is planned for 2,048 of them; its keys and values are kept in 8 bits, 75 MB from the start.
+It gives way to all other processes of the machine: one thread, nice 10, prompts read 128 tokens at a time, and a prompt
+cache of 64 MiB in the place of llama.cpp's usual 8 GiB. Two requests at a time share a window of 6,144 tokens, and the
+product plans each for 2,048; the keys and values have 8 bits, 75 MB from the start.
 """
 
 import os
@@ -21,7 +20,7 @@ import xllamacpp
 SLOTS = 2
 WINDOW = 6_144  # tokens of all slots together
 CACHE_MIB = 64
-AT_ONCE = 128  # tokens; room for the scores of all of them is taken from the start
+AT_ONCE = 128  # tokens; memory for the scores of all of them is allocated at the start
 
 
 def main(port: int, weights: str, name: str, prefix: str) -> None:
@@ -34,7 +33,7 @@ def main(port: int, weights: str, name: str, prefix: str) -> None:
     params.port = port
     params.api_keys = [os.environ["BUNDLED_MODEL_KEY"]]
     params.api_prefix = prefix
-    params.model_alias = [name]  # else it names the file with its path
+    params.model_alias = [name]  # else its name is the path of the file
     params.n_parallel = SLOTS
     params.n_ctx = WINDOW
     params.kv_unified = True

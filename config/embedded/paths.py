@@ -1,5 +1,4 @@
-"""The data directory: where the embedded services keep their data, the URLs that reach them while they run, and the
-one supervisor that holds it."""
+"""The data directory: paths and URLs of the embedded services, its modes, and the lock of its one supervisor."""
 
 import contextlib
 import fcntl
@@ -22,26 +21,26 @@ REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
 LONGEST_SOCKET_PATH = 107
 LEFTOVER_SECONDS = 20.0
-OTHERS = 0o077  # the bits of a mode that let anybody but the owner do something
-# What the product makes in its data directory, but for `pg`: PostgreSQL starts on nothing that is open to others. The
-# directory may hold more, which is not ours to touch.
+OTHERS = 0o077  # the bits of a mode for the rights of anybody but the owner
+# The product's files in its data directory, without `pg`: PostgreSQL refuses to start on a directory that is open to
+# others. The directory may hold other files, which we must not touch.
 OURS = (UPLOADS, "redis", "run", "locale", "static", "secret_key", "up.lock", "children.lock", "celerybeat-schedule*")
 
 
 class StartError(Exception):
-    """The product cannot start. The message is one sentence for the operator: what is wrong and how to mend it."""
+    """The product cannot start. The message is one sentence for the operator: the problem, and how to mend it."""
 
 
 def data_dir() -> Path:
-    """Absolute; a relative `DATA_DIR` counts from the current directory. Need not exist yet."""
-    given = os.environ.get("DATA_DIR")
-    return Path(given).expanduser().absolute() if given else PROJECT_ROOT / "var"
+    """Return the absolute path, which need not exist yet. A relative `DATA_DIR` counts from the current directory."""
+    path = os.environ.get("DATA_DIR")
+    return Path(path).expanduser().absolute() if path else PROJECT_ROOT / "var"
 
 
 def socket_dir(data: Path) -> Path:
-    """`run/` in the data directory or, where that is too long for a socket, a private directory under /tmp.
+    """Return `run/` in the data directory or, where that is too long for a socket, a private directory under /tmp.
 
-    Raises StartError when the directory under /tmp exists and is not ours alone: anyone may create names there, so a
+    Raises StartError where the directory under /tmp exists and is not ours alone: anyone may create names there, so a
     stranger could answer in the place of our database.
     """
     inside = data / "run"
@@ -50,34 +49,33 @@ def socket_dir(data: Path) -> Path:
     name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
     short = Path("/tmp") / f"glasshouse-{os.geteuid()}-{name}"  # noqa: S108 - its owner and mode are checked below
     try:
-        found = short.lstat()
+        status = short.lstat()
     except FileNotFoundError:
         return short
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise StartError(f"{short} is not a private directory of yours; remove it, or set DATA_DIR to a shorter path.")
     return short
 
 
 def database_url(data: Path) -> str:
-    """libpq's socket form: `postgresql://USER@/DBNAME?host=/socket/dir`."""
+    """Return the URL in libpq's socket form: `postgresql://USER@/DBNAME?host=/socket/dir`."""
     return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(socket_dir(data)))}"
 
 
 def redis_url(data: Path) -> str:
-    """redis-py's socket form: `unix:///path/redis.sock?db=0`."""
+    """Return the URL in redis-py's socket form: `unix:///path/redis.sock?db=0`."""
     return f"unix://{quote(str(socket_dir(data) / REDIS_SOCKET))}?db=0"
 
 
 def make_data_dir(data: Path) -> None:
-    """Closed to others when it is new; one that is there keeps its mode, but uploads in it are closed in any case, and
-    all that is ours at the next start, see `close_to_others`.
+    """Make the data directory, closed to others. An existing one keeps its mode, but its uploads are closed.
 
-    Raises StartError if it cannot be written.
+    The next start closes our other files, too, see `close_to_others`. Raises StartError where it cannot be written.
     """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         (data / UPLOADS).mkdir(mode=0o700, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # of another owner, which doctor says
+        with contextlib.suppress(PermissionError):  # another user owns it, which `manage.py doctor` reports
             (data / UPLOADS).chmod(0o700)
         with tempfile.TemporaryFile(dir=data):
             pass
@@ -88,20 +86,20 @@ def make_data_dir(data: Path) -> None:
 
 
 def open_to_others(data: Path) -> Iterator[Path]:
-    """What is ours in the data directory and others on this machine could read, write or enter."""
-    for found in (each for name in OURS for each in data.glob(name)):
-        below = (os.path.join(folder, name) for folder, *names in os.walk(found) for name in (*names[0], *names[1]))
-        for path in (str(found), *below):
-            with contextlib.suppress(OSError):  # it has just gone, or lies in a folder that only its owner enters
+    """Yield our paths in the data directory that others on this machine could read, write or enter."""
+    for top in (each for name in OURS for each in data.glob(name)):
+        below = (os.path.join(folder, name) for folder, *names in os.walk(top) for name in (*names[0], *names[1]))
+        for path in (str(top), *below):
+            with contextlib.suppress(OSError):  # it was just deleted, or lies in a folder that we may not enter
                 mode = os.lstat(path).st_mode
                 if mode & OTHERS and not stat.S_ISLNK(mode):
                     yield Path(path)
 
 
 def close_to_others(data: Path) -> None:
-    """Folders 0700 and files 0600, whatever they were before, such as on a mounted volume that is open to all.
+    """Set folders to 0700 and files to 0600, as on a mounted volume that is open to all.
 
-    What belongs to another user stays as it is, and `manage.py doctor` names it.
+    Files of another user stay as they are, and `manage.py doctor` names them.
     """
     for path in open_to_others(data):
         with contextlib.suppress(OSError):
@@ -109,9 +107,9 @@ def close_to_others(data: Path) -> None:
 
 
 def secret_key(data: Path) -> str:
-    """Made on the first call, the same on every later one, also when several processes make the first call at once.
+    """Return the secret key, which the first call makes, also where several processes make the first call at once.
 
-    Raises StartError when there is none and the data directory cannot be written.
+    Raises StartError where there is none and the data directory cannot be written.
     """
     path = data / "secret_key"
     try:
@@ -125,7 +123,7 @@ def secret_key(data: Path) -> str:
         file.write(secrets.token_urlsafe(50) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    # A link fails where a rename would overwrite the key that another process has just made.
+    # A link fails where another process has just made the key; a rename would overwrite it.
     with contextlib.suppress(FileExistsError):
         os.link(draft, path)
     draft.unlink()
@@ -133,11 +131,11 @@ def secret_key(data: Path) -> str:
 
 
 @contextmanager
-def held(data: Path) -> Iterator[int]:
-    """Yields a descriptor for children to inherit. Raises StartError when another supervisor holds the directory.
+def lock_data_dir(data: Path) -> Iterator[int]:
+    """Lock the directory, and yield a descriptor for children to inherit. Raises StartError where it is locked.
 
-    Two locks: the supervisor's own, and one that each child holds as well, for as long as it lives. So a start soon
-    after the supervisor was killed waits until the last process that writes here is gone.
+    There are two locks: the supervisor's own, and one that each child holds as well while it lives. So a start soon
+    after the supervisor was killed waits until the last process that writes here has ended.
     """
     with (data / "up.lock").open("a+") as own, (data / "children.lock").open("a") as shared:
         if not _locked(own.fileno()):

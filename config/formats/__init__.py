@@ -1,1 +1,1 @@
-"""What Django's own formats of a language leave out."""
+"""Formats of a language in addition to Django's."""

@@ -1,4 +1,4 @@
-"""The pages of docs/ as files: where each is, in which language, and which one is about a page of the product."""
+"""The pages of docs/ as files: their places and languages, and the page of the guide about a page of the product."""
 
 import posixpath
 import re
@@ -44,8 +44,8 @@ class PictureSize(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place that a link leads to. `path` begins with `..` where that is outside of docs/."""
+class GuidePlace:
+    """The place that a link leads to. `path` begins with `..` where it is outside of docs/."""
 
     path: str
     anchor: str
@@ -70,18 +70,18 @@ def pages_in(folder: str, language: str) -> list[GuidePage]:
     return [row for row in pages(language) if row.folder == folder]
 
 
-def place(target: str, folder: str) -> Place:
+def place(target: str, folder: str) -> GuidePlace:
     """Return the place that a relative link in a page of `folder` leads to."""
     file, _, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, file))
     match = FILE.fullmatch(path)
-    return Place(match["path"] if match else path, anchor)
+    return GuidePlace(match["path"] if match else path, anchor)
 
 
-def place_about(route: str) -> Place:
-    """Return the place about a page of the product, whose route is as Django's resolver has it.
+def place_about(route: str) -> GuidePlace:
+    """Return the place about a page of the product, whose route is that of Django's resolver.
 
-    Of the rows of the table the one with the most parts decides that the route begins with.
+    Among the rows of the table that begin the route, the one with the most parts decides.
     """
     parts = _parts(route)
     rows = _rows()
@@ -101,10 +101,10 @@ def _size(file: Path) -> PictureSize:
 
 
 @cache
-def _rows() -> dict[tuple[str, ...], Place]:
+def _rows() -> dict[tuple[str, ...], GuidePlace]:
     table = page(PAGES_OF_PRODUCT, ENGLISH)
     rows = ROW.findall(table.text) if table else []
-    return {(): Place("index", ""), **{_parts(address): place(target, "use") for address, target in rows}}
+    return {(): GuidePlace("index", ""), **{_parts(address): place(target, "use") for address, target in rows}}
 
 
 def _parts(route: str) -> tuple[str, ...]:

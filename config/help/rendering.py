@@ -1,5 +1,7 @@
-"""Markdown of the guide as HTML. Its texts are the product's own, so they are trusted; a model's are not, and have
-`chat.rendering.markdown`."""
+"""Markdown of the guide as HTML. Its texts are the product's own, so they are trusted.
+
+`chat.rendering.markdown` renders texts of models and people.
+"""
 
 import posixpath
 import re
@@ -17,7 +19,7 @@ from markdown_it.utils import OptionsDict
 
 from chat.rendering.highlighting import Colours, highlighted
 from config.help import guide
-from config.help.guide import ENGLISH, GuidePage, Place, place
+from config.help.guide import ENGLISH, GuidePage, GuidePlace, place
 
 ADDRESS = re.compile(r"[a-z]+:")
 NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
@@ -28,7 +30,7 @@ def anchor_of(heading: str) -> str:
     return NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-")
 
 
-def address_of(target: Place) -> str:
+def address_of(target: GuidePlace) -> str:
     """Return the address in the product of a place in the guide."""
     if target.path == "examples" or target.path.startswith("examples/"):
         return reverse("examples")
@@ -66,14 +68,14 @@ PARSER = MarkdownIt("commonmark", {"html": False}, renderer_cls=GuideRenderer).e
 
 
 def text_of(inline: Token) -> str:
-    """Return what of a line of Markdown is read, without its marks."""
+    """Return the text of a line of Markdown, without its marks."""
     return "".join(each.content for each in inline.children or [] if each.type in ("text", "code_inline"))
 
 
 def render(page: GuidePage) -> SafeString:
-    """Return the page below its title, each top-level block in an element of its own.
+    """Return the page below its title, each top-level block in its own element.
 
-    A translated heading has the anchor of the original, too: links from elsewhere name that.
+    A translated heading has the anchor of the original, too, since links from other pages name that.
     """
     tokens = PARSER.parse(page.text)
     original = guide.page(page.path, ENGLISH)
@@ -85,14 +87,14 @@ def render(page: GuidePage) -> SafeString:
             heading.meta["original"] = anchor_of_original
     for child in (child for token in tokens for child in token.children or []):
         if child.type == "link_open":
-            _lead(child, page.folder)
+            _set_address(child, page.folder)
         elif child.type == "image":
             _show(child, page.folder)
     return SafeString("".join(f'<div class="block">{html}</div>' for html in _blocks(_below_title(tokens))))
 
 
 def _anchors(tokens: Sequence[Token]) -> list[str]:
-    """Return the anchors of the headings; a second one of the same words gets a number, as on GitHub."""
+    """Return the anchors of the headings; a second heading with the same words gets a number, as on GitHub."""
     names = [
         anchor_of(text_of(tokens[index + 1])) for index, token in enumerate(tokens) if token.type == "heading_open"
     ]
@@ -100,8 +102,8 @@ def _anchors(tokens: Sequence[Token]) -> list[str]:
     return [f"{name}-{count}" if count else name for name, count in zip(names, before, strict=True)]
 
 
-def _lead(link: Token, folder: str) -> None:
-    """Point a link into the guide. A file outside of docs/ is only named: an installation may not have it."""
+def _set_address(link: Token, folder: str) -> None:
+    """Point a link into the guide. One to a file outside of docs/ becomes text, since an installation may lack it."""
     href = str(link.attrs["href"])
     if ADDRESS.match(href):
         return
@@ -127,9 +129,10 @@ def _below_title(tokens: list[Token]) -> list[Token]:
 
 
 def _blocks(tokens: list[Token]) -> list[str]:
-    blocks, begun = [], 0
+    blocks = []
+    start = 0
     for index, token in enumerate(tokens):
         if token.level == 0 and token.nesting != 1:
-            blocks.append(PARSER.renderer.render(tokens[begun : index + 1], PARSER.options, {}))
-            begun = index + 1
+            blocks.append(PARSER.renderer.render(tokens[start : index + 1], PARSER.options, {}))
+            start = index + 1
     return blocks

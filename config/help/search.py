@@ -1,4 +1,4 @@
-"""The search of the guide: by the beginnings of words, over sections, without regard to capitals and accents."""
+"""The search of the guide: it finds sections by the beginnings of words, and ignores capitals and accents."""
 
 import re
 import unicodedata
@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from config.help.guide import GuidePage, Place, pages
+from config.help.guide import GuidePage, GuidePlace, pages
 from config.help.rendering import PARSER, anchor_of, text_of
 
 WORD = re.compile(r"\w+")
 MOST = 20  # hits
 EXCERPT = 200  # characters
-RECORDS = "decisions/"  # why things are as they are: half as likely to be what somebody looks for
-IN_TITLE, IN_HEADING, MOST_IN_TEXT = 6, 4, 3  # what a word counts there, and how often one counts in the text
+RECORDS = "decisions/"  # records of decisions count half: readers rarely look for them
+IN_TITLE = 6  # points of a word in the title
+IN_HEADING = 4  # points of a word in the heading
+MOST_IN_TEXT = 3  # occurrences in the text that count a point each
 
 
 @dataclass(frozen=True, slots=True)
 class GuideSection:
-    """A heading of a page with what stands below it; `words` are folded, in the order of the text."""
+    """A section of a page: a heading and its text. `words` are folded, in the order of the text."""
 
     page: GuidePage
     heading: str
-    place: Place
+    place: GuidePlace
     text: str
     title_words: tuple[str, ...]
     heading_words: tuple[str, ...]
@@ -60,12 +62,14 @@ def _sections(language: str) -> tuple[GuideSection, ...]:
 
 
 def _sections_of(page: GuidePage) -> Iterator[GuideSection]:
-    heading, texts = page.title, list[str]()
+    heading = page.title
+    texts: list[str] = []
     tokens = PARSER.parse(page.text)
     for index, token in enumerate(tokens):
         if token.type == "heading_open" and token.tag != "h1":
             yield _section(page, heading, texts)
-            heading, texts = text_of(tokens[index + 1]), []
+            heading = text_of(tokens[index + 1])
+            texts = []
         elif token.type == "inline" and tokens[index - 1].type != "heading_open":
             texts.append(text_of(token))
         elif token.type in ("fence", "code_block"):
@@ -75,7 +79,7 @@ def _sections_of(page: GuidePage) -> Iterator[GuideSection]:
 
 def _section(page: GuidePage, heading: str, texts: list[str]) -> GuideSection:
     text = " ".join(" ".join(texts).split())
-    place = Place(page.path, "" if heading == page.title else anchor_of(heading))
+    place = GuidePlace(page.path, "" if heading == page.title else anchor_of(heading))
     return GuideSection(page, heading, place, text, _words(page.title), _words(heading), _words(text))
 
 

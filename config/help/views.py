@@ -8,7 +8,7 @@ from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from config.help import search
-from config.help.guide import ENGLISH, PICTURES, Place, page, pages_in, pictures
+from config.help.guide import ENGLISH, PICTURES, GuidePlace, page, pages_in, pictures
 from config.help.rendering import address_of
 from config.help.rendering import render as rendered
 
@@ -28,17 +28,18 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def guide_page(request: HttpRequest, path: str) -> HttpResponse:
-    """Show a page in the reader's language where it exists, else in English; of a folder, the list of its pages."""
-    path, language = path.strip("/"), _language()
-    shown = page(path, language)
-    folder = shown.folder if shown else path
-    neighbours = [(each, address_of(Place(each.path, ""))) for each in pages_in(folder, language) if folder]
-    if shown is None and not neighbours:
+    """Show a page in the reader's language where it exists, else in English; for a folder, the list of its pages."""
+    path = path.strip("/")
+    language = _language()
+    row = page(path, language)
+    folder = row.folder if row else path
+    neighbours = [(each, address_of(GuidePlace(each.path, ""))) for each in pages_in(folder, language) if folder]
+    if row is None and not neighbours:
         raise Http404
     context = {
-        "title": shown.title if shown else path.rpartition("/")[2].capitalize(),
-        "content": rendered(shown) if shown else "",
-        "content_language": shown.language if shown else ENGLISH,
+        "title": row.title if row else path.rpartition("/")[2].capitalize(),
+        "content": rendered(row) if row else "",
+        "content_language": row.language if row else ENGLISH,
         "neighbours": neighbours,
         "path": path,
         "section": "help",

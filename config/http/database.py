@@ -1,4 +1,4 @@
-"""How long a web process waits for a database that cannot be reached.
+"""Bounds on the time that a web process waits for a database that cannot be reached.
 
 1. libpq gives up a connection attempt (`connect_timeout`), and a connection whose network loses everything (keepalives,
    `tcp_user_timeout`).

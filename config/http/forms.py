@@ -1,12 +1,12 @@
-"""Forms that a page's script submits, so that the text stays on the page where the server does not take it.
+"""Forms that a page's script submits, so that the text stays on the page where the server refuses it.
 
 1. `static/js/drafts.js` posts the form as the browser would, with the header `Form-Submission: script`.
 2. A refusal is a fragment with a sentence, as for htmx. The page stays and shows it.
 3. A redirect becomes 204 with the address in `Form-Location`. The script goes there.
-4. A page cannot be put into place by a script: its own scripts carry another nonce. It is stored for a minute,
-   encrypted, for one request of the same person, and `Form-Location` is its address.
+4. A script cannot put a page into place, since the scripts of that page carry another nonce. The page is stored for a
+   minute, encrypted, for one request of the same person, and `Form-Location` is its address.
 
-`Form-Stored: no` says that the server has not stored what was sent, so that the browser keeps its draft.
+`Form-Stored: no` says that the server has not stored the form, so that the browser keeps its draft.
 """
 
 import json
@@ -20,29 +20,30 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from config.http.problems import Request, page_problem
+from config.http.problems import MiddlewareRequest, page_problem
 from core.crypto import decrypt, encrypt, is_lost
 from core.errors import ProductError
 from core.permissions import signed_out
 from core.requests import FORM_SUBMISSION
 
-LOCATION, STORED = "Form-Location", "Form-Stored"
+LOCATION = "Form-Location"
+STORED = "Form-Stored"
 ANSWER = "form-answer"  # the parameter of an address that names a stored page
 KEPT_FOR = 60  # seconds; the script asks for the page at once
 LARGEST = 4 * 1024 * 1024  # bytes of a page that is stored
 HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
-# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. Of every other
-# refusal the script shows the sentence.
+# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. For all other
+# refusals the script shows the sentence.
 FORM_AGAIN = (409, 412, 422, 429)
 
 
 class ScriptedFormMiddleware:
-    """Stands around the policy's middleware, so that a stored page keeps the policy that names its nonce."""
+    """Answers forms of scripts. It is outside of the policy's middleware, so that a stored page keeps its policy."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         response = self.get_response(request)
         if FORM_SUBMISSION not in request.headers or response.streaming:
             return response
@@ -53,7 +54,7 @@ class ScriptedFormMiddleware:
             return _go_to(response, address, stored=not _is_invalid(response))
         return response
 
-    def process_view(self, request: Request, view: object, *arguments: object) -> HttpResponseBase | None:
+    def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
         if FORM_SUBMISSION in request.headers and not request.user.is_authenticated:
             return page_problem(request, signed_out())
         if request.method == "GET" and ANSWER in request.GET and request.user.is_authenticated:
@@ -70,13 +71,13 @@ def _is_page_of_errors(response: HttpResponse) -> bool:
 
 
 def _is_invalid(response: HttpResponse) -> bool:
-    """Whether the page shows a form whose fields are wrong; Django's admin answers such a form with 200."""
+    """Return whether the page shows a form with wrong fields; Django's admin answers such a form with 200."""
     context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
     return response.status_code in FORM_AGAIN or bool(context.get("errors"))
 
 
 def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpResponse:
-    """Return an answer that names the address; it sets the cookies and headers that the response sets."""
+    """Return an answer that names the address, with the cookies of the response."""
     answer = HttpResponse(status=204)
     answer.cookies = response.cookies
     answer[LOCATION] = address
@@ -84,7 +85,7 @@ def _go_to(response: HttpResponse, address: str, *, stored: bool) -> HttpRespons
     return answer
 
 
-def _store(request: Request, response: HttpResponse) -> str:
+def _store(request: MiddlewareRequest, response: HttpResponse) -> str:
     """Return the address of the stored page. Raises `too_large` (413) for a page that is longer than `LARGEST`."""
     if len(response.content) > LARGEST:
         raise ProductError("too_large", "The answer is too large to be shown here.", status=413)
@@ -100,7 +101,7 @@ def _store(request: Request, response: HttpResponse) -> str:
     return f"{request.path}?{parameters.urlencode()}"
 
 
-def _load(request: Request, name: str) -> HttpResponse:
+def _load(request: MiddlewareRequest, name: str) -> HttpResponse:
     """Return the stored page, once; afterwards the page at the address without the parameter."""
     key = _key(request, name)
     text = decrypt(cache.get(key, ""))
@@ -113,5 +114,5 @@ def _load(request: Request, name: str) -> HttpResponse:
     return HttpResponse(page["body"], status=page["status"], headers=page["headers"])
 
 
-def _key(request: Request, name: str) -> str:
+def _key(request: MiddlewareRequest, name: str) -> str:
     return f"form-answer:{request.user.pk}:{name}"

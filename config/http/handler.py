@@ -1,4 +1,4 @@
-"""Requests on the event loop."""
+"""Django's handler of requests on the event loop, which ends every request."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +11,16 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from core.logs.context import knowing
+from core.logs.context import log_context
+
+LOG_FIELDS = "log_fields"  # the member of the ASGI scope with the fields of the request's log lines
 
 
 class Handler(ASGIHandler):
-    """Django's, in which every view answers and every request comes to its end."""
+    """Django's handler, in which every view answers and every request ends."""
 
-    # Bytes that are handed to the server at once. The largest pages are smaller: the server has all of a page, writes
-    # it in pieces and knows how much waits. Django reads files in pieces of this size, too.
+    # Bytes that the server gets at once. The largest pages are smaller: the server gets all of a page, writes it in
+    # pieces and knows how much waits. Django reads files in pieces of this size, too.
     chunk_size = 16_000_000
 
     def __init__(self) -> None:
@@ -26,31 +28,31 @@ class Handler(ASGIHandler):
         super().__init__()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Also when it is cancelled: Django takes that as if the client were gone.
+        """Run a request to its end, also where it is cancelled: Django then gets a message that the client is gone.
 
-        daphne cancels what goes on 10 seconds after its client went. The thread of a view cannot be cancelled, and only
-        at the end of the request does Django give back the thread's database connection: left alone, each such request
-        would take one from the process's pool for good.
+        daphne cancels a request 10 seconds after its client has left. The thread of a view cannot be cancelled, and
+        Django returns the thread's database connection only at the end of the request. Without this, each such request
+        would take a connection from the process's pool for good.
         """
-        given_up = asyncio.get_running_loop().create_future()
+        cancelled = asyncio.get_running_loop().create_future()
 
-        async def heard() -> Any:
+        async def receive_or_disconnect() -> Any:
             message = asyncio.ensure_future(receive())
             try:
-                await asyncio.wait({message, given_up}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({message, cancelled}, return_when=asyncio.FIRST_COMPLETED)
                 return message.result() if message.done() else {"type": "http.disconnect"}
             finally:
                 message.cancel()
 
-        # Here, around all middleware: Django logs what has become of a request when that is through.
-        with knowing({}, scope.setdefault("said", {})):
-            request = asyncio.create_task(super().__call__(scope, heard, send))
+        # Around all middleware, since Django logs the outcome of a request behind it.
+        with log_context({}, scope.setdefault(LOG_FIELDS, {})):
+            request = asyncio.create_task(super().__call__(scope, receive_or_disconnect, send))
         while not request.done():
             try:
                 await asyncio.shield(request)
             except asyncio.CancelledError:
-                if not given_up.done():
-                    given_up.set_result(None)
+                if not cancelled.done():
+                    cancelled.set_result(None)
         request.result()
 
     async def _get_response_async(self, request: HttpRequest) -> HttpResponseBase:
@@ -59,16 +61,16 @@ class Handler(ASGIHandler):
         return response
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """Also close what the view has answered when the client goes while middleware has it.
+        """Return the response; close the view's response where the client leaves while middleware has it.
 
-        Django closes only what came out of all middleware. A stream that stops its turn when it is closed would leave
-        the turn running, and under load a request is in middleware for long.
+        Django closes only responses that have passed all middleware. A stream that stops its turn when it is closed
+        would leave the turn running, and under load a request is in middleware for long.
         """
         try:
             response: HttpResponseBase = await super().run_get_response(request)
         except asyncio.CancelledError:
             if answer := self._answers.get(request):
-                # In a thread of its own: that of the request may have ended with the middleware that was cancelled.
+                # On another thread: that of the request may have ended with the cancelled middleware.
                 await sync_to_async(answer.close, thread_sensitive=False)()
             raise
         finally:
@@ -77,12 +79,14 @@ class Handler(ASGIHandler):
 
     def make_view_atomic(self, view: Callable[..., Any]) -> Callable[..., Any]:
         view = super().make_view_atomic(view)
-        return view if iscoroutinefunction(view) else _ending(view)
+        return view if iscoroutinefunction(view) else _without_stop_iteration(view)
 
 
-def _ending(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Of all exceptions, StopIteration cannot be handed from a view's thread to the event loop: the request would wait
-    for ever."""
+def _without_stop_iteration(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the view with RuntimeError in the place of StopIteration.
+
+    A thread cannot pass StopIteration to the event loop: the request would wait for ever.
+    """
 
     @wraps(view)
     def answer(*args: Any, **kwargs: Any) -> Any:

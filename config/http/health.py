@@ -1,4 +1,4 @@
-"""For whoever runs the product: is it alive, is it ready; and the last resort for unknown addresses and failures."""
+"""Health checks for operators, and the last resort for unknown addresses and failures."""
 
 import sys
 from typing import Any, cast
@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseServerError, Json
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from config.http.problems import Request, foreseen, is_api, json_problem, page_problem
+from config.http.problems import MiddlewareRequest, foreseen, is_api, json_problem, page_problem
 from core import background
 from core.errors import ProductError
 from core.permissions import signed_out
@@ -21,20 +21,20 @@ from workspace.models.settings import workspace_as_last_read
 
 
 def livez(request: HttpRequest) -> HttpResponse:
-    """The process answers. No I/O, so a slow database does not get the process restarted."""
+    """Answer that the process is alive. It does no I/O, so that a slow database does not get the process restarted."""
     return HttpResponse("ok", content_type="text/plain")
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 with what is missing, until this process can serve requests: database, migrations, Redis.
+    """Answer whether this process can serve requests; 503 names the missing ones of database, migrations and Redis.
 
-    What it says of workers is for information: without one, answers wait, but taking every web process out of service
+    The state of workers is for information: without one, answers wait, but to take every web process out of service
     would help nobody.
     """
     redis_state, worker_state = _redis_and_workers()
-    needed = {"database": _database(), "redis": redis_state}
-    ready = all(state == "ok" for state in needed.values())
-    return JsonResponse({"ready": ready, **needed, "worker": worker_state}, status=200 if ready else 503)
+    required = {"database": _database(), "redis": redis_state}
+    ready = all(state == "ok" for state in required.values())
+    return JsonResponse({"ready": ready, **required, "worker": worker_state}, status=200 if ready else 503)
 
 
 def missing_migrations() -> int:
@@ -68,20 +68,22 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Return the page that says it was open too long, or for a script the sentence that says so."""
+    """Return the page that says that it was open too long, or for a script only the sentence."""
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
     sentence = Sentence(
         "This page was open too long. What you have written is kept here; reload the page and send it again."
     )
     error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
-    return page_problem(cast("Request", request), error)
+    return page_problem(cast("MiddlewareRequest", request), error)
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """What was raised outside of views, which Django handles here, is told in words where it is foreseen: no connection
-    to the database was free for whom a middleware wanted to look up. Else the number is told that finds it in
-    the log."""
+    """Return the response to an exception outside of views.
+
+    A foreseen one is shown in words: such as a middleware that gets no connection to the database. For any other the
+    response names the number that finds it in the log.
+    """
     raised = sys.exc_info()[1]
     error = foreseen(raised) if isinstance(raised, Exception) else raised
     if not isinstance(error, ProductError):
@@ -93,6 +95,9 @@ def failed(request: HttpRequest) -> HttpResponse:
             number=number,
         )
         error = ProductError("internal_error", detail, status=500)
-    # To look again, for the page that says so, would wait as long again.
-    request.user, request.workspace = AnonymousUser(), workspace_as_last_read()  # type: ignore[attr-defined]
-    return json_problem(request, error) if is_api(request.path) else page_problem(cast("Request", request), error)
+    # Another query for the page with the error would wait as long again.
+    request.user = AnonymousUser()
+    request.workspace = workspace_as_last_read()  # type: ignore[attr-defined]
+    if is_api(request.path):
+        return json_problem(request, error)
+    return page_problem(cast("MiddlewareRequest", request), error)

@@ -1,9 +1,8 @@
-"""`/metrics` for Prometheus: how much is going on, and whether anything piles up.
+"""`/metrics` for Prometheus: the load of the workspace, and its queues.
 
-For whoever has the scrape token (`METRICS_TOKEN`), and for staff who may see calls of models, with a session or
-a token of scope `admin`. What grows
-without bound is not counted whole: of turns and files it says what the last hour brought, found by the time inside
-their ids. What a process counts of itself is in `core.logs.metrics`.
+It is open to the scrape token (`METRICS_TOKEN`), and to staff who may see calls of models, with a session or a token of
+scope `admin`. Tables that grow without bound are not counted whole: turns and files are those of the last hour, found
+by the time inside their ids. The metrics of one process are in `core.logs.metrics`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,9 +43,9 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """For whoever has the scrape token, else as `MetricsView` says."""
+    """Return the metrics for the scrape token; for others as `MetricsView` does."""
     if may_read(request.headers.get("Authorization", "")):
-        return _told()
+        return _metrics()
     return _for_staff(request)
 
 
@@ -60,20 +59,22 @@ class MetricsView(ScopedView):
                 "Only administrators with the right “chat.view_modelcall” see the metrics. Ask a superuser for it."
             )
             raise ProductError("right_missing", sentence, status=403)
-        return _told()
+        return _metrics()
 
 
 _for_staff = MetricsView.as_view()
 
 
-def _told() -> HttpResponse:
-    """The workspace's numbers, which are the same at each web process, and those of this one."""
+def _metrics() -> HttpResponse:
+    """Return the workspace's numbers, which are the same at each web process, and those of this process."""
     of_workspace = CollectorRegistry()
-    of_workspace.register(_Workspace())
+    of_workspace.register(_WorkspaceCollector())
     return HttpResponse(generate_latest(of_workspace) + generate_latest(REGISTRY), content_type=MEDIA_TYPE)
 
 
-class _Workspace(Collector):
+class _WorkspaceCollector(Collector):
+    """Reads the workspace's numbers when Prometheus asks for them."""
+
     def collect(self) -> Iterator[GaugeMetricFamily]:
         now = timezone.now()
         yield _metric("info", "The version of the interfaces.", [({"version": VERSION}, 1)])
@@ -98,10 +99,18 @@ def _turns(now: datetime) -> Iterator[GaugeMetricFamily]:
     recent = Turn.objects.filter(pk__gte=id_at(now - RECENT))
     ended = dict(recent.values_list("status").annotate(Count("pk")))
     yield _metric("turns_last_hour", "Turns begun in the last hour, by status.", _by("status", Turn.Status, ended))
-    names = ("input", "output", "cached_input", "reasoning")
-    tokens = recent.aggregate(**{name: Sum(Cast(KeyTextTransform(name, "usage"), BigIntegerField())) for name in names})
-    used = [({"kind": name}, tokens[name] or 0) for name in names]
+    tokens = recent.aggregate(
+        input=_sum_of_usage("input"),
+        output=_sum_of_usage("output"),
+        cached_input=_sum_of_usage("cached_input"),
+        reasoning=_sum_of_usage("reasoning"),
+    )
+    used = [({"kind": name}, number or 0) for name, number in tokens.items()]
     yield _metric("tokens_last_hour", "Tokens of these turns, as providers count them.", used)
+
+
+def _sum_of_usage(name: str) -> Sum:
+    return Sum(Cast(KeyTextTransform(name, "usage"), BigIntegerField()))
 
 
 def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
@@ -114,21 +123,22 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 def _workers() -> Iterator[GaugeMetricFamily]:
     try:
-        heard = background.queues_heard()
+        worker_ages = background.queues_heard()
     except RedisError:
-        heard = {}
-    up = {queue: heard.get(queue, background.HEARD_WITHIN) < background.HEARD_WITHIN for queue in background.QUEUES}
+        worker_ages = {}
+    limit = background.HEARD_WITHIN
+    up = {queue: worker_ages.get(queue, limit) < limit for queue in background.QUEUES}
     yield _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
     yield _metric(
         "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", background.QUEUES, up)
     )
-    ages = [({"queue": queue}, age) for queue, age in heard.items()]
+    ages = [({"queue": queue}, age) for queue, age in worker_ages.items()]
     yield _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
 
 
 def _queues() -> list[Sample]:
-    """Of tasks as the broker counts them, whichever it is; nothing of a broker, or of a Redis, that is away."""
-    connection: Any = current_app.connection_for_read()  # its channel is another for each kind of broker
+    """Return the lengths of the queues, by the broker and Redis; none while one of them is away."""
+    connection: Any = current_app.connection_for_read()  # each kind of broker has its own type of channel
     try:
         with connection:
             connection.ensure_connection(max_retries=1, timeout=2)
@@ -139,7 +149,7 @@ def _queues() -> list[Sample]:
 
 
 def _length(connection: Any, queue: str) -> int:
-    """0 for a queue that does not exist yet: nothing was ever put into it."""
+    """Return the length of a queue; 0 for one that does not exist, since no task was ever put into it."""
     try:
         return int(connection.channel().queue_declare(queue=queue, passive=True).message_count)
     except ChannelError:
@@ -147,7 +157,7 @@ def _length(connection: Any, queue: str) -> int:
 
 
 def _by(label: str, values: Iterable[str], counts: Mapping[Any, int]) -> list[Sample]:
-    """Also those that do not occur: a series that comes and goes is hard to watch."""
+    """Return a sample for each value, also for those that do not occur: a gap in a series is hard to watch."""
     return [({label: str(value)}, counts.get(str(value), 0)) for value in values]
 
 

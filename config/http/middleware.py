@@ -1,5 +1,4 @@
-"""What every request gets: an id, a content security policy, its person's language and time zone,
-and its errors in words."""
+"""Middleware: the request's id, its content security policy, its person's language and time zone, and its errors."""
 
 import codecs
 import logging
@@ -22,29 +21,29 @@ from django.utils.translation.trans_real import get_supported_language_variant, 
 from opentelemetry.trace import INVALID_SPAN, Span
 
 from accounts.access.authentication import bearer
-from accounts.access.login import hold_of
+from accounts.access.login import required_action
 from accounts.access.login_throttle import address_of
 from accounts.access.sessions import note_visit
 from accounts.models import User
 from config.http import problems
-from config.http.problems import Request
+from config.http.problems import MiddlewareRequest
 from core.audit.origin import How, Origin, acting
 from core.errors import ProductError
 from core.logs import tracing
-from core.logs.context import learn
+from core.logs.context import add_log_fields
 from core.logs.metrics import REQUESTS
 from core.sentences import Sentence
 from workspace.models import Workspace
 from workspace.models.settings import workspace_of
 
 logger = logging.getLogger(__name__)
-WATCHED = ("/livez", "/readyz", "/metrics")  # asked often, by what reads no language
+WATCHED = ("/livez", "/readyz", "/metrics")  # monitoring asks these often, and reads no language
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
-# Nothing inline but what carries the request's nonce, nothing from elsewhere. The admin's own scripts (Alpine.js)
-# evaluate expressions and set styles, so that part of the site, for staff only, gets a looser policy.
+# Nothing inline without the request's nonce, nothing from other sites. The admin's scripts (Alpine.js) evaluate
+# expressions and set styles, so that part of the site, for staff only, gets a looser policy.
 _PAGES = (
     "default-src 'self'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data: "
     "blob:; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -56,20 +55,21 @@ _ADMIN = (
 
 
 class RequestIdMiddleware:
-    """`X-Request-ID` of the caller when it is a plain word, else a new one; sent back with every response.
+    """Gives a request its id: the caller's `X-Request-ID` where it is a plain word, else a new one.
 
-    Pages also say when their request began, in Unix time: their socket asks what has changed since.
+    Every response has it, too. `began` is the Unix time of the request: pages carry it, so that their socket can ask
+    for later changes.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
-        given = request.headers.get("X-Request-ID", "")
-        plain = given.replace("-", "").isalnum() and given.isascii() and len(given) <= 64
-        request.request_id = given if plain else uuid.uuid4().hex
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
+        callers = request.headers.get("X-Request-ID", "")
+        plain = callers.replace("-", "").isalnum() and callers.isascii() and len(callers) <= 64
+        request.request_id = callers if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
-        learn(request_id=request.request_id)
+        add_log_fields(request_id=request.request_id)
         method = request.method if request.method in METHODS else ""
         began = time.monotonic()
         with _traced(request, method) as span:
@@ -84,21 +84,21 @@ class RequestIdMiddleware:
         return response
 
 
-def _traced(request: Request, method: str) -> AbstractContextManager[Span]:
+def _traced(request: MiddlewareRequest, method: str) -> AbstractContextManager[Span]:
     if request.path in WATCHED or request.path.startswith(settings.STATIC_URL):
         return nullcontext(INVALID_SPAN)
     return tracing.of_request(method, request.request_id, request.headers.get("traceparent", ""))
 
 
 class OriginMiddleware:
-    """What the audit says of every act of a request: by which door it came, from where, and the request's id."""
+    """Sets the origin of the acts of a request, for the audit: the interface, the address, and the request's id."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
-        door = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
-        with acting(Origin(door, address_of(request), request.request_id, recorded=set())):
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
+        how = How.ADMIN if request.path.startswith("/admin/") else How.API if is_program(request) else How.PAGE
+        with acting(Origin(how, address_of(request), request.request_id, recorded=set())):
             return self.get_response(request)
 
 
@@ -107,9 +107,9 @@ def is_program(request: HttpRequest) -> bool:
 
 
 class PageCompressionMiddleware(GZipMiddleware):
-    """Pages only, and none that another site's page led to: it could read secrets from how long the response is.
+    """Compresses pages, but none that a page of another site led to, which could read secrets from its length.
 
-    Why that is enough: docs/decisions/0010-pages-are-compressed.md.
+    docs/decisions/0010-pages-are-compressed.md says why that is enough.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -123,7 +123,7 @@ class ContentSecurityPolicyMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         request.csp_nonce = SimpleLazyObject(lambda: secrets.token_urlsafe(16))
         response = self.get_response(request)
         loose = request.path.startswith(("/admin/", "/api/docs/"))
@@ -133,14 +133,16 @@ class ContentSecurityPolicyMiddleware:
 
 
 class UserPreferencesMiddleware:
-    """A signed-in person sees times and words their way, and when their session was last used. Whoever reads a page
-    gets a language that the workspace offers."""
+    """Activates the person's language and time zone, and notes the visit in their session.
+
+    The language is always one that the workspace offers, also for a visitor who is not signed in.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
-        # A program's bearer token has no pages, so it needs no preferences and no look-up of a session here.
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
+        # A program with a bearer token gets no pages, so it needs no preferences and no look-up of a session.
         if bearer(request) is not None or request.path in WATCHED:
             return self.get_response(request)
         user = request.user
@@ -149,16 +151,16 @@ class UserPreferencesMiddleware:
         request.LANGUAGE_CODE = language
         if not isinstance(user, User):
             return self.get_response(request)
-        learn(user_id=user.pk)
+        add_log_fields(user_id=user.pk)
         note_visit(request.session, request.headers.get("User-Agent", ""))
         with timezone.override(user.zone):
             return self.get_response(request)
 
 
 class CharsetMiddleware:
-    """Refuses bodies in encodings that are not of texts, before anything decodes them.
+    """Refuses bodies with encodings that take more than linear time, before any code decodes them.
 
-    Python decodes a body as its `charset` says. Punycode and IDNA take the square of its length: 0.25 MB took 34 s of a
+    Python decodes a body by its `charset`. Punycode and IDNA take the square of its length: 0.25 MB took 34 s of a
     processor, in a thread that cannot be ended.
     """
 
@@ -167,18 +169,18 @@ class CharsetMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
-        # Django takes names that Python does not know for none, and decodes UTF-8 then.
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
+        # Django ignores names that Python does not know, and decodes UTF-8 then.
         if request.encoding is None or self.LINEAR.fullmatch(codecs.lookup(request.encoding).name):
             return self.get_response(request)
         error = ProductError("unsupported_charset", "This charset is not read here. Send UTF-8.", status=415)
         return problems.respond(request, error)
 
 
-class HoldMiddleware:
-    """Whoever must choose a password of their own, or set up a second factor, gets no further than to the page for it.
+class RequiredActionMiddleware:
+    """Redirects a person who must choose a password or set up a second factor to the page for it.
 
-    A program's token goes on: where one is sent along, the session beside it counts for nothing.
+    A program's token passes: with one the request's session does not count.
     """
 
     OPEN = (
@@ -198,59 +200,62 @@ class HoldMiddleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         return self.get_response(request)
 
-    def process_view(self, request: Request, view: object, *given: object) -> HttpResponseBase | None:
-        # Without its cookie nobody is signed in by a session: nothing is to be asked then.
+    def process_view(self, request: MiddlewareRequest, view: object, *arguments: object) -> HttpResponseBase | None:
+        # Without the cookie nobody is signed in by a session, so no query is needed.
         if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path in WATCHED:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""
         if name in self.OPEN:
             return None
-        hold = hold_of(request, workspace_of(request))
-        if hold is None or name.startswith(hold.page):
+        action = required_action(request, workspace_of(request))
+        if action is None or name.startswith(action.page):
             return None
         if problems.is_api(request.path) and bearer(request) is not None:
             request.user = AnonymousUser()
             return None
         if request.method == "GET" and not problems.is_api(request.path) and not request.htmx:
-            return redirect(reverse(hold.page, query={"next": request.get_full_path()} if hold.leads_back else None))
-        error = ProductError(hold.code, hold.sentence, status=403)
+            query = {"next": request.get_full_path()} if action.leads_back else None
+            return redirect(reverse(action.page, query=query))
+        error = ProductError(action.code, action.sentence, status=403)
         return problems.respond(request, error)
 
 
 def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:
-    """The person's own, else the first that the browser asks for, else the workspace's; always one that is offered."""
-    asked = [code for code, _weight in parse_accept_lang_header(request.headers.get("Accept-Language", ""))]
-    for code in [chosen, *asked]:
+    """Return the chosen language, else the browser's first, else the workspace's; always one that is offered."""
+    accepted = [code for code, _weight in parse_accept_lang_header(request.headers.get("Accept-Language", ""))]
+    for code in [chosen, *accepted]:
         with suppress(LookupError):
-            found = get_supported_language_variant(code)
-            if found in workspace.languages:
-                return found
+            variant = get_supported_language_variant(code)
+            if variant in workspace.languages:
+                return variant
     return workspace.default_language
 
 
 class ProductErrorMiddleware:
-    """Views of pages raise `ProductError`; here it becomes a sentence on the page, or problem+json under `/api/`. So
-    does what Django says there without words: that a view does not know a method."""
+    """Turns a `ProductError` of a view into a sentence on the page, or into problem+json under `/api/`.
+
+    Under `/api/` it does so with Django's 405, too, which has no words.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
-    def __call__(self, request: Request) -> HttpResponse:
+    def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         response = self.get_response(request)
         if not (isinstance(response, HttpResponseNotAllowed) and problems.is_api(request.path)):
             return response
         error = ProductError(
             "method_not_allowed", Sentence('Method "{method}" not allowed.', method=str(request.method)), status=405
         )
-        told = problems.json_problem(request, error)
-        told["Allow"] = response["Allow"]
-        return told
+        refusal = problems.json_problem(request, error)
+        refusal["Allow"] = response["Allow"]
+        return refusal
 
-    def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
+    def process_exception(self, request: MiddlewareRequest, exception: Exception) -> HttpResponseBase | None:
         exception = problems.foreseen(exception)
         if isinstance(exception, ProductError):
             return problems.respond(request, exception)

@@ -1,6 +1,7 @@
 """Errors as every interface shows them: problem+json (RFC 9457) for programs, a page or a fragment for people."""
 
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TypedDict, cast
 
 import psycopg
 from django.conf import settings
@@ -42,12 +43,12 @@ TITLES = {
     503: _("Not available"),
 }
 MOST_ERRORS = 20  # of one request that are listed
-LONGEST_ECHO = 800  # characters of one of them; the longest sentence of ours lists the fields of the workspace
-LONGEST_NAME = 200  # characters of the member's name
+LONGEST_ECHO = 800  # characters of one error; our longest sentence lists the fields of the workspace
+LONGEST_NAME = 200  # characters of a member's name
 
 
-class Request(HttpRequest):
-    """For type checkers: what middlewares add."""
+class MiddlewareRequest(HttpRequest):
+    """A request with the attributes that middleware adds, for type checkers."""
 
     request_id: str
     began: str
@@ -55,40 +56,54 @@ class Request(HttpRequest):
     htmx: HtmxDetails
 
 
+class FieldError(TypedDict):
+    """An error in a member of a body. `attr`: the member's name; None for an error of the whole body."""
+
+    code: str
+    detail: str
+    attr: str | None
+
+
+NO_EXTRA: Mapping[str, object] = {}
+
+
 def problem(
     request: HttpRequest,
     status: int,
     code: str,
     detail: Sentence | str,
-    errors: list[dict[str, Any]] | None = None,
-    **extra: Any,
-) -> dict[str, Any]:
+    *,
+    errors: Sequence[FieldError] = (),
+    extra: Mapping[str, object] = NO_EXTRA,
+) -> Mapping[str, object]:
+    """Return the members of problem+json. `extra`: further members of the error."""
     return {
         "type": "about:blank",
         "title": gettext(TITLES.get(status, _("Error"))),
         "status": status,
         "detail": str(detail),
         "code": code,
-        "errors": errors or [],
+        "errors": list(errors),
         "request_id": getattr(request, "request_id", ""),
         **extra,
     }
 
 
 def foreseen(exception: Exception) -> Exception:
-    """Return an error of ours for what Django raises while a body is read, and for a database or a Redis that cannot be
-    reached; any other exception as it is."""
+    """Return an error of ours in place of Django's errors for bodies, and for a database or Redis that is away.
+
+    Any other exception is returned as it is.
+    """
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
         return ProductError(
             "too_large", Sentence("The request is larger than {limit} MiB. Send less at once.", limit=limit), status=413
         )
     if isinstance(exception, TooManyFieldsSent | TooManyFilesSent):
-        fields, files = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS, settings.DATA_UPLOAD_MAX_NUMBER_FILES
         detail = Sentence(
             "The form has too many parts: {fields} fields and {files} files may be sent. Send fewer at once.",
-            fields=fields,
-            files=files,
+            fields=settings.DATA_UPLOAD_MAX_NUMBER_FIELDS,
+            files=settings.DATA_UPLOAD_MAX_NUMBER_FILES,
         )
         return ProductError("too_many_parts", detail, status=413)
     if isinstance(exception, SuspiciousOperation):
@@ -105,54 +120,56 @@ def foreseen(exception: Exception) -> Exception:
 
 
 def _is_disconnected(cause: BaseException | None) -> bool:
-    """Return whether the pool or libpq raised it, and not the server, whose errors have a state."""
+    """Return whether the pool or libpq raised it. Errors of the server have a state."""
     return isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None
 
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
         return refusal(error)
-    body = problem(request, error.status, error.code, error.sentence, **error.extra)
+    body = problem(request, error.status, error.code, error.sentence, extra=error.extra)
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 
 
-def page_problem(request: Request, error: ProductError) -> HttpResponse:
+def page_problem(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
     """Return a page, or for a script a fragment that goes where problems are shown; the text on the page stays."""
     context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
-        response["HX-Retarget"], response["HX-Reswap"] = "#problem", "innerHTML"
-        response["HX-Reselect"] = ".problem"  # whatever the element selects of other answers
+        response["HX-Retarget"] = "#problem"
+        response["HX-Reswap"] = "innerHTML"
+        response["HX-Reselect"] = ".problem"  # overrides the element's own choice
     else:
         page = "404.html" if error.status == 404 else "problem.html"
         response = render(request, page, context, status=error.status)
     return with_headers(response, error)
 
 
-def respond(request: Request, error: ProductError) -> HttpResponse:
+def respond(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
     """Return problem+json to programs, a page or a fragment to people."""
     return json_problem(request, error) if is_api(request.path) else page_problem(request, error)
 
 
-def handle(exception: Exception, context: dict[str, Any]) -> Response | None:
-    """Django REST framework's exception handler. None (a 500 by Django) for what nobody foresaw."""
-    request, exception = context["request"], foreseen(exception)
+def handle(exception: Exception, context: ExceptionHandlerContext) -> Response | None:
+    """Return the response to an exception in Django REST framework; None, a 500 by Django, for an unforeseen one."""
+    request = cast("HttpRequest", context["request"])
+    exception = foreseen(exception)
     if isinstance(exception, ProductError):
-        body = problem(request, exception.status, exception.code, exception.sentence, **exception.extra)
+        body = problem(request, exception.status, exception.code, exception.sentence, extra=exception.extra)
         return Response(body, status=exception.status, headers=exception.headers, content_type=MEDIA_TYPE)
-    response = exception_handler(exception, cast("ExceptionHandlerContext", context))
+    response = exception_handler(exception, context)
     if response is None:
         return None
-    errors = response.data["errors"][:MOST_ERRORS]
+    errors: list[FieldError] = response.data["errors"][:MOST_ERRORS]
     invalid = response.data["type"] == "validation_error"
     code = "invalid" if invalid else errors[0]["code"]
     for error in errors:
-        # Django REST framework repeats what was sent: a choice, an id, the name of a member.
+        # Django REST framework repeats parts of the request: a choice, an id, the name of a member.
         error["detail"] = shortened(error["detail"], LONGEST_ECHO)
         error["attr"] = error["attr"] and shortened(error["attr"], LONGEST_NAME)
     detail = "; ".join(f"{error['attr']}: {error['detail']}" if error["attr"] else error["detail"] for error in errors)
     headers = {name: value for name, value in response.items() if name in ("WWW-Authenticate", "Retry-After", "Allow")}
-    body = problem(request, response.status_code, code, detail, errors if invalid else None)
+    body = problem(request, response.status_code, code, detail, errors=errors if invalid else ())
     return Response(body, status=response.status_code, headers=headers, content_type=MEDIA_TYPE)
 
 

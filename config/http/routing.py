@@ -1,4 +1,4 @@
-"""The ASGI application: which code answers a request, and which a WebSocket."""
+"""The ASGI application: it routes requests to Django and WebSockets to their consumer."""
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -11,7 +11,7 @@ from config.http.handler import Handler
 
 
 def create_application() -> ProtocolTypeRouter:
-    """Return the application. It loads the middleware, one of which looks for the static files: collect them first."""
+    """Return the application. It loads the middleware, one of which reads the static files: collect them first."""
     sockets = URLRouter(
         [
             re_path(r"^ws/$", ConversationConsumer.as_asgi()),  # type: ignore[list-item,arg-type]  # stubs know views only

@@ -1,7 +1,11 @@
-"""daphne, with limits that hold before an application could set any: to bodies, to slow senders and to memory.
+"""daphne with limits on bodies, slow senders and memory, which an application could not set.
 
-An ASGI application learns of a request when daphne has all of it, and daphne hands all of it over at once. Here a body
-is counted while it arrives, kept on disk, and read from there piece by piece.
+An ASGI application gets a request only when daphne has all of it, and all at once. Here
+
+1. `TimedChannel` bounds the time for the head of a request and between the parts of its body;
+2. `LimitedRequest` counts the body while it arrives, refuses a too large one, and keeps it on disk;
+3. `reading` passes the body to the application piece by piece, large ones in turns (`config.http.large_bodies`);
+4. `LimitedServer.handle_reply` writes the response piece by piece, as its client reads it (`config.http.unread`).
 
 `python -m config.web` starts it.
 """
@@ -11,7 +15,7 @@ import logging
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from decimal import Decimal
 from functools import partial
@@ -42,57 +46,58 @@ from twisted.web.http_headers import Headers
 from accounts.access.authentication import user_id_of
 from accounts.access.login_throttle import client_address
 from config.http import problems
+from config.http.handler import LOG_FIELDS
 from config.http.large_bodies import LARGE, LargeBodies
 from config.http.middleware import WATCHED
 from config.http.unread import PATIENCE, UnreadBytes
 from core import memory
+from core.asgi_types import AsgiMessage, AsgiReceive, AsgiScope, AsgiSend
 from core.errors import ProductError
-from core.logs.context import knowing
+from core.logs.context import log_context
 from core.logs.lines import without_secrets
 from core.net.bearer import bearer_token
 from core.outside import before_waits
 from core.requests import SETTLED
 from core.sentences import Sentence
-from files.index.embedders import embed_elsewhere
+from files.index.embedders import embed_in_workers
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
 
-MOST_OF_A_STRANGER = 100_000  # bytes; who has not signed in sends a form at most
+MOST_OF_A_STRANGER = 100_000  # bytes; a client that is not signed in sends at most a form
 ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
 UPLOADS = {  # the views that take files
     *("files:list", "projects:upload", "chat:imports", "file-list", "import-list"),
     *("admin:projects_project_add", "admin:projects_project_change"),
 }
-HEAD_SECONDS = 20  # for the first line and the headers of a connection's first request, all of them
+HEAD_SECONDS = 20  # for the whole head (first line and headers) of a connection's first request
 KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and have to be first to end it
-BODY_SECONDS, BODY_BYTES = 30, 10_000  # so many bytes have to come in so many seconds
-UNREAD_SECONDS = 300  # in which a client has to read what the buffer of its connection holds
-CLOSED_WITHIN = 1.0  # seconds for answers that are cut off by the end of the process, to stop what they had begun
-LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; it would not read it if it were cut off
-SERVICE_RESTART = 1012  # a socket is closed with (IANA's list of them): its page connects anew, to another process
+BODY_SECONDS = 30  # in which `BODY_BYTES` have to arrive
+BODY_BYTES = 10_000
+UNREAD_SECONDS = 300  # in which a client has to read the buffer of its connection
+CLOSED_WITHIN = 1.0  # seconds for answers that the end of the process cuts off, to stop their work
+LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; cut off, it would not read the refusal
+SERVICE_RESTART = 1012  # a close code (IANA's list): the page of the socket connects again, to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
-LONGEST_SHOWN = 300  # bytes of a request line that is too long, in which its path is looked for
-UNSENT = 131_072  # bytes that the kernel takes ahead of what it can send; else it takes megabytes nobody reads
-CHECKED_EVERY = 1.0  # seconds, while more waits for clients to read it than may
+LONGEST_SHOWN = 300  # bytes of a too long request line in which its path is searched
+UNSENT = 131_072  # unsent bytes that the kernel accepts; else it accepts megabytes that no client reads
+CHECKED_EVERY = 1.0  # seconds between two checks while too much waits for clients to read it
 
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 App = Callable[..., Awaitable[None]]
 
 
 class Sender(NamedTuple):
-    """The person who sends a body that is larger than a stranger may send."""
+    """The person who sends a body that is larger than `MOST_OF_A_STRANGER`. `upload`: it is for a view of files."""
 
     person: UUID
     upload: bool
 
 
 class LimitedRequest(WebRequest):  # type: ignore[misc]
-    """Counts its body while that arrives, chunked or not, and refuses what is over the limit.
+    """Counts its body while that arrives, chunked or not, and refuses a too large one.
 
-    Who says to be signed in is looked up before more comes than a stranger may send; nothing is read meanwhile.
+    Before it reads more than `MOST_OF_A_STRANGER`, it looks the sender up; nothing is read meanwhile.
     """
 
     def __init__(self, channel: "TimedChannel", queued: object) -> None:
@@ -103,7 +108,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.uploader: UUID | None = None
         self.sender: Sender | None = None  # of a body that was looked up
         self.body: BinaryIO = BytesIO()
-        self.said: dict[str, str] = {}  # what the log says of it, once the middleware knows
+        self.log_fields: dict[str, str] = {}  # filled by the middleware
 
     def gotLength(self, length: int | None) -> None:
         small = length is not None and length <= IN_MEMORY
@@ -125,12 +130,13 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             super().requestReceived(command, path, version)
 
     def process(self) -> Any:
-        # daphne would take all of it into memory; `LimitedServer` reads it from here.
-        self.body, self.content = self.content, BytesIO()
-        # daphne would believe it of anybody, and answer 500 where it is not ASCII.
+        # daphne would read all of `content` into memory; `LimitedServer` reads `body`.
+        self.body = self.content
+        self.content = BytesIO()
+        # daphne would trust this header of any client, and answer 500 where it is not ASCII.
         self.requestHeaders.removeHeader(b"daphne-root-path")
         if not self.requestHeaders.hasHeader(b"content-length") and self.received:
-            # Django REST framework takes a body without a length, as a chunked one is, for none.
+            # Django REST framework ignores a body without a length, as a chunked one is.
             self.requestHeaders.setRawHeaders(b"content-length", [str(self.received).encode()])
         return super().process()
 
@@ -144,14 +150,14 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         super().finish()
 
     def address(self) -> str:
-        """The client's, behind proxies too; empty where it is not known."""
+        """Return the client's address, also behind proxies; empty for an unknown one."""
         direct = str(getattr(self.channel.getPeer(), "host", ""))
         forwarded = b",".join(self.requestHeaders.getRawHeaders(b"x-forwarded-for") or ())
         return client_address(direct, forwarded.decode("latin-1"))
 
     @property
     def followed(self) -> bool:
-        """Whether it is answered by events that its client can go on with from where it was."""
+        """Return whether it is answered by a stream of events that its client can resume."""
         kind = self.responseHeaders.getRawHeaders(b"content-type") or [b""]
         return bool(self.method == b"GET" and self._response_started and kind[0].startswith(b"text/event-stream"))
 
@@ -160,8 +166,10 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self.finish()
 
     def handle_exception(self, exception: BaseException) -> None:
-        """An answer that has begun cannot become a 500: it is broken off. daphne would raise an error here, and with
-        that no longer look after any connection of the process."""
+        """Break off an answer that has begun, since it cannot become a 500.
+
+        daphne would raise an error here, and then no longer time out any connection of the process.
+        """
         if self._response_started:
             self.channel.transport.abortConnection()
         else:
@@ -178,7 +186,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         if not (token or session):
             self._refuse(self._too_large())
             return
-        self.looking = True  # of what has been read already, the rest arrives; it is counted when the answer is there
+        self.looking = True  # bytes that were read already still arrive; they are counted after the look-up
         self.channel.hold_on()
         self._looking_up = asyncio.ensure_future(self._look_up(token, session, size))
 
@@ -220,7 +228,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self.server.uploading[user_id] += 1
 
     def _credential(self) -> tuple[str, str]:
-        """A bearer token or the key of a session, as they are given."""
+        """Return the bearer token, or the key of the session, that the request carries."""
         token = bearer_token(_last(self.requestHeaders, b"authorization"))
         if token is not None:
             return token, ""
@@ -253,25 +261,25 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _no_longer_uploading(self) -> None:
         if self.uploader is not None:
-            self.server.uploading -= Counter([self.uploader])  # keeps nobody with none
+            self.server.uploading -= Counter([self.uploader])  # removes people without uploads
             self.uploader = None
 
 
-_Channel: Any = HTTPChannel  # Twisted types a part of it, in zope's way
+_Channel: Any = HTTPChannel  # Twisted types only a part of it, by zope's interfaces
 
 
 class TimedChannel(_Channel):  # type: ignore[misc]
-    """A connection that has to get on: a time for all of a request's head, and bytes of its body every so often.
+    """A connection with a time for a request's whole head, and for every `BODY_BYTES` of its body.
 
-    Twisted begins its time anew with every byte, so a byte a minute would hold a connection for ever.
+    Twisted begins its time again with every byte, so a byte a minute would hold a connection for ever.
     """
 
     def connectionMade(self) -> None:
         self.timeOut = HEAD_SECONDS
-        self._came = 0  # bytes of a body since the time began
+        self._arrived = 0  # bytes of a body since the time began
         self._lingering: Any = None
-        self._held = self._expected = self._head_refused = False
-        self._read_on: asyncio.Future[None] | None = None  # there while the client is to read first
+        self._paused = self._continue_due = self._head_refused = False
+        self._read_on: asyncio.Future[None] | None = None  # set while the client has to read first
         self._unread: Any = None
         if isinstance(self.transport, tcp.Server) and self.transport.getHandle().family != socket.AF_UNIX:
             self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
@@ -280,7 +288,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
     def dataReceived(self, data: bytes) -> None:
         if self._head_refused:
             return
-        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel begins the time anew
+        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel begins the time again
 
     def lineReceived(self, line: bytes) -> None:
         if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
@@ -298,7 +306,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         return bool(super().headerReceived(line))
 
     def _refuse_long_head(self, line: bytes) -> None:
-        """`line` is the one that was too long, or with which all were. The longest part of the head is named."""
+        """Refuse a head that became too long with `line`, and name the longest part of the head."""
         first = line if not self.requests else self._first_line()
         if len(first) <= self.totalHeadersSize // 2:
             self._refuse_headers()
@@ -319,12 +327,12 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._refuse_head(ProductError("headers_too_long", detail, status=431), self._first_line())
 
     def _respondToBadRequestAndDisconnect(self) -> None:
-        """Twisted's own answer has no sentence."""
+        """Answer with a sentence, which Twisted's own answer lacks."""
         detail = Sentence("This is not a valid HTTP request. Mend the program that sent it.")
         self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
 
     def _first_line(self) -> bytes:
-        """The request line as far as it was understood; empty before."""
+        """Return the request line as far as it was parsed; empty before."""
         return b" ".join(getattr(self, name, b"") for name in ("_command", "_path"))
 
     def _refuse_head(self, error: ProductError, first: bytes) -> None:
@@ -342,14 +350,14 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def rawDataReceived(self, data: bytes) -> None:
         if not self._handlingRequest:
-            self._came += len(data)
-            if self._came >= BODY_BYTES:
-                self._came = 0
+            self._arrived += len(data)
+            if self._arrived >= BODY_BYTES:
+                self._arrived = 0
                 self.resetTimeout()
         super().rawDataReceived(data)
 
     def pauseProducing(self) -> None:
-        """The client does not read as fast as it is written to."""
+        """Wait for the client, which reads more slowly than the server writes."""
         super().pauseProducing()
         if self._read_on is None:
             self._read_on = asyncio.get_running_loop().create_future()
@@ -361,14 +369,14 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     @property
     def stalled(self) -> bool:
-        """Whether the client has to read before more is written."""
+        """Return whether the client has to read before more is written."""
         return self._read_on is not None
 
     def abort(self) -> None:
         self.transport.abortConnection()
 
     async def drained(self) -> None:
-        """Returns when the client has read what was written, or is gone."""
+        """Wait until the client has read the buffer, or has left."""
         if self._read_on is not None:
             await asyncio.shield(self._read_on)
 
@@ -396,30 +404,32 @@ class TimedChannel(_Channel):  # type: ignore[misc]
             self._lingering.cancel()
 
     def no_more(self) -> None:
-        """No request after the one that is here, if there is one."""
+        """Accept no further request after the current one."""
         if self.requests:
             self.persistent = False
         else:
             self.transport.loseConnection()
 
     def hold_on(self) -> None:
-        """Nothing more is read until `go_on`. Who waits for `100 Continue` does not get it before either."""
-        self._held = True
+        """Read nothing until `go_on`. A client that waits for `100 Continue` does not get it before, either."""
+        self._paused = True
         self._networkProducer.pauseProducing()
 
     def go_on(self) -> None:
-        self._held = False
+        self._paused = False
         self._networkProducer.resumeProducing()
-        if self._expected:
+        if self._continue_due:
             self._send100Continue()
 
     def address(self) -> tuple[str, str]:
-        """Method and path of the request whose body is arriving."""
+        """Return method and path of the request whose body is arriving."""
         return self._command.decode("latin-1"), _path(self._path)
 
     def refuse(self, error: ProductError) -> None:
-        """Answers at once and ends the connection. What still arrives is thrown away: a client that finds itself cut
-        off while it sends does not read the answer."""
+        """Answer at once and end the connection after `LINGER_SECONDS`, in which further bytes are dropped.
+
+        A client that is cut off while it sends does not read the answer.
+        """
         self._answer(error, self.address()[1])
 
     def _answer(self, error: ProductError, path: str) -> None:
@@ -428,8 +438,8 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._lingering = self.callLater(LINGER_SECONDS, self.transport.abortConnection)
 
     def _send100Continue(self) -> None:
-        self._expected = self._held
-        if self._lingering is None and not self._held:
+        self._continue_due = self._paused
+        if self._lingering is None and not self._paused:
             super()._send100Continue()
 
 
@@ -449,7 +459,7 @@ class LimitedFactory(HTTPFactory):  # type: ignore[misc]
 
 
 class LimitedServer(Server):  # type: ignore[misc]
-    """`Server.run` makes its own factory; what it listens with is ours."""
+    """daphne's server with our factory. `Server.run` makes its own factory, which the setter replaces."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -462,7 +472,7 @@ class LimitedServer(Server):  # type: ignore[misc]
         return self._factory
 
     @http_factory.setter
-    def http_factory(self, _given: HTTPFactory) -> None:
+    def http_factory(self, _factory: HTTPFactory) -> None:
         self._factory = LimitedFactory(self)
 
     def listen_success(self, port: Any) -> None:
@@ -470,14 +480,17 @@ class LimitedServer(Server):  # type: ignore[misc]
         super().listen_success(port)
 
     def kill_all_applications(self) -> Any:
-        """Called when the process is asked to end, which waits for what this returns."""
+        """Drain the server at the end of the process, which waits for the returned object."""
         return Deferred.fromFuture(asyncio.ensure_future(self._drain()))
 
     async def _drain(self) -> None:
-        """Takes no more. What is followed, and can be followed elsewhere from where it was, ends at once, so that its
-        readers connect anew; answers that are being given have `DRAIN_SECONDS`."""
+        """Accept no further requests, and end the current ones.
+
+        Sockets and resumable streams end at once, so that their readers connect again, to another process. Other
+        answers have `DRAIN_SECONDS`.
+        """
         for port in self._ports:
-            port.stopListening()  # the sockets are closed a moment later; nobody waits for that
+            port.stopListening()  # the sockets are closed a moment later, which needs no waiting
         for channel in list(self._factory.channels):
             channel.no_more()
         for protocol in list(self.connections):
@@ -488,43 +501,45 @@ class LimitedServer(Server):  # type: ignore[misc]
         clock = asyncio.get_running_loop().time
         until = clock() + settings.DRAIN_SECONDS
         while (left := self._under_way()) and clock() < until:
-            await asyncio.wait(
-                left, timeout=min(1.0, until - clock())
-            )  # others may still begin: they were read already
+            # Others may still begin: they were read already.
+            await asyncio.wait(left, timeout=min(1.0, until - clock()))
         for each in left:
             each.cancel()
-        if left:  # what hangs on a thread cannot be ended
+        if left:  # a hanging thread cannot be ended
             await asyncio.wait(left, timeout=CLOSED_WITHIN)
 
     def _under_way(self) -> "list[asyncio.Future[Any]]":
         running = (details.get("application_instance") for details in self.connections.values())
         return [each for each in running if each is not None and not each.done()]
 
-    async def handle_reply(self, protocol: Any, message: Message) -> None:
-        """Writes what the application says, piece by piece, once the client has read what was written before. What it
-        says to a socket that is closing is for nobody."""
+    async def handle_reply(self, protocol: Any, message: AsgiMessage) -> None:
+        """Write a message of the application, piece by piece, each once the client has read the one before.
+
+        Messages to a socket that is closing are dropped.
+        """
         channel = getattr(protocol, "channel", None)
         if not isinstance(channel, TimedChannel):
-            with suppress(Disconnected), knowing(getattr(protocol, "said", {})):
+            with suppress(Disconnected), log_context(getattr(protocol, "log_fields", {})):
                 await super().handle_reply(protocol, message)
             return
-        body, more = message.get("body", b""), message.get("more_body", False)
+        body = message.get("body", b"")
+        more = message.get("more_body", False)
         if message["type"] != "http.response.body" or len(body) <= PIECE:
             await self._read(protocol, channel, len(body))
-            with knowing(protocol.said):
+            with log_context(protocol.log_fields):
                 await super().handle_reply(protocol, message)
             return
         for start in range(0, len(body), PIECE):
             await self._read(protocol, channel, len(body) - start)
             if protocol.channel is None:
-                return  # the client is gone
+                return  # the client has left
             last = start + PIECE >= len(body)
             piece = {**message, "body": body[start : start + PIECE], "more_body": more or not last}
-            with knowing(protocol.said):
+            with log_context(protocol.log_fields):
                 await super().handle_reply(protocol, piece)
 
     async def _read(self, protocol: "LimitedRequest", channel: TimedChannel, size: int) -> None:
-        """Wait until the client has read what was written before, while `size` bytes wait in memory."""
+        """Wait until the client has read its buffer, while `size` bytes wait in memory."""
         if not channel.stalled:
             return
         unread: UnreadBytes = self._factory.unread
@@ -538,50 +553,55 @@ class LimitedServer(Server):  # type: ignore[misc]
             unread.remove(channel)
 
     def _end_some(self) -> None:
-        """While too much waits, end the connections whose clients read nothing."""
+        """End connections whose clients read nothing, every `CHECKED_EVERY` seconds while too much waits."""
         unread: UnreadBytes = self._factory.unread
         loop = asyncio.get_running_loop()
         if ended := unread.end_some(loop.time()):
             logger.warning("%d connections were ended: too much waited for clients that did not read", ended)
         self._ending = loop.call_later(CHECKED_EVERY, self._end_some) if unread.over else None
 
-    def create_application(self, protocol: Any, scope: Message) -> Any:
+    def create_application(self, protocol: Any, scope: AsgiScope) -> Any:
         if isinstance(protocol, LimitedRequest):
-            scope["body"], scope["sender"] = protocol.body, protocol.sender
-            scope["said"] = protocol.said
+            scope["body"] = protocol.body
+            scope["sender"] = protocol.sender
+            scope[LOG_FIELDS] = protocol.log_fields
         return super().create_application(protocol, scope)
 
-    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
-        """One line of the access log; none where a proxy asks whether all is well, each second, and it is."""
+    def log_action(self, protocol: str, action: str, details: Mapping[str, Any]) -> None:
+        """Write a line of the access log; none for successful health checks, which proxies send every second."""
         path = details["path"]
         address = path.decode(errors="replace") if isinstance(path, bytes) else path
         if address in WATCHED and details.get("status") == HTTPStatus.OK:
             return
-        shown = {**details, "path": without_secrets(address)}
+        fields = {**details, "path": without_secrets(address)}
         if settings.LOG_FORMAT != "json":
-            super().log_action(protocol, action, shown)
+            super().log_action(protocol, action, fields)
         elif self.action_logger:
-            seconds = shown.pop("time_taken", None)
-            fields = {**shown, **({} if seconds is None else {"seconds": round(seconds, 4)})}
+            seconds = fields.pop("time_taken", None)
+            if seconds is not None:
+                fields["seconds"] = round(seconds, 4)
             access.info("%s %s", protocol, action, extra={"fields": fields})
 
 
 class CommandLine(CommandLineInterface):  # type: ignore[misc]
+    """daphne's command line with our server."""
+
     server_class = LimitedServer
 
     def load_asgi_app(self, asgi_app_path: str) -> App:
         application = super().load_asgi_app(asgi_app_path)
-        embed_elsewhere()
+        embed_in_workers()
         memory.watch()
         return reading(application)
 
 
 def reading(application: App) -> App:
-    """Hands the application its request's body piece by piece, as it asks for them. A large one waits for its turn."""
+    """Return an application that gets its request's body piece by piece. A large body waits for its turn."""
     turns = LargeBodies()
 
-    async def app(scope: Message, receive: Receive, send: Any) -> None:
-        body, sender = scope.pop("body", None), scope.pop("sender", None)
+    async def app(scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+        body = scope.pop("body", None)
+        sender = scope.pop("sender", None)
         if body is None:
             await application(scope, receive, send)
             return
@@ -600,12 +620,13 @@ def reading(application: App) -> App:
 
 
 async def _in_turn(
-    turns: LargeBodies, application: App, scope: Message, receive: Receive, send: Any, person: UUID
+    turns: LargeBodies, application: App, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend, person: UUID
 ) -> None:
+    """Run the application in the turn of the person's body; answer with `busy` where it has to wait too long."""
     try:
         async with turns.turn(person) as turn:
 
-            async def answer(message: Message) -> None:
+            async def answer(message: AsgiMessage) -> None:
                 turn.end()
                 await send(message)
 
@@ -620,15 +641,16 @@ async def _in_turn(
         await send({"type": "http.response.body", "body": response.content})
 
 
-def _pieces(body: BinaryIO, receive: Receive) -> Receive:
+def _pieces(body: BinaryIO, receive: AsgiReceive) -> AsgiReceive:
+    """Return a function that yields the messages of a body, and then those of `receive`."""
     more = True
 
-    async def piece() -> Message:
+    async def piece() -> AsgiMessage:
         nonlocal more
         if more:
             data = body.read(PIECE)
             more = len(data) == PIECE
-            await asyncio.sleep(0)  # others have their turn while a large body is copied
+            await asyncio.sleep(0)  # lets other requests run while a large body is copied
             return {"type": "http.request", "body": data, "more_body": more}
         message = await receive()
         return await receive() if message["type"] == "http.request" else message  # the first is daphne's empty body

@@ -1,4 +1,4 @@
-"""`{% help_address %}`: where “?” leads, which is the place in the guide about the page that is shown."""
+"""The tag `{% help_address %}`: the address of the place in the guide about the current page, for its “?”."""
 
 from django import template
 

@@ -1,8 +1,10 @@
-"""`{% modules "js/conversation.js" … %}`: the scripts of a page, and at once everything that they import;
-`{% after_styles %}…{% endafter_styles %}`: tags that a browser gets to know when it has the stylesheet.
+"""Tags for scripts.
 
-Imports are rewritten to hashed names where files are collected, so no import map is needed; but a browser would find
-what is imported only when it has read what imports it, one level after the other.
+`{% modules "js/conversation.js" … %}` writes the scripts of a page with preloads of all their imports. Imports are
+rewritten to hashed names where files are collected, so no import map is needed. Without the preloads a browser would
+find imports only level by level, once it has read the importing script.
+
+`{% after_styles %}…{% endafter_styles %}` hides tags from a browser until it has the stylesheet.
 """
 
 import json
@@ -25,8 +27,8 @@ IMPORT = re.compile(r"""^(?:import|export)\b[^"'(;]*["'](\.{1,2}/[^"']+)["']""",
 
 @register.simple_tag
 def modules(*names: str) -> SafeString:
-    """Raises FileNotFoundError where one of them, or one they import, is not among the static files."""
-    imported = dict.fromkeys(each for name in names for each in _reached(name) if each not in names)
+    """Return the tags of the scripts and of the preloads. Raises FileNotFoundError where a file is missing."""
+    imported = dict.fromkeys(each for name in names for each in _imports(name) if each not in names)
     preloads = format_html_join("\n", '<link rel="modulepreload" href="{}">', ((static(each),) for each in imported))
     scripts = format_html_join("\n", '<script type="module" src="{}"></script>', ((static(name),) for name in names))
     return SafeString(f"{preloads}\n{scripts}")
@@ -34,19 +36,21 @@ def modules(*names: str) -> SafeString:
 
 @register.simple_block_tag(takes_context=True)
 def after_styles(context: template.Context, content: str) -> SafeString:
-    """Over a slow link scripts would otherwise share the line with the stylesheet, without which nothing is shown. A
-    script within the page waits for the stylesheet, and browsers ask ahead only for what they read as tags. What it
-    writes is as if it had stood there: its scripts run when the page is complete, in their order.
+    """Return a script that writes the content, which the browser runs once it has the stylesheet.
+
+    On a slow line scripts would else share the bandwidth with the stylesheet, without which the page stays blank. A
+    script within the page waits for the stylesheet, and browsers load ahead only the tags that they read. The written
+    scripts run as if they stood in the page: when it is complete, in their order.
     """
     written = SafeString(json.dumps(content).replace("<", "\\u003c"))
     return format_html('<script nonce="{}">document.write({});</script>', context["request"].csp_nonce, written)
 
 
-def _reached(name: str) -> Iterator[str]:
-    """What the module imports, and what that imports, each before what it imports itself; some more than once."""
-    for each in _read(name) if settings.DEBUG else _kept(name):
+def _imports(name: str) -> Iterator[str]:
+    """Yield all imports of a module, direct and indirect, each before its own imports; some more than once."""
+    for each in _read(name) if settings.DEBUG else _cached(name):
         yield each
-        yield from _reached(each)
+        yield from _imports(each)
 
 
 def _read(name: str) -> tuple[str, ...]:
@@ -57,4 +61,4 @@ def _read(name: str) -> tuple[str, ...]:
     return tuple(posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in IMPORT.findall(text))
 
 
-_kept = lru_cache(maxsize=None)(_read)
+_cached = lru_cache(maxsize=None)(_read)

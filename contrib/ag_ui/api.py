@@ -15,12 +15,12 @@ from accounts.access.api_views import ScopedView
 from accounts.access.authentication import Credential
 from accounts.realtime import require_connection_of_request
 from chat.models import Turn
-from chat.prompts.turn_context import options_of
+from chat.prompts.turn_context import parse_options
 from chat.realtime import event_stream
 from chat.realtime.events import EventType
 from chat.turns.store import UNEXPECTED
 from contrib.ag_ui import run_input, start_run
-from contrib.ag_ui.translation import Head, Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.api.idempotency import key_of
 from core.api.streams import EVENT_STREAM, JSON_OR_EVENTS
 
@@ -39,27 +39,27 @@ class AgUiView(ScopedView):
         the program's `tools`; of a thread that is known here, earlier messages are not read: the stored ones count.
         `forwardedProps` may name a `model`, a `persona` and `files` by id.
         """
-        wanted = run_input.read(request.data)
+        run = run_input.read(request.data)
         require_connection_of_request(self.person.pk)
-        turn, after_seq, parts = start_run.start(user=self.person, wanted=wanted, key=key_of(request))
-        head = Head(
-            thread=wanted.given.thread_id,
-            run=wanted.given.run_id,
+        turn, after_seq, parts = start_run.start(user=self.person, run=run, key=key_of(request))
+        head = RunHead(
+            thread=run.agent_input.thread_id,
+            run=run.agent_input.run_id,
             turn=str(turn.pk),
             answer=str(turn.answer_id),
             model=turn.model.name if turn.model else "",
-            external={tool.name for tool in options_of(turn.options).tools},
+            external={tool.name for tool in parse_options(turn.options).tools},
             absolute=request.build_absolute_uri,
-            messages=wanted.given.messages,
+            messages=run.agent_input.messages,
         )
-        told = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
-        return event_stream.response(Credential.of(request._request, self.person), told)
+        lines = _lines(Translation(head, parts), turn, after_seq, get_language() or "")
+        return event_stream.response(Credential.of(request._request, self.person), lines)
 
 
 async def _lines(translation: Translation, turn: Turn, after_seq: int, language: str) -> AsyncIterator[str]:
-    """From RUN_STARTED to RUN_FINISHED or RUN_ERROR; a comment after each 2.5 s of silence.
+    """Yield the lines of the stream, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.
 
-    A client that goes away does not stop the turn.
+    A comment follows each 2.5 s of silence. A client that disconnects does not stop the turn.
     """
     encode = EventEncoder().encode
     yield encode(translation.begin())
@@ -71,9 +71,9 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
             ended = wire["type"] == EventType.SNAPSHOT and wire["status"] not in Turn.LIVE
             row = await event_stream.row_of(turn.pk) if ended else None
             with override(language):  # a stream is read when the middleware that chose it has ended
-                told = translation.feed(event_stream.readable(wire))
-                told += [] if row is None else translation.end(row)
-            for event in told:
+                events = translation.feed(event_stream.readable(wire))
+                events += [] if row is None else translation.end(row)
+            for event in events:
                 yield encode(event)
             if translation.ended:
                 return

@@ -1,6 +1,7 @@
-"""The input of a run (AG-UI's `RunAgentInput`), checked: what it asks for, or an error that says what to change.
+"""Check the input of a run (AG-UI's `RunAgentInput`) and turn it into a `RunRequest`.
 
-What would change the answer and cannot be honoured is refused, rather than answered as if it had not been said.
+An input that would change the answer and that Glasshouse cannot honour is refused with an error that says what to
+change. It is never ignored.
 """
 
 import json
@@ -14,15 +15,15 @@ import ag_ui.core as agui
 from pydantic import ValidationError
 from rest_framework import serializers
 
-from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, Options
+from chat.prompts.turn_context import MAX_TOOLS, NO_PARAMETERS, TOOL_NAME, ProgramOptions
 from chat.turns.submit import LONGEST_EFFORT
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 
 MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
-MAX_CHARACTERS = 4_000_000  # of these messages, as JSON; and of all that is neither messages nor the program's own data
-# Items in a list of this member.
+MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and again of everything else but `OWN_DATA`
+# The most items in a list, by the name of the member.
 MOST_ITEMS = {
     "messages": MAX_MESSAGES,
     "tools": MAX_TOOLS,
@@ -31,28 +32,31 @@ MOST_ITEMS = {
     "content": 2_048,
     "toolCalls": 1_000,
 }
-OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # of any shape, so that the body alone bounds them
+OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # of any shape; only the size of the body bounds them
 MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
 
-class Said(NamedTuple):
+class EarlierMessage(NamedTuple):
     """An earlier message; `role` is user or assistant."""
 
     role: str
     text: str
 
 
-class Result(NamedTuple):
-    """What a tool of the program has returned."""
+class ProgramToolResult(NamedTuple):
+    """The result of a tool that the client program has run. `error`: whether it failed."""
 
     text: str
     error: bool
 
 
 class Interrupted(NamedTuple):
-    """Where a run was left for a person's decision: told up to event `seq`, which is the first `parts` parts of the
-    answer of `turn`, until `call` asked whether it may run. As text it is the id of AG-UI's interrupt."""
+    """The point at which a run ended to wait for a person's decision on the tool call `call`.
+
+    The client has received the events of `turn` up to `seq`, and with them the first `parts` parts of its answer.
+    `str()` of it is the id of AG-UI's interrupt.
+    """
 
     turn: str
     seq: int
@@ -63,14 +67,14 @@ class Interrupted(NamedTuple):
         return f"{self.turn}:{self.seq}:{self.parts}:{self.call}"
 
 
-class Decision(NamedTuple):
+class RunDecision(NamedTuple):
     interrupted: Interrupted
     allow: bool
     remember: bool = False
 
 
 class ForwardedProps(serializers.Serializer[dict[str, Any]]):
-    """What Glasshouse reads of `forwardedProps`; other members are the application's own."""
+    """Members of `forwardedProps` that Glasshouse reads. The others belong to the application."""
 
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
@@ -81,59 +85,68 @@ class ForwardedProps(serializers.Serializer[dict[str, Any]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """`thread` is `given.thread_id` as a conversation's id; `text` the person's new message, None where the run goes on
-    with the `results` of tools (by the calls' ids) or with a `decision`. `earlier`: what was said before `text`."""
+class RunRequest:
+    """A checked request for a run.
 
-    given: agui.RunAgentInput
+    `thread` is the id of the conversation. `text` is the person's new message, or None if the run continues with the
+    `results` of tools (by the ids of their calls) or with a `decision`. `earlier` holds the messages before `text`.
+    """
+
+    agent_input: agui.RunAgentInput
     thread: UUID
     text: str | None
-    results: dict[str, Result]
-    earlier: Sequence[Said]
-    options: Options
-    decision: Decision | None
+    results: dict[str, ProgramToolResult]
+    earlier: Sequence[EarlierMessage]
+    options: ProgramOptions
+    decision: RunDecision | None
     model: UUID | None
     persona: UUID | None
     files: Sequence[UUID]
     effort: str | None
 
 
-def read(body: Any) -> Wanted:
-    """`body` is the request's JSON. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
+def read(body: Any) -> RunRequest:
+    """Check the JSON `body` of a request. Raises `ProductError` and Django REST framework's `ValidationError` (400)."""
     _require_bounded(body)
     _require_storable(body)
     try:
-        given = agui.RunAgentInput.model_validate(body)
+        run_input = agui.RunAgentInput.model_validate(body)
     except ValidationError as error:
         raise _invalid(error) from error
-    _require_short_lists(given)
-    props = ForwardedProps(data=given.forwarded_props if isinstance(given.forwarded_props, dict) else {})
+    _require_short_lists(run_input)
+    props = ForwardedProps(data=run_input.forwarded_props if isinstance(run_input.forwarded_props, dict) else {})
     props.is_valid(raise_exception=True)
-    decision = _decision(given.resume or [])
-    said = [
-        each for each in given.messages if isinstance(each, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
+    decision = _decision(run_input.resume or [])
+    messages = [
+        each
+        for each in run_input.messages
+        if isinstance(each, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
     ]
-    if decision is None and (not said or isinstance(said[-1], agui.AssistantMessage)):
+    if decision is None and (not messages or isinstance(messages[-1], agui.AssistantMessage)):
         sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
         raise ProductError("nothing_to_answer", sentence)
-    newest = said.pop() if decision is None and isinstance(said[-1], agui.UserMessage) else None
+    newest = messages.pop() if decision is None and isinstance(messages[-1], agui.UserMessage) else None
     if props.validated_data["files"] and newest is None:
         raise ProductError("files_without_message", "Files go with a message of the user. Leave “files” out here.")
-    tools = [each for each in said if isinstance(each, agui.ToolMessage)]
-    return Wanted(
-        given=given,
-        thread=_thread(given.thread_id),
+    tools = [each for each in messages if isinstance(each, agui.ToolMessage)]
+    return RunRequest(
+        agent_input=run_input,
+        thread=_thread(run_input.thread_id),
         text=_text(newest.content) if newest is not None else None,
         results={each.tool_call_id: _result(each) for each in tools},
-        earlier=[Said(each.role, _text(each.content)) for each in said if not isinstance(each, agui.ToolMessage)],
-        options=Options(instructions=_instructions(given), tools=_tools(given.tools or [])),
+        earlier=[
+            EarlierMessage(each.role, _text(each.content))
+            for each in messages
+            if not isinstance(each, agui.ToolMessage)
+        ],
+        options=ProgramOptions(instructions=_instructions(run_input), tools=_tools(run_input.tools or [])),
         decision=decision,
         **props.validated_data,
     )
 
 
 def _require_bounded(body: Any) -> None:
-    """Raise `too_many_messages`, `messages_too_long` or `input_too_long` (413) before anything is done with it."""
+    """Raise `too_many_messages`, `messages_too_long` or `input_too_long` (413) before the body is parsed further."""
     if isinstance(body, dict):
         rest = {name: value for name, value in body.items() if name != "messages" and name not in OWN_DATA}
         if len(json.dumps(rest, ensure_ascii=False)) > MAX_CHARACTERS:
@@ -143,7 +156,7 @@ def _require_bounded(body: Any) -> None:
             raise ProductError("input_too_long", sentence, status=413)
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
-        return  # which the protocol's own check refuses
+        return  # the protocol's own check refuses it
     if len(messages) > MAX_MESSAGES:
         sentence = Sentence(
             "“messages” has {messages} messages, and {max_messages} are the most. Leave out the oldest.",
@@ -161,10 +174,10 @@ def _require_bounded(body: Any) -> None:
         raise ProductError("messages_too_long", sentence, status=413)
 
 
-def _require_short_lists(given: agui.RunAgentInput) -> None:
+def _require_short_lists(run_input: agui.RunAgentInput) -> None:
     """Raise `too_many_items` (413). `tools` have an error of their own."""
-    lists: list[tuple[str, Sequence[Any] | None]] = [("context", given.context), ("resume", given.resume)]
-    for message in given.messages:
+    lists: list[tuple[str, Sequence[Any] | None]] = [("context", run_input.context), ("resume", run_input.resume)]
+    for message in run_input.messages:
         content = getattr(message, "content", None)
         lists.append(("content", content if isinstance(content, list) else None))
         lists.append(("toolCalls", getattr(message, "tool_calls", None)))
@@ -185,15 +198,17 @@ def _require_storable(body: Any) -> None:
 
 
 def _invalid(error: ValidationError) -> ProductError:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
-    errors = [{"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in found]
+    reports = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_ERRORS]
+    errors = [
+        {"code": each["type"], "detail": each["msg"], "attr": ".".join(map(str, each["loc"]))} for each in reports
+    ]
     sentence = "; ".join(f"{each['attr']}: {each['detail']}" if each["attr"] else each["detail"] for each in errors)
     return ProductError("invalid", sentence, errors=errors)
 
 
-def _thread(given: str) -> UUID:
+def _thread(thread_id: str) -> UUID:
     try:
-        return UUID(given)
+        return UUID(thread_id)
     except ValueError as error:
         sentence = "“threadId” must be a UUID: of one of your conversations, or a new one to begin a conversation."
         raise ProductError("bad_thread", sentence) from error
@@ -209,26 +224,28 @@ def _text(content: str | list[agui.ContentPart] | None) -> str:
     return "\n\n".join(texts)
 
 
-def _result(message: agui.ToolMessage) -> Result:
+def _result(message: agui.ToolMessage) -> ProgramToolResult:
     texts = [_text(message.content), message.error or ""]
-    return Result("\n\n".join(text for text in texts if text), bool(message.error))
+    return ProgramToolResult("\n\n".join(text for text in texts if text), bool(message.error))
 
 
-def _instructions(given: agui.RunAgentInput) -> str:
-    """What the application says beside the messages; it stands with the persona's instructions."""
-    said = [each.content for each in given.messages if isinstance(each, agui.SystemMessage | agui.DeveloperMessage)]
-    said += [f"{each.description}: {each.value}" for each in given.context or ()]
-    if given.state:
-        said.append(f"The application's state: {json.dumps(given.state, ensure_ascii=False)}")
-    return "\n\n".join(text for text in said if text.strip())
+def _instructions(run_input: agui.RunAgentInput) -> str:
+    """Join the application's system messages, context and state. They are sent after the persona's instructions."""
+    texts = [
+        each.content for each in run_input.messages if isinstance(each, agui.SystemMessage | agui.DeveloperMessage)
+    ]
+    texts += [f"{each.description}: {each.value}" for each in run_input.context or ()]
+    if run_input.state:
+        texts.append(f"The application's state: {json.dumps(run_input.state, ensure_ascii=False)}")
+    return "\n\n".join(text for text in texts if text.strip())
 
 
-def _tools(given: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
-    if len(given) > MAX_TOOLS or len({tool.name for tool in given}) < len(given):
+def _tools(tools: list[agui.Tool]) -> tuple[ToolDefinition, ...]:
+    if len(tools) > MAX_TOOLS or len({tool.name for tool in tools}) < len(tools):
         raise ProductError(
             "bad_tools", Sentence("“tools” are at most {max_tools}, each with a name of its own.", max_tools=MAX_TOOLS)
         )
-    return tuple(_tool(tool) for tool in given)
+    return tuple(_tool(tool) for tool in tools)
 
 
 def _tool(tool: agui.Tool) -> ToolDefinition:
@@ -241,16 +258,16 @@ def _tool(tool: agui.Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tool.parameters or NO_PARAMETERS)
 
 
-def _decision(given: list[agui.ResumeEntry]) -> Decision | None:
-    if not given:
+def _decision(entries: list[agui.ResumeEntry]) -> RunDecision | None:
+    if not entries:
         return None
-    [entry, *others] = given
+    [entry, *others] = entries
     turn, seq, parts, call = (*entry.interrupt_id.split(":", 3), "", "", "")[:4]
     if others or not (call and _number(seq) and _number(parts)):
         raise ProductError("bad_resume", "“resume” answers the one interrupt that ended the run before, by its id.")
     interrupted = Interrupted(turn, int(seq), int(parts), call)
     if entry.status != "resolved":
-        return Decision(interrupted, allow=False)
+        return RunDecision(interrupted, allow=False)
     payload = entry.payload if isinstance(entry.payload, dict) else {}
     allow, remember = payload.get("allow"), payload.get("remember", False)
     if not (isinstance(allow, bool) and isinstance(remember, bool)):
@@ -258,7 +275,7 @@ def _decision(given: list[agui.ResumeEntry]) -> Decision | None:
             "Answer this interrupt with the payload {“allow”: true} or {“allow”: false}, and “remember” if you like."
         )
         raise ProductError("bad_resume", sentence)
-    return Decision(interrupted, allow, remember)
+    return RunDecision(interrupted, allow, remember)
 
 
 def _number(text: str) -> bool:

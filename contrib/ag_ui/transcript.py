@@ -1,4 +1,4 @@
-"""The messages that a run has told, as its client has them: what a snapshot of them holds."""
+"""The messages of a run as its client has them. A MESSAGES_SNAPSHOT event repeats them."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ import ag_ui.core as agui
 
 
 @dataclass(slots=True)
-class _Told:
+class _TranscriptMessage:
     role: str
     pieces: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)  # ids
@@ -14,50 +14,50 @@ class _Told:
 
 
 @dataclass(slots=True)
-class _ToldCall:
+class _TranscriptCall:
     name: str
     pieces: list[str] = field(default_factory=list)
 
 
 class Transcript:
-    """Notes the events of a run."""
+    """Collects the messages of a run from its events."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
-        self._calls: dict[str, _ToldCall] = {}
+        self._messages: dict[str, _TranscriptMessage] = {}
+        self._calls: dict[str, _TranscriptCall] = {}
 
     def note(self, event: agui.BaseEvent) -> None:
         match event:
             case agui.TextMessageStartEvent():
-                self._told.setdefault(event.message_id, _Told("assistant"))
+                self._messages.setdefault(event.message_id, _TranscriptMessage("assistant"))
             case agui.ReasoningMessageStartEvent():
-                self._told.setdefault(event.message_id, _Told("reasoning"))
+                self._messages.setdefault(event.message_id, _TranscriptMessage("reasoning"))
             case agui.TextMessageContentEvent() | agui.ReasoningMessageContentEvent():
-                self._told[event.message_id].pieces.append(event.delta)
+                self._messages[event.message_id].pieces.append(event.delta)
             case agui.ToolCallStartEvent():
-                self._calls[event.tool_call_id] = _ToldCall(event.tool_call_name)
+                self._calls[event.tool_call_id] = _TranscriptCall(event.tool_call_name)
                 parent = event.parent_message_id or event.tool_call_id
-                self._told.setdefault(parent, _Told("assistant")).calls.append(event.tool_call_id)
+                self._messages.setdefault(parent, _TranscriptMessage("assistant")).calls.append(event.tool_call_id)
             case agui.ToolCallArgsEvent():
                 self._calls[event.tool_call_id].pieces.append(event.delta)
             case agui.ToolCallResultEvent():
-                text = event.content if isinstance(event.content, str) else ""  # ours is always text
-                self._told[event.message_id] = _Told("tool", [text], answers=event.tool_call_id)
+                text = event.content if isinstance(event.content, str) else ""  # our own events always have text
+                self._messages[event.message_id] = _TranscriptMessage("tool", [text], answers=event.tool_call_id)
 
     def became_reasoning(self, message: str) -> None:
-        if message in self._told:
-            self._told[message].role = "reasoning"
+        if message in self._messages:
+            self._messages[message].role = "reasoning"
 
     def messages(self) -> list[agui.Message]:
-        return [self._message(id_, told) for id_, told in self._told.items()]
+        return [self._message(id_, message) for id_, message in self._messages.items()]
 
-    def _message(self, id_: str, told: _Told) -> agui.Message:
-        text = "".join(told.pieces)
-        if told.role == "reasoning":
+    def _message(self, id_: str, message: _TranscriptMessage) -> agui.Message:
+        text = "".join(message.pieces)
+        if message.role == "reasoning":
             return agui.ReasoningMessage(id=id_, role="reasoning", content=text)
-        if told.role == "tool":
-            return agui.ToolMessage(id=id_, role="tool", content=text, tool_call_id=told.answers)
-        calls = [self._call(each) for each in told.calls]
+        if message.role == "tool":
+            return agui.ToolMessage(id=id_, role="tool", content=text, tool_call_id=message.answers)
+        calls = [self._call(each) for each in message.calls]
         return agui.AssistantMessage(id=id_, role="assistant", content=text or None, tool_calls=calls or None)
 
     def _call(self, id_: str) -> agui.ToolCall:

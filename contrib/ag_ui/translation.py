@@ -1,9 +1,11 @@
-"""A turn's events, said in AG-UI: what `chat.realtime.events` names becomes events of the package `ag_ui.core`.
+"""Translate a turn's events (`chat.realtime.events`) into AG-UI's events (the package `ag_ui.core`).
 
-Every step of an answer (its text and its calls) is one assistant message, every result a tool message, and every
-thought a reasoning message. What AG-UI has no event for comes as CUSTOM: `turn`, `context_report`, `citation` and
-`tool_call_approval`. A call that a person has to allow ends the run with an interrupt. Text that turns out to be
-reasoning is taken back by a snapshot of the messages.
+Each step of an answer (its text and its calls) is one assistant message, each result a tool message, and each thought
+a reasoning message. Events without a counterpart in AG-UI come as CUSTOM: `turn`, `model_fallback`, `context_report`,
+`citation`, `citation_check` and `tool_call_approval`. A call that a person has to allow ends the run with an
+interrupt. A snapshot of the messages takes back text that turns out to be reasoning.
+
+To translate a new event, add a method of `Translation` and name it in `_TRANSLATE`.
 """
 
 from collections import Counter
@@ -15,7 +17,8 @@ import ag_ui.core as agui
 from django.urls import reverse
 
 from chat.models import Turn
-from chat.realtime.events import Approval, EventType
+from chat.models.parts import MessagePart
+from chat.realtime.events import Approval, Event, EventType, WireEvent
 from chat.turns.store import Ending, last_event
 from contrib.ag_ui.run_input import Interrupted
 from contrib.ag_ui.start_run import NOT_RUN, call_id
@@ -27,15 +30,18 @@ ANSWER_SCHEMA = {
     "required": ["allow"],
 }
 
-Wire = dict[str, Any]  # an event of a turn as `Event.to_wire` makes it
+Wire = WireEvent
 Events = Iterator[agui.BaseEvent]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What a run is about: `thread` and `run` as the client named them, the ids of the turn and of its answer, the
-    model's name, the names of the program's own tools. `absolute` makes an address of a path of ours. `messages` are
-    those that the client has sent."""
+class RunHead:
+    """The fixed facts of a run.
+
+    `thread` and `run` are the client's ids, `turn` and `answer` the ids of our rows, `model` is the model's name.
+    `external` has the names of the program's own tools. `absolute` turns a path into a full address. `messages` are the
+    messages that the client has sent.
+    """
 
     thread: str
     run: str
@@ -57,7 +63,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Step:
-    """The assistant message that is being written: its id once it has begun, and whether it has any text."""
+    """The assistant message that is being written. `message` is its id once it has begun; `spoken`: it has text."""
 
     message: str = ""
     spoken: bool = False
@@ -65,19 +71,19 @@ class _Step:
 
 @dataclass(slots=True)
 class Translation:
-    """Fed with a turn's events in order, until `ended`; an earlier run has told the answer's first `told` parts."""
+    """Takes a turn's events in order, until `ended`. An earlier run has sent the answer's first `sent_parts` parts."""
 
-    head: Head
-    told: int = 0
+    head: RunHead
+    sent_parts: int = 0
     ended: bool = False
-    _model: str = ""  # that of a fallback
+    _model: str = ""  # the name of the fallback model
     _step: _Step = field(default_factory=_Step)
     _calls: dict[str, _Call] = field(default_factory=dict)
-    _lengths: dict[int, int] = field(default_factory=dict)  # characters told of each part
-    _texts: set[int] = field(default_factory=set)  # parts told as text
+    _lengths: dict[int, int] = field(default_factory=dict)  # characters sent of each part
+    _texts: set[int] = field(default_factory=set)  # parts sent as text
     _transcript: Transcript = field(default_factory=Transcript)
-    _cited: Counter[int] = field(default_factory=Counter)  # citations told of each part
-    _closing: list[agui.BaseEvent] = field(default_factory=list)  # what ends the message that is being written
+    _cited: Counter[int] = field(default_factory=Counter)  # citations sent of each part
+    _closing: list[agui.BaseEvent] = field(default_factory=list)  # the events that end the message being written
 
     def begin(self) -> agui.BaseEvent:
         return agui.RunStartedEvent(
@@ -90,66 +96,79 @@ class Translation:
             self._lengths.setdefault(event["part"], 0)
             self._lengths[event["part"]] += len(event.get("delta", ""))
             self._cited[event["part"]] += type_ == EventType.CITATION
-        # After a SNAPSHOT a text may have ended, or not.
+        # A SNAPSHOT does not tell whether a text has ended.
         closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
         events = [*closing, *_TRANSLATE[type_](self, event)]
-        for each in events if type_ != EventType.SNAPSHOT else closing:  # the others have been fed
+        # The other events of a SNAPSHOT have come through `feed` already.
+        for each in events if type_ != EventType.SNAPSHOT else closing:
             self._transcript.note(each)
         return events
 
     def end(self, turn: Turn) -> list[agui.BaseEvent]:
-        """As the row says, when the turn has ended and its last event is gone."""
+        """Return the events of the end by the turn's row. Used when its last event is no longer in the stream."""
         if self.ended:
             return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
         type_, payload = last_event(ending, turn.usage, turn.finish_reason or "stop", turn.finish_detail)
-        return self.feed({"type": type_, **payload})
+        return self.feed(Event(type_, self.head.turn, turn.seq, payload).to_wire())
 
     def _catch_up(self, event: Wire) -> Events:
-        """What a SNAPSHOT has that was not told."""
+        """Yield events for everything in a SNAPSHOT that was not sent yet."""
         if event["fallback"]:
             self._model = event["model"]
         newest = len(event["parts"]) - 1
         for number, part in enumerate(event["parts"]):
-            for missed in self._rest(number, part, newest) if number >= self.told else ():
+            for missed in self._rest(number, part, newest) if number >= self.sent_parts else ():
                 yield from self.feed({**missed, "part": number, "seq": event["seq"]})
-        waiting = [part for part in event["parts"][self.told :] if part.get("approval") == Approval.WAITING]
+        waiting = [part for part in event["parts"][self.sent_parts :] if part.get("approval") == Approval.WAITING]
         if waiting and event["status"] in Turn.LIVE:
-            asks = {"call": waiting[0]["id"], "state": Approval.WAITING, "seq": event["seq"]}
-            yield from self.feed({"type": EventType.TOOL_CALL_APPROVAL, **asks})
+            call = waiting[0]["id"]
+            asks: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
+            yield from self.feed({**asks, "seq": event["seq"]})
 
-    def _rest(self, number: int, part: dict[str, Any], newest: int) -> Iterator[Wire]:
-        """A part's events that were not told. Texts come one after the other, so only the newest can be open."""
-        known = self._lengths.get(number)
+    def _rest(self, number: int, part: MessagePart, newest: int) -> Iterator[Wire]:
+        """Yield a part's events that were not sent yet. Texts come one after the other: only the newest can be open."""
+        length = self._lengths.get(number)
         if part["type"] == "reasoning" and number in self._texts:
             yield {"type": EventType.TEXT_BECAME_REASONING, "text": part["text"]}
         elif part["type"] in ("text", "reasoning"):
-            if known is None or (self._closing and number == max(self._lengths)):
-                yield from self._rest_of_text(part, known, ended=number < newest or "citations" in part)
+            if length is None or (self._closing and number == max(self._lengths)):
+                yield from self._rest_of_text(part, length, ended=number < newest or "citations" in part)
             for source in part.get("citations", [])[self._cited[number] :]:
-                yield {"type": EventType.CITATION, **source}
+                yield {
+                    "type": EventType.CITATION,
+                    "number": source["number"],
+                    "title": source["title"],
+                    "href": source["href"],
+                }
         elif part["type"] == "tool_call":
-            if known is None:
+            if length is None:
                 yield {"type": EventType.TOOL_CALL_START, "call": part["id"], "name": part["name"]}
             if not self._calls[part["id"]].ended:
-                yield from self._rest_of_call(part, known or 0)
-        elif part["type"] == "tool_result" and known is None:
-            kept = {name: part[name] for name in ("text", "error", "documents")}
-            kept |= {"outgoing": part.get("outgoing", []), "stored": part.get("stored", {})}
-            yield {"type": EventType.TOOL_CALL_RESULT, "call": part["id"], **kept}
+                yield from self._rest_of_call(part, length or 0)
+        elif part["type"] == "tool_result" and length is None:
+            yield {
+                "type": EventType.TOOL_CALL_RESULT,
+                "call": part["id"],
+                "text": part["text"],
+                "error": part["error"],
+                "documents": part["documents"],
+                "outgoing": part.get("outgoing", []),
+                "stored": part.get("stored", {}),
+            }
 
     @staticmethod
-    def _rest_of_text(part: dict[str, Any], known: int | None, *, ended: bool) -> Iterator[Wire]:
+    def _rest_of_text(part: MessagePart, length: int | None, *, ended: bool) -> Iterator[Wire]:
         kind = "TEXT_MESSAGE" if part["type"] == "text" else "REASONING"
-        if known is None:
+        if length is None:
             yield {"type": f"{kind}_START"}
-        if rest := part["text"][known or 0 :]:
+        if rest := part["text"][length or 0 :]:
             yield {"type": f"{kind}_CONTENT", "delta": rest}
         if ended:
             yield {"type": f"{kind}_END"}
 
-    def _rest_of_call(self, part: dict[str, Any], known: int) -> Iterator[Wire]:
-        if rest := part["arguments"][known:]:
+    def _rest_of_call(self, part: MessagePart, length: int) -> Iterator[Wire]:
+        if rest := part["arguments"][length:]:
             yield {"type": EventType.TOOL_CALL_ARGS, "call": part["id"], "delta": rest}
         if "label" in part:
             yield {"type": EventType.TOOL_CALL_END, "call": part["id"], "label": part["label"]}
@@ -163,14 +182,14 @@ class Translation:
 
     def _fall_back(self, event: Wire) -> Events:
         self._model = event["model"]
-        told = {name: event[name] for name in ("model", "instead_of", "code", "detail")}
-        yield agui.CustomEvent(name="model_fallback", value=told)
+        fields = {name: event[name] for name in ("model", "instead_of", "code", "detail")}
+        yield agui.CustomEvent(name="model_fallback", value=fields)
 
     def _start_text(self, event: Wire) -> Events:
         message = self._message(event["part"])
         self._texts.add(event["part"])
         yield agui.TextMessageStartEvent(message_id=message, role="assistant")
-        if self._step.spoken:  # what follows a thought in the same message is a paragraph of its own
+        if self._step.spoken:  # text after a thought in the same message is a paragraph of its own
             yield agui.TextMessageContentEvent(message_id=message, delta="\n\n")
         self._step.spoken = True
         self._closing = [agui.TextMessageEndEvent(message_id=message)]
@@ -179,16 +198,16 @@ class Translation:
         yield agui.TextMessageContentEvent(message_id=self._step.message, delta=event["delta"])
 
     def _start_reasoning(self, event: Wire) -> Events:
-        thought = self._id(event["part"])
-        yield agui.ReasoningStartEvent(message_id=thought)
-        yield agui.ReasoningMessageStartEvent(message_id=thought, role="reasoning")
-        self._closing = [agui.ReasoningMessageEndEvent(message_id=thought), agui.ReasoningEndEvent(message_id=thought)]
+        message = self._id(event["part"])
+        yield agui.ReasoningStartEvent(message_id=message)
+        yield agui.ReasoningMessageStartEvent(message_id=message, role="reasoning")
+        self._closing = [agui.ReasoningMessageEndEvent(message_id=message), agui.ReasoningEndEvent(message_id=message)]
 
     def _add_reasoning(self, event: Wire) -> Events:
         yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
 
     def _take_back_text(self, event: Wire) -> Events:
-        """The answer that follows is a message of its own."""
+        """Take back text that was reasoning. The answer after it is a message of its own."""
         self._texts.discard(event["part"])
         self._transcript.became_reasoning(self._step.message)
         self._step = _Step()
@@ -231,8 +250,8 @@ class Translation:
         if state != Approval.WAITING:
             yield agui.CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
             return
-        told = max(self.told, *(part + 1 for part in self._lengths))
-        left = Interrupted(self.head.turn, event["seq"], told, event["call"])
+        parts = max(self.sent_parts, *(part + 1 for part in self._lengths))
+        left = Interrupted(self.head.turn, event["seq"], parts, event["call"])
         label = self._calls[event["call"]].label if event["call"] in self._calls else ""
         interrupt = agui.Interrupt(
             id=str(left),
@@ -252,7 +271,7 @@ class Translation:
         yield agui.CustomEvent(name="citation_check", value={"messageId": self._step.message, **check})
 
     def _context_report(self, event: Wire) -> Events:
-        self._step = _Step()  # it comes before each model call
+        self._step = _Step()  # a report comes before each model call
         report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
         url = self.head.absolute(reverse("turn-report", args=[self.head.turn]))
         yield agui.CustomEvent(name="context_report", value={**report, "url": url})
@@ -262,9 +281,9 @@ class Translation:
         pending = [name for name, call in self._calls.items() if not call.answered and call.name in self.head.external]
         for name, call in self._calls.items():
             if not call.answered and name not in pending:
-                known = self._call_id(name)
+                call_id_ = self._call_id(name)
                 yield agui.ToolCallResultEvent(
-                    message_id=f"{known}:result", tool_call_id=known, content=NOT_RUN, role="tool"
+                    message_id=f"{call_id_}:result", tool_call_id=call_id_, content=NOT_RUN, role="tool"
                 )
         outcome = agui.RunFinishedSuccessOutcome(
             pending_tool_call_ids=[self._call_id(name) for name in pending] or None
@@ -290,7 +309,7 @@ class Translation:
         return agui.RunFinishedEvent(thread_id=self.head.thread, run_id=self.head.run, outcome=outcome, **more)
 
     def _end_open(self, event: Wire) -> Events:
-        """A worker that died has ended neither its text nor its calls, and calls beside the program's are not run."""
+        """End the open text and calls. A worker that died has ended neither."""
         yield from self._close(event)
         yield from self._end_open_calls(*self._calls)
 
@@ -301,7 +320,7 @@ class Translation:
                 yield agui.ToolCallEndEvent(tool_call_id=self._call_id(name))
 
     def _usage(self, usage: dict[str, int]) -> list[agui.TokenUsage] | None:
-        """None of a provider that reports nothing."""
+        """Return the usage in AG-UI's form, or None if the provider reports no tokens."""
         into, out = usage.get("input", 0), usage.get("output", 0)
         if not into and not out:
             return None

@@ -1,4 +1,4 @@
-"""`make bench`: every figure with its limit or peer beside it, as a ratio; also written as JSON."""
+"""`make bench` prints each figure with its limit or its peer and their ratio, and writes it as JSON."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from scripts.services import Services
 from tests.product import installed
 
 OUT = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
-PASSWORD = "for-benchmarks-only"  # of the admin of a product that ends with them
+PASSWORD = "for-benchmarks-only"  # of the admin
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
@@ -29,7 +29,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def separately(module: str, **environment: str) -> list[dict[str, Any]]:
-    """The rows that a module prints as JSON, run as a process of its own that may set up Django for these services."""
+    """Run a module that sets up Django in a process of its own, and return the rows that it prints as JSON."""
     everything = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **environment}
     command = [sys.executable, "-m", module]
     rows: list[dict[str, Any]] = json.loads(
@@ -38,36 +38,36 @@ def separately(module: str, **environment: str) -> list[dict[str, Any]]:
     return rows
 
 
-def with_services(wanted: list[str]) -> None:
+def with_services(names: list[str]) -> None:
     os.environ["ADMIN_PASSWORD"] = PASSWORD
     services = Services()
     try:
         with installed(services.database, services.redis) as (product, caller):
             urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
-            if "plan" in wanted:
+            if "plan" in names:
                 show("Plan (rows to prompt)", separately("contrib.bench.with_django.plan", **urls))
-            if "replay" in wanted:
+            if "replay" in names:
                 show("Replay (stored turns planned again)", separately("contrib.bench.with_django.replay", **urls))
-            if "files" in wanted:
+            if "files" in names:
                 show("Files (upload to readable and searchable)", files.rows(caller))
-            if "page" in wanted:
+            if "page" in names:
                 show("Page (a long answer in Chromium)", page.rows(product, caller, PASSWORD))
-            if "looks" in wanted:
+            if "looks" in names:
                 show("Looks (the first one at a page, and scrolling)", looks.rows(product, caller, PASSWORD))
-            if "turn" in wanted:
+            if "turn" in names:
                 with Clients() as clients:
                     rows = turn.first_token(product, caller, clients) + turn.stop(product, caller)
                     for count in (25, 50, 100):
                         rows += turn.streams(product, caller, clients, count)
                 show("Turn (the whole path, from the post to the event)", rows)
-            if "hanging" in wanted:
+            if "hanging" in names:
                 show("Hanging (answers of a silent model)", hanging.rows(product, caller))
     finally:
         services.end()
 
 
 def with_limits() -> None:
-    """A product whose limits are those of an installation; that of `with_services` has none for its one person."""
+    """Measure a product with the default limits. That of `with_services` has none for its one person."""
     os.environ["LIVE_TURNS"] = str(shares.LIVE)
     services = Services()
     try:
@@ -77,28 +77,28 @@ def with_limits() -> None:
         services.end()
 
 
-def main(wanted: list[str]) -> None:
-    """`wanted`: names of tables; none means all."""
-    wanted = wanted or [
+def main(names: list[str]) -> None:
+    """Measure the tables of these names, or all without names."""
+    names = names or [
         *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
         *("search", "volume", "retrieval"),
     ]
-    if "context" in wanted:
+    if "context" in names:
         show("Context (the engine alone)", [dict(row) for row in bench_context.rows()])
-    if "rendering" in wanted:
+    if "rendering" in names:
         show("Rendering (400,000 hostile characters)", separately("contrib.bench.with_django.rendering"))
-    if "traces" in wanted:
+    if "traces" in names:
         show("Traces (what the spans of a turn cost)", separately("contrib.bench.with_django.traces"))
-    if "search" in wanted:
+    if "search" in names:
         show("Search (100,000 chunks)", [dict(row) for row in search.rows()])
-    if "volume" in wanted:
+    if "volume" in names:
         show("Volume (beside a million messages of others)", volume.rows([]))
-    if "retrieval" in wanted:
+    if "retrieval" in names:
         show("Retrieval (how well search ranks, and how long that takes)", retrieval.rows())
-    if "shares" in wanted:
+    if "shares" in names:
         with_limits()
-    if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(wanted):
-        with_services(wanted)
+    if {"plan", "replay", "files", "page", "looks", "turn", "hanging"} & set(names):
+        with_services(names)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How fast the context engine is alone, and how much of a prompt repeats the turn before.
+"""Measure the speed of the context engine alone, and the share of a prompt that repeats the previous turn's.
 
     python -m contrib.bench.bench_context [result.json]
 
-Times are the best of several runs on this machine, for pre-counted messages, the way the product calls the engine. Each
-includes the finished list of messages and the totals, not the report on every source, which is made when asked for.
+Times are the best of several runs on this machine, for messages whose tokens are counted, as in the product. Each
+includes the list of messages and the totals. It does not include the report on every source, which is made on demand.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from chat.context.build import Prompt, build
 from chat.context.rendering import LAYOUTS
 from chat.context.types import Block, ContextMessage, ContextRequest, Document, Role, Room
-from llm.tokens import Tokenizer, tokenizer
+from llm.tokens import NamedTokenizer, tokenizer
 
 Row = dict[str, Any]
 
@@ -32,7 +32,7 @@ EXPECTED_SHARE = {"near_end": 32, "files_first": 92, "all_first": 94}
 
 
 def rows() -> list[Row]:
-    """Each row: name, value, unit, the limit or peer it is held against, and the ratio of the two."""
+    """Return rows with the name, value, unit, the limit or peer, and the ratio to it."""
     return [*_speed_rows(), *_share_rows()]
 
 
@@ -88,7 +88,7 @@ def _microseconds(request: ContextRequest, *, with_report: bool = False) -> floa
 
 
 def _conversation(length: int, *, share: float) -> ContextRequest:
-    """`length` messages in turns of two and one more question; room for `share` of them."""
+    """Return a request with `length` messages in turns of two and one more question, and room for `share` of them."""
     messages = [
         ContextMessage(f"m{n}", "assistant" if n % 2 else "user", f"text {n}", MESSAGE_TOKENS) for n in range(length)
     ]
@@ -100,7 +100,7 @@ def _conversation(length: int, *, share: float) -> ContextRequest:
 
 
 def _with_pinned(request: ContextRequest, *, every: int) -> ContextRequest:
-    """With the turn of every such message pinned."""
+    """Return the request with each `every`th message pinned."""
     last = len(request.messages) - 1
     messages = [
         replace(message, mark="pinned") if number % every == 0 and number < last else message
@@ -117,9 +117,9 @@ def _share_rows() -> list[Row]:
 
 
 def _shared(layout: str) -> float:
-    """Percent of all prompt tokens that stand in the common prefix with the prompt of the turn before.
+    """Return the percent of prompt tokens that are in the common prefix with the previous turn's prompt.
 
-    A message counts when its bytes and those of all messages before it are the same.
+    A message counts if it and all messages before it are the same.
     """
     assert layout in LAYOUTS
     before: list[tuple[Role, str | None]] = []
@@ -135,13 +135,13 @@ def _shared(layout: str) -> float:
 
 
 def _project_turn(turn: int, layout: str) -> Prompt:
-    """The prompt of the given turn: questions of 300 tokens, answers of 700, a persona, and project files."""
+    """Build the prompt of a turn: questions of 300 tokens, answers of 700, a persona, and project files."""
     messages = []
     for n in range(turn):
         messages.append(ContextMessage(f"u{n}", "user", f"question {n}", 300))
         messages.append(ContextMessage(f"a{n}", "assistant", f"answer {n}", 700))
     messages.append(ContextMessage(f"u{turn}", "user", f"question {turn}", 300))
-    counter: Tokenizer = tokenizer("o200k_base")
+    counter: NamedTokenizer = tokenizer("o200k_base")
     return build(
         ContextRequest(
             room=Room(window=128_000),

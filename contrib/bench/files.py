@@ -1,4 +1,4 @@
-"""Reading PDFs: the speed of extraction beside PDFium's own, and the time from an upload until its text is there."""
+"""Measure the reading of PDFs: the speed compared with PDFium's own, and the time from an upload to its text."""
 
 import statistics
 import tempfile
@@ -36,7 +36,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def extraction(pages: int) -> list[dict[str, Any]]:
-    """Pages a second, with the start of the reading process."""
+    """Measure the pages a second, with the start of the reading process."""
     with tempfile.NamedTemporaryFile() as sample:
         path = Path(sample.name)
         path.write_bytes(samples.pdf([samples.page_of_text(number) for number in range(pages)]))
@@ -54,7 +54,7 @@ def extraction(pages: int) -> list[dict[str, Any]]:
 
 
 def until_readable(caller: Caller) -> list[dict[str, Any]]:
-    """Seconds from the start of the upload, over HTTP."""
+    """Measure the seconds from the start of an upload over HTTP until the file is readable, and searchable."""
     readable, searchable = [], []
     for run in range(RUNS):
         content = samples.pdf([samples.page_of_text(run * PAGES + number) for number in range(PAGES)])

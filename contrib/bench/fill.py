@@ -1,10 +1,12 @@
-"""Fills the database of DATABASE_URL with a large workspace: people, conversations, messages, their turns and calls;
-files with their chunks, words and vectors, projects with files and a member, tasks, links, attachments, summaries, and
-acts of the audit that are no chain.
+"""Fill the database of DATABASE_URL with a large workspace.
 
-`DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.fill --people 2000 --messages 1000000` takes the
-defaults of the other numbers. Run again with the same numbers, it adds only what is missing. The people are called
-fill-000001 and so on, and have no password.
+It gets people, conversations, messages with turns and calls, files with chunks, words and vectors, projects with files
+and a member, tasks, links, attachments and summaries, and entries of the audit that form no valid chain.
+
+    DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.fill --people 2000 --messages 1000000
+
+The other numbers have defaults. A second run with the same numbers adds only rows that are missing. The people are
+called fill-000001 and so on, and have no password.
 """
 
 import argparse
@@ -33,17 +35,17 @@ from personas.models import Persona  # noqa: E402
 from projects.models import Membership, Project, ProjectFile  # noqa: E402
 from projects.planner.models import Task  # noqa: E402
 
-DAYS = 90  # over which everything is spread, back from the first run
+DAYS = 90  # before the first run, over which all rows are spread
 AT_ONCE = 100_000  # rows of one statement
 OWN = 50  # files and tasks of each person, and files of each project
-# What is searched for: words of every message or file, of a third, a tenth and a hundredth of them, in three languages,
-# and rarer ones of which the later in a text are the rarer.
+# Words to search for: in every message or file, in a third, a tenth and a hundredth of them, in three languages; then
+# words that get rarer towards the end of a text.
 TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
 CASE WHEN n % 100 = 0 THEN 'hundredth' END, CASE WHEN n % 7 = 0 THEN 'hợp đồng' END,
 CASE WHEN n % 11 = 0 THEN '京都の天気' END, 'word' || n,
 (SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, {terms}) AS k))"""
 MESSAGE, FILE = TEXT.format(terms=30), TEXT.format(terms=10)
-# As `files.index.indexing` writes them, of files with one chunk each and words of no language.
+# The postings that `files.index.indexing` would write for files with one chunk each and words of no language.
 WRITE_POSTINGS = """
 INSERT INTO files_posting (file_id, lexeme, entries)
 SELECT file_id, lexeme, int8send(id) || int2send(cardinality(positions)::int2) || int2send(indexed_words::int2)
@@ -55,17 +57,17 @@ FROM (
 """
 VECTOR = """(SELECT array_agg(sin(n::float * k * k))
 FROM generate_series(1, (SELECT dimensions FROM files_embedder WHERE active)) AS k)::vector"""
-Columns = Mapping[str, str]  # by attribute: what stands there, in SQL, for the row of number `n`
+Columns = Mapping[str, str]  # by attribute of the model: an SQL expression for the row of number `n`
 
 
 def key(kind: int, number: str, at: str) -> str:
-    """A UUIDv7 of a moment, the same for the same row in every run."""
+    """Return SQL for a UUIDv7 of the moment `at`. The same row has the same id in every run."""
     moment = f"lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0')"
     return f"({moment} || '7{kind:03x}8' || lpad(to_hex({number}), 15, '0'))::uuid"
 
 
 def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> int:
-    """The rows of these numbers that are not there yet; what `columns` leaves out has the default of its field."""
+    """Insert the missing rows of these numbers and return their count. Columns left out get their field's default."""
     names, values, parameters = [], [], []
     for field in row._meta.concrete_fields:
         if isinstance(field, models.AutoField):
@@ -81,19 +83,19 @@ def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> 
     with transaction.atomic(), connection.cursor() as cursor:
         into, rows = f"{connection.ops.quote_name(row._meta.db_table)} ({', '.join(names)})", ", ".join(values)
         numbers = f"generate_series({first}, {last}) AS n"
-        # Every part of it stands in this module.
+        # All parts of the statement are constants of this module.
         cursor.execute(f"INSERT INTO {into} SELECT {rows} FROM {numbers} ON CONFLICT DO NOTHING", parameters)  # noqa: S608
         return int(cursor.rowcount)
 
 
 def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
-    """How many rows were added of each kind."""
+    """Add the missing rows and return their count by model."""
     first = User.objects.filter(username="fill-000001").values_list("date_joined", flat=True).first()
     began = first or timezone.now() - timedelta(days=DAYS)
     provider, _ = Provider.objects.get_or_create(name="fill", defaults={"base_url": "http://127.0.0.1:9/v1"})
     active_embedder()
     model, _ = Model.objects.get_or_create(provider=provider, name="fill", defaults={"context_window": 32_768})
-    each = max(2, messages // max(1, conversations) // 2 * 2)  # messages of a conversation: questions and answers
+    each = max(2, messages // max(1, conversations) // 2 * 2)  # messages of one conversation, an even number
     at = f"'{began.isoformat()}'::timestamptz + interval '{DAYS} days' * "
     start = f"'{began.isoformat()}'::timestamptz"
     person, place = key(1, "{}", start), key(2, "{}", f"{at}({{}})::float / {conversations}")
@@ -104,7 +106,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
     def conversation(of: str) -> str:
         return place.format(of, of)
 
-    here = f"(n - 1) / {each} + 1"  # the conversation of the message n
+    here = f"(n - 1) / {each} + 1"  # the conversation of message n
     moment = f"({at}(n)::float / {messages})"
 
     def message(of: str) -> str:
@@ -135,11 +137,11 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
         "output": "100 + n % 100",
         "created": turn["created"],
     }
-    projects = max(1, people // 10)  # project n belongs to person n + 1, and so do its files; the next one is in it
+    projects = max(1, people // 10)  # project n and its files belong to person n + 1; person n + 2 is a member
     project, file = key(6, "{}", start), key(8, "{}", f"{at}({{}})::float / {people * OWN}")
     own_file = f"((n - 1) / {OWN} + 1 + (n - 1) % {OWN} * {people})"
     first_of, last_of = f"((n - 1) * {each} + 1)", f"(n * {each})"  # messages of the conversation n
-    there = f"{at}(n)::float / {conversations}"
+    created = f"{at}(n)::float / {conversations}"
     tables: list[tuple[type[models.Model], int, Columns]] = [
         (
             User,
@@ -227,8 +229,8 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "id": conversation("n"),
                 "owner_id": owner("n"),
                 "title": "'Conversation ' || n",
-                "updated": there,
-                # Of whoever has a project, every fifth is in it.
+                "updated": created,
+                # Every fifth conversation of a person with a project is in it.
                 "project_id": f"CASE WHEN n % {people} BETWEEN 1 AND {projects} AND (n - 1) / {people} % 5 = 0"
                 f" THEN {project.format(f'(n % {people})')} END",
             },
@@ -263,7 +265,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             Share,
             conversations // 20,
             {
-                "id": key(12, "n", there),
+                "id": key(12, "n", created),
                 "conversation_id": conversation("n"),
                 "leaf_id": message(last_of),
                 "title": "'Conversation ' || n",
@@ -274,19 +276,19 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             Summary,
             conversations // 10,
             {
-                "id": key(13, "n", there),
+                "id": key(13, "n", created),
                 "conversation_id": conversation("n"),
                 "leaf_id": message(last_of),
                 "first_id": message(first_of),
                 "last_id": message(last_of),
                 "messages": str(each),
-                **dict.fromkeys(("span_start", "span_end", "as_of"), there),
+                **dict.fromkeys(("span_start", "span_end", "as_of"), created),
                 "sections": "jsonb_build_array(jsonb_build_object('name', 'Now', 'text', repeat('said so ', 80)))",
                 "tokens_in": "1000",
                 "tokens_out": "150",
                 "timezone": "'UTC'",
                 "prompt_version": "1",
-                "withdrawn": there,  # else these conversations would be planned with it, and the others without
+                "withdrawn": created,  # so that all conversations are planned without a summary
             },
         ),
         (
@@ -309,7 +311,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             },
         ),
     ]
-    found = {row._meta.model_name or "": added(row, number, columns) for row, number, columns in tables}
+    counts = {row._meta.model_name or "": added(row, number, columns) for row, number, columns in tables}
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE chat_conversation AS place SET leaf_id = newest.id FROM chat_message AS newest"
@@ -318,17 +320,17 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
             [each - 1],
         )
         cursor.execute(WRITE_POSTINGS)
-    UsageDay.objects.all().delete()  # calls of days that had been summed were added
+    UsageDay.objects.all().delete()  # the sums of earlier days lack the new calls
     sum_days()
-    return found
+    return counts
 
 
 def added(row: type[models.Model], number: int, columns: Columns) -> int:
-    began, found = time.monotonic(), 0
+    began, count = time.monotonic(), 0
     for first in range(1, number + 1, AT_ONCE):
-        found += insert(row, columns, first, min(number, first + AT_ONCE - 1))
-    print(f"{row._meta.model_name}: {found:,} of {number:,} added in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    return found
+        count += insert(row, columns, first, min(number, first + AT_ONCE - 1))
+    print(f"{row._meta.model_name}: {count:,} of {number:,} added in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return count
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Hundreds of answers that wait for a silent model: what they cost a worker, and what others notice of them."""
+"""Measure hundreds of answers that wait for a silent model: their cost for a worker, and the delay for others."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,32 +12,32 @@ from tests.product import Caller, Product, until
 
 TURNS = 600
 SCRIPT = {"text": "Never said.", "silent_after": 0}
-SECONDS = 300.0  # in which a slow machine has posted them all
+SECONDS = 300.0  # in which a slow machine can post them all
 
 
 def rows(product: Product, caller: Caller) -> list[dict[str, Any]]:
-    """`caller` may ask as often as it likes. All are asked to stop at the same moment, by their rows."""
+    """Measure a product whose `caller` has no rate limit. All turns are stopped at once, by their rows."""
     worker = psutil.Process(product.processes["worker"].pid)
     with psycopg.connect(product.environment["DATABASE_URL"], autocommit=True) as database:
         database.execute("UPDATE llm_provider SET silence_timeout = 3600")
-        caller.ended(caller.ask("The first loads what all need.", {"text": "So it does."})["id"])
+        caller.ended(caller.ask("The first loads modules and caches.", {"text": "So it does."})["id"])
         before = worker.memory_full_info().uss
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: caller.ask(f"Hang {number}", SCRIPT), range(TURNS)))
 
         def running() -> int:
-            found = database.execute("SELECT count(*) FROM chat_turn WHERE status = 'running'").fetchone()
-            return found[0] if found else 0
+            row = database.execute("SELECT count(*) FROM chat_turn WHERE status = 'running'").fetchone()
+            return row[0] if row else 0
 
         until(lambda: running() == TURNS, "all hang", SECONDS)
-        begun = [_begun(caller) for _ in range(5)]
+        first_tokens = [_begun(caller) for _ in range(5)]
         grown = (worker.memory_full_info().uss - before) / 1e6
-        asked = time.perf_counter()
+        began = time.perf_counter()
         database.execute("UPDATE chat_turn SET stop_requested = true WHERE status = 'running'")
         until(lambda: running() == 0, "all are stopped", SECONDS)
-        stopped = time.perf_counter() - asked
+        stopped = time.perf_counter() - began
     return [
-        _row(f"{TURNS} hanging turns: another one's first token, p50", median(begun), "s", 1.0),
+        _row(f"{TURNS} hanging turns: another one's first token, p50", median(first_tokens), "s", 1.0),
         _row(f"{TURNS} hanging turns: memory of the worker grows by", grown, "MB", 300.0),
         _row(f"{TURNS} hanging turns: all asked to stop have stopped", stopped, "s", 5.0),
     ]

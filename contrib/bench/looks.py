@@ -1,4 +1,4 @@
-"""The first look at a conversation, and scrolling in a long one: what a person feels of the page's speed."""
+"""Measure the speed of the page for a person: the first paint of a conversation, and scrolling in a long one."""
 
 import json
 import statistics
@@ -14,7 +14,7 @@ from tests.product import WAIT, Caller, Product, until
 
 LONG, ENDLESS = 200, 10_000  # messages
 LARGE = 200_000  # characters of an answer
-LOOKS = 9  # at each of two pages, in turn; the medians are compared
+LOOKS = 9  # runs at each of two pages, in turn; the medians are compared
 RATIO = 1.2  # of the first paint of a long conversation to that of an empty one
 SLOW = {
     "offline": False,
@@ -33,7 +33,7 @@ FIRST_PAINT = """() => new Promise((done) => {
     if (found) done(found.startTime);
   }).observe({ type: "paint", buffered: true });
 })"""
-# Upwards from the newest end: what is further up comes from the server meanwhile.
+# Scroll up from the newest message: the page loads older ones meanwhile.
 SCROLL = """async (steps) => {
   const scroller = document.getElementById("transcript");
   for (let step = 0; step < steps; step += 1) {
@@ -45,7 +45,7 @@ TRACED = ["devtools.timeline", "disabled-by-default-devtools.timeline", "topleve
 
 
 def _imported(caller: Caller, title: str, texts: list[str]) -> str:
-    """The path of a conversation of these messages, questions and answers in turn."""
+    """Import a conversation of these texts, questions and answers in turn, and return its path."""
     messages = [
         {"uuid": str(number), "sender": "assistant" if number % 2 else "human", "text": text}
         for number, text in enumerate(texts)
@@ -63,16 +63,16 @@ def _cookies(context: BrowserContext, product: Product) -> list[Any]:
 
 
 def _paints(context: BrowserContext, url: str, empty: str, long: str) -> list[dict[str, Any]]:
-    """From the navigation to the first text on the screen, in a browser that has been here before."""
-    found: dict[str, list[float]] = {empty: [], long: []}
+    """Measure the time from the navigation to the first text, in a browser with a warm cache."""
+    paints: dict[str, list[float]] = {empty: [], long: []}
     for _ in range(LOOKS):
-        for path, times in found.items():
+        for path, times in paints.items():
             page = context.new_page()
             page.goto(url + path)
             times.append(float(page.evaluate(FIRST_PAINT)))
             page.wait_for_selector(".plan-line")
             page.close()
-    of_empty, of_long = (statistics.median(found[path]) for path in (empty, long))
+    of_empty, of_long = (statistics.median(paints[path]) for path in (empty, long))
     return [
         {"name": f"warm: first paint of {LONG} messages, beside an empty one's", "value": round(of_long), "unit": "ms",
          "peer": round(of_empty), "ratio": round(of_long / of_empty, 2)},
@@ -82,24 +82,24 @@ def _paints(context: BrowserContext, url: str, empty: str, long: str) -> list[di
 
 
 def _requests(context: BrowserContext, url: str, path: str) -> dict[str, Any]:
-    """What reaches the server when somebody comes back: a socket and a worker are no part of the page."""
-    page, asked = context.new_page(), []
+    """Count the requests for a page that reach the server with a warm cache. Its socket and worker do not count."""
+    page, responses = context.new_page(), []
     session = context.new_cdp_session(page)
     session.on(
         "Network.responseReceived",
-        lambda event: asked.append(event) if not event["response"]["fromDiskCache"] else None,
+        lambda event: responses.append(event) if not event["response"]["fromDiskCache"] else None,
     )
     session.send("Network.enable")
     page.goto(url + path)
     page.wait_for_selector(".plan-line")
     page.wait_for_load_state("networkidle")
     page.close()
-    count = len([each for each in asked if each["response"]["url"].startswith(url)])
+    count = len([each for each in responses if each["response"]["url"].startswith(url)])
     return {"name": "warm: requests", "value": count, "unit": "", "limit": 1, "ratio": float(count)}
 
 
 def _cold(context: BrowserContext, url: str, path: str) -> list[dict[str, Any]]:
-    """In a browser that has never been here, over a slow link."""
+    """Measure the first visit, with an empty cache and a slow link."""
     page = context.new_page()
     page.set_default_timeout(WAIT * 1000)
     session = context.new_cdp_session(page)
@@ -122,8 +122,10 @@ def _cold(context: BrowserContext, url: str, path: str) -> list[dict[str, Any]]:
 
 
 def _longest_task(browser: Browser, page: Page, steps: int) -> float:
-    """Milliseconds that the page's main thread has worked at a stretch while one scrolls up: no frame comes before that
-    ends. Its own time, since others work on this machine, too."""
+    """Return the milliseconds of the longest task of the page's main thread while it scrolls up.
+
+    No frame comes during a task. The thread's own time is taken, since other processes work on this machine too.
+    """
     events: list[dict[str, Any]] = []
     ended: list[Any] = []
     session = browser.new_browser_cdp_session()
@@ -155,7 +157,7 @@ def _scrolled(browser: Browser, context: BrowserContext, address: str, what: str
 
 
 def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]]:
-    """`password`: the admin's, who looks at the pages in Chromium."""
+    """Measure the pages in Chromium, signed in as the admin with `password`."""
     empty = f"/c/{caller.post('conversations/', {'title': 'Empty'}, expect=201)['id']}/"
     long = _imported(caller, "Long", _said(LONG))
     endless = _imported(caller, "Endless", _said(ENDLESS))
@@ -165,12 +167,12 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
     with chromium() as browser:
         context = browser.new_context()
         sign_in(context.new_page(), product, password)
-        found = [*_paints(context, product.url, empty, long), _requests(context, product.url, long)]
-        found.append(_scrolled(browser, context, product.url + large, f"an answer of {LARGE // 1000} kB"))
-        found.append(_scrolled(browser, context, product.url + endless, f"{ENDLESS:,} messages"))
+        table = [*_paints(context, product.url, empty, long), _requests(context, product.url, long)]
+        table.append(_scrolled(browser, context, product.url + large, f"an answer of {LARGE // 1000} kB"))
+        table.append(_scrolled(browser, context, product.url + endless, f"{ENDLESS:,} messages"))
         stranger = browser.new_context()
         stranger.add_cookies(_cookies(context, product))
-        return found + _cold(stranger, product.url, long)
+        return table + _cold(stranger, product.url, long)
 
 
 def _said(count: int) -> list[str]:

@@ -1,9 +1,10 @@
-"""Every list and form of the admin in a small workspace and in one of 2,000 people and a million messages.
+"""Measure each list and form of the admin in a small workspace and in one of 2,000 people and a million messages.
 
-`DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.measure_admin` does it with services
-of its own; the numbers of `contrib.bench.fill` may be given. The small one has just so many rows that a list fills its
-page: what differs is then the tables' size alone. What is over a limit is marked: other queries than in the small one,
-more than 1.5 times its time, more than 150 kB.
+    DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.measure_admin [numbers]
+
+The numbers are those of `contrib.bench.fill`. The small workspace has just enough rows to fill a list's page, so that
+only the tables' sizes differ. A page is marked if it makes other queries than in the small one, takes more than 1.5
+times as long, or has more than 150 kB.
 """
 
 import re
@@ -33,14 +34,14 @@ from contrib.bench import fill  # noqa: E402
 from contrib.bench.volume import LIMIT, NOISE  # noqa: E402
 
 MOST_BYTES = 150_000
-SMALL = (600, 4_000, 8_000)  # people, conversations, messages: as many as fill a list's first two pages, of shares too
+SMALL = (600, 4_000, 8_000)  # people, conversations, messages: they fill two pages of each list, of shares too
 SEARCHED = "fill-000002"
 RUNS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """`time` in ms, the shortest of several; `size` in bytes as a browser gets them, compressed."""
+class AdminPageCost:
+    """The cost of a page of the admin. `time` in ms, the shortest of several; `size` in bytes, compressed."""
 
     queries: int
     time: float
@@ -49,41 +50,42 @@ class Measured:
 
 
 def addresses() -> list[str]:
-    """The start page, and of each table its list, a search, the form for a new row, and the pages of the newest one."""
-    found = [reverse("admin:index"), reverse("admin:index") + "?days=90"]
+    """Return the start page, and for each table its list, a search, the form of a new row, and pages of the newest."""
+    paths = [reverse("admin:index"), reverse("admin:index") + "?days=90"]
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         listed = reverse(f"{name}_changelist")
-        found += [listed, f"{listed}?p=1", f"{listed}?q={SEARCHED}", reverse(f"{name}_add")]
+        paths += [listed, f"{listed}?p=1", f"{listed}?q={SEARCHED}", reverse(f"{name}_add")]
         newest = model._default_manager.order_by("-pk").values_list("pk", flat=True).first()
         if newest is not None:
-            found += [reverse(f"{name}_{page}", args=[newest]) for page in ("change", "delete", "history")]
-    return found
+            paths += [reverse(f"{name}_{page}", args=[newest]) for page in ("change", "delete", "history")]
+    return paths
 
 
-def measured() -> dict[str, Measured]:
-    """By address, with the keys of rows left out; those that this admin does not have are not among them."""
+def measured() -> dict[str, AdminPageCost]:
+    """Return the cost of each address, without the keys of rows. Addresses that this admin lacks are left out."""
     person, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
-    client, found = Client(raise_request_exception=False), {}
+    client, costs = Client(raise_request_exception=False), {}
     client.force_login(person)
     for address in addresses():
         get = partial(client.get, address, headers={"Accept-Encoding": "gzip"})
-        asked(get)  # what a process keeps from then on, such as kinds of rows, is asked once
-        answer, count, _ = asked(get)
+        cost_of(get)  # fills the caches of the process, such as content types
+        answer, count, _ = cost_of(get)
         if answer.status_code in (302, 403, 404):
             continue
-        times = [asked(get)[2] for _run in range(RUNS)]
+        times = [cost_of(get)[2] for _run in range(RUNS)]
         name = re.sub(r"/[0-9a-f-]{36}/", "/…/", address)
-        found[name] = Measured(count, min(times), len(answer.content), answer.status_code)
-    return found
+        costs[name] = AdminPageCost(count, min(times), len(answer.content), answer.status_code)
+    return costs
 
 
-def asked(request: Callable[[], Any]) -> tuple[Any, int, float]:
-    """The answer to it, how many queries it took, and for how many ms this process and the database were at work.
+def cost_of(request: Callable[[], Any]) -> tuple[Any, int, float]:
+    """Run a request. Return the answer, the number of queries, and the ms of this process and of the database.
 
-    What else the machine does counts little so: our part is CPU time, and of the database's the shortest run is taken.
+    Our part is CPU time and the database's is wall time. The caller takes the shortest of several runs, so that other
+    work on the machine counts little.
     """
-    reset_queries()  # of which Django keeps no more than 9,000
+    reset_queries()  # Django keeps at most 9,000
     began = time.process_time()
     with CaptureQueriesContext(connection) as queries:
         answer = request()
@@ -92,8 +94,8 @@ def asked(request: Callable[[], Any]) -> tuple[Any, int, float]:
     return answer, len(queries.captured_queries), (ours + theirs) * 1_000
 
 
-def table(small: dict[str, Measured], full: dict[str, Measured]) -> int:
-    """Prints it, and says how many pages are over a limit."""
+def table(small: dict[str, AdminPageCost], full: dict[str, AdminPageCost]) -> int:
+    """Print the table and return how many pages are over a limit."""
     print(f"{'page':<58} {'queries':>11} {'ms':>15} {'times':>6} {'kB':>11}")
     over = 0
     for name in sorted(full):
@@ -116,13 +118,15 @@ def table(small: dict[str, Measured], full: dict[str, Measured]) -> int:
 
 
 def main() -> int:
-    """In the database of DATABASE_URL, which is empty."""
+    """Measure in the database of DATABASE_URL, which must be empty."""
     setup_test_environment()
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}):
         call_command("migrate", verbosity=0)
         fill.fill(*SMALL)
-        one = User.objects.get(username=SEARCHED)  # in the small one nearly all is theirs, so that it fills a page, too
+        one = User.objects.get(
+            username=SEARCHED
+        )  # owns nearly all rows of the small workspace, so that their lists fill a page too
         Conversation.objects.update(owner=one)
         ModelCall.objects.update(person=one)
         small = measured()

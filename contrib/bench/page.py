@@ -1,4 +1,4 @@
-"""The page while a long answer grows in it: what a reader feels is the longest frame."""
+"""Measure the page while a long answer grows in it. A reader feels the longest frame."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def clause_{number}(fee: float) -> float:
 
 
 def long_text() -> str:
-    """Markdown of every kind, then one paragraph and one block of code that are long in themselves."""
+    """Return Markdown of every kind, then one long paragraph and one long block of code."""
     words, text, number = "the fee is limited and what exceeds it is free of charge " * 6, "", 0
     while len(text) < SIZE - 12_000:
         number += 1
@@ -45,18 +45,18 @@ def long_text() -> str:
 
 
 def sign_in(page: Page, product: Product, password: str) -> None:
-    """As the admin; the page is that of a new conversation then."""
+    """Sign in as the admin, and go to a new conversation."""
     page.goto(product.url + "/")
     page.fill("[name=username]", "admin")
     page.fill("[name=password]", password)
     page.click("button[type=submit]")
-    page.wait_for_url(lambda there: "/login" not in there)
+    page.wait_for_url(lambda address: "/login" not in address)
     page.goto(product.url + "/")  # the first administrator is led to setting up
     page.wait_for_selector(".plan-line")
 
 
 def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]]:
-    """`password`: the admin's, who looks at the page in Chromium."""
+    """Measure the page in Chromium, signed in as the admin with `password`."""
     text = long_text()
     place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
     with chromium() as browser:
@@ -69,7 +69,7 @@ def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]
         page.fill("#text", f"Go\nscript: {json.dumps(script)}")
         page.click("#send")
         page.wait_for_selector("article.answer .block")
-        page.evaluate(FRAMES)  # of the answer alone: the script that asks for it is as long as it
+        page.evaluate(FRAMES)  # begins after the question, which holds the whole script
         page.wait_for_selector("article.answer[data-status=done]", timeout=5 * WAIT * 1000)
         frames, long = page.evaluate("[frames_.slice(), long_.slice()]")
     worst = max(frames)

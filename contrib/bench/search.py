@@ -1,4 +1,4 @@
-"""How long search takes among many chunks, and how long a file takes to become searchable there.
+"""Measure the time of a search among many chunks, and the time until a new file is searchable there.
 
     python -m contrib.bench.search [chunks]
 
@@ -18,7 +18,7 @@ PROGRAM = "import django; django.setup(); from contrib.bench.retrieval.large_col
 
 
 def rows(chunks: int = CHUNKS) -> list[dict[str, Any]]:
-    """Each row: name, value, unit, the limit it is held against, and the ratio of the two."""
+    """Return rows with the name, value, unit, the limit, and the ratio to it."""
     services = Services()
     urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
     environment = {**os.environ, **urls, "DJANGO_SETTINGS_MODULE": "config.settings"}
@@ -29,8 +29,8 @@ def rows(chunks: int = CHUNKS) -> list[dict[str, Any]]:
         )
     finally:
         services.end()
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    table: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return table
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
-"""What people share: what another notices of one who holds all they may hold at once, what limits cost whoever sends,
-and when what somebody has open ends with their token."""
+"""Measure how people who share a product affect each other.
+
+The tables show the delay for one person while another one uses all their limits, the cost of limits for a sender, and
+the time until sockets and streams end with a revoked token.
+"""
 
 import json
 import signal
@@ -26,7 +29,7 @@ from tests.product import ROOT, Caller, Product
 
 RUNS = 20
 LIVE, WAITING, OPEN, UPLOADS = 5, 50, 100, 5  # the limits as they are set by default
-ROUNDS, WARM = 300, 60  # of messages, one under limits and two not; the first are not counted
+ROUNDS, WARM = 300, 60  # measured rounds of three messages, one of them under limits; rounds before them
 TTFT = 0.05  # seconds the scripted model waits before its first token
 
 
@@ -37,11 +40,11 @@ def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
     _first_tokens(other, 5)
     alone = _first_tokens(other, RUNS)
     with _everything(product, hog) as live:
-        beside = _first_tokens(other, RUNS)
+        crowded = _first_tokens(other, RUNS)
         refused = _refused(hog, live)
     with _line(hog) as full:
         in_line = _first_tokens(other, RUNS)
-    peer, value = median(alone) * 1000, median(beside) * 1000
+    peer, value = median(alone) * 1000, median(crowded) * 1000
     return [
         {"name": "another's first token beside one at all limits, p50", "value": round(value, 1), "unit": "ms",
          "peer": round(peer, 1), "ratio": round(value / peer, 2)},
@@ -55,7 +58,7 @@ def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
 
 
 def _separate_workers(product: Product) -> None:
-    """As `make run` starts them: what reads files and imports gives way to answers."""
+    """Start the workers as `make run` does: reading files and imports give way to answers."""
     product.end("worker", signal.SIGTERM)
     for queue, threads in WORKERS.items():
         product.start(queue, "celery", "-A", "config", "worker", "-P", "threads", "-c", str(threads), "-Q", queue)
@@ -80,23 +83,23 @@ def _with_scope(product: Product, name: str) -> Caller:
 
 
 def _first_tokens(caller: Caller, count: int) -> list[float]:
-    """Seconds from the post to the first text event."""
-    found = []
+    """Return the seconds from the post to the first text event, of so many turns."""
+    seconds = []
     for _ in range(count):
         place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
         began = time.perf_counter()
         turn = caller.ask("hi", {"ttft": TTFT, "tokens": 3, "interval": 0.001}, place)
         next(event for event in caller.events(turn["id"]) if event["type"] == "TEXT_MESSAGE_CONTENT")
-        found.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - began)
         caller.ended(turn["id"])
-    return found
+    return seconds
 
 
 @contextmanager
 def _everything(product: Product, hog: Caller) -> Iterator[str]:
-    """Answers at 50 tokens a second, sockets that listen, an import, uploads that trickle, and files to be read.
+    """Use all limits: answers at 50 tokens a second, open sockets, an import, slow uploads, and files to be read.
 
-    The id of a turn that is live meanwhile.
+    Yields the id of a turn that is live meanwhile.
     """
     done = threading.Event()
     with ExitStack() as stack:
@@ -122,7 +125,7 @@ def _everything(product: Product, hog: Caller) -> Iterator[str]:
 
 @contextmanager
 def _line(hog: Caller) -> Iterator[bool]:
-    """As many answers as one person may have under way, of 10 s each, 50 of which wait; whether one more is refused."""
+    """Fill a person's line with answers of 10 s each, 50 of which wait. Yield whether one more is refused."""
     turns = [hog.ask(f"Line {number}", {"tokens": 500, "interval": 0.02})["id"] for number in range(LIVE + WAITING)]
     try:
         one_more = hog.http.post(f"conversations/{hog.conversation()}/turns/", json={"text": "One more."})
@@ -133,9 +136,12 @@ def _line(hog: Caller) -> Iterator[bool]:
 
 
 def _sending(product: Product) -> list[dict[str, Any]]:
-    """Three people of the same history send in turns, in every order equally often: two without limits, which says how
-    much of a difference is none, and one with two limits. From the post to its answer, once every connection to the
-    database has planned the statements that it is asked for again and again."""
+    """Measure the time of a send without limits and under two limits.
+
+    Three people with the same history send in turns, in every order equally often. Two have no limits: the difference
+    between them is noise. The first rounds are not counted: then every connection to the database has planned the
+    frequent statements.
+    """
     people = [_somebody(product, name) for name in ("free", "also-free", "limited")]
     admin, whom = _with_scope(product, "admin"), {"user": people[-1].get("me/")["id"]}
     for unit, per in (("tokens", "month"), ("money", "day")):
@@ -147,7 +153,7 @@ def _sending(product: Product) -> list[dict[str, Any]]:
     free, also_free, limited = (took[WARM:] for took in times)
     peer = median(free) * 1000
     control, value = (
-        peer + median(took - beside for beside, took in zip(free, others, strict=True)) * 1000
+        peer + median(took - base for base, took in zip(free, others, strict=True)) * 1000
         for others in (also_free, limited)
     )
     return [
@@ -157,7 +163,7 @@ def _sending(product: Product) -> list[dict[str, Any]]:
 
 
 def _sent(caller: Caller) -> float:
-    """Seconds; the answer is awaited, which is no part of them."""
+    """Return the seconds of a send. The wait for its answer is not part of them."""
     place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
     began = time.perf_counter()
     turn = caller.ask("hi", {"tokens": 1}, place)
@@ -167,8 +173,10 @@ def _sent(caller: Caller) -> float:
 
 
 def _ended(product: Product, other: Caller) -> list[dict[str, Any]]:
-    """From the end of a token, and from a group's loss of all models, to that of the socket and the stream that were
-    opened before, each time the later."""
+    """Measure how long a socket and a stream outlive their token, and their group's right to a model.
+
+    Each time is that of the later of the two.
+    """
     admin = _with_scope(product, "other")
     [everyone] = [each["id"] for each in admin.get("groups/")["results"] if each["everyone"]]
     ended, lost = [], []
@@ -181,14 +189,14 @@ def _ended(product: Product, other: Caller) -> list[dict[str, Any]]:
         admin.http.patch(f"groups/{everyone}/", json={"models": None}).raise_for_status()
         ended.append(_until_ended(caller, other, partial(admin.http.delete, f"tokens/{pk}/")))
     return [
-        {"name": f"socket and stream after their {what}, worst of 3", "value": round(max(found) * 1000), "unit": "ms",
-         "limit": 5_000, "ratio": round(max(found) / 5, 2)}
-        for what, found in (("token is revoked", ended), ("model is taken away", lost))
+        {"name": f"socket and stream after their {what}, worst of 3", "value": round(max(times) * 1000), "unit": "ms",
+         "limit": 5_000, "ratio": round(max(times) / 5, 2)}
+        for what, times in (("token is revoked", ended), ("model is taken away", lost))
     ]  # fmt: skip
 
 
 def _until_ended(caller: Caller, other: Caller, act: Callable[[], httpx.Response]) -> float:
-    """Seconds from the act on. `other`: the same person, with another token."""
+    """Return the seconds from `act` to the end of both. `other` is the same person with another token."""
     turn = caller.ask("Long", {"tokens": 100_000, "interval": 0.02})["id"]
     address, bearer = caller.url.replace("http", "ws") + "/ws/", {"Authorization": f"Bearer {caller.token}"}
     with (
@@ -208,7 +216,7 @@ def _until_ended(caller: Caller, other: Caller, act: Callable[[], httpx.Response
 
 
 def _trickle(hog: Caller, done: threading.Event) -> None:
-    """A file of 20 kB a tenth of a second until `done`."""
+    """Upload a file with 20 kB each 0.1 s until `done`."""
 
     def body() -> Iterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="slow.txt"\r\n\r\n'

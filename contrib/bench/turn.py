@@ -1,7 +1,7 @@
-"""The turn's own cost: what the whole path adds to the model's time to first token, and many streams at once.
+"""Measure the cost of a turn: the time it adds to the model's first token, and many streams at once.
 
-The peer of every row is the same scripted server read directly, in the same run. A process of its own reads the answers
-and only keeps their bytes: a client that works beside them would send later, and so be kinder than a real one.
+The peer of each row is the same scripted server read directly, in the same run. A process of its own reads the answers
+and only keeps their bytes: a client that does more would send later and so ask less of the product than a real one.
 """
 
 import json
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from contrib.bench.peers.client import Answer, Clients, Exchange, http
+from contrib.bench.peers.client import Clients, Exchange, TimedAnswer, http
 from tests.product import Caller, Product
 from tests.scripted_model import expected_text
 
@@ -25,7 +25,7 @@ LIMIT_MS = 25.0
 
 
 def _direct(product: Product, script: dict[str, Any]) -> Exchange:
-    """Asks the model itself."""
+    """Return an exchange with the model itself."""
     url = urlsplit(product.model.openai_url)
     question = {"role": "user", "content": f"hi\nscript: {json.dumps(script)}"}
     body = json.dumps({"model": "scripted", "stream": True, "messages": [question]}).encode()
@@ -33,8 +33,8 @@ def _direct(product: Product, script: dict[str, Any]) -> Exchange:
 
 
 def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Exchange:
-    """Asks us, for events on the request; the model gets as little as it does directly."""
-    # A title of its own: otherwise the model would be asked for one after the answer, beside the next run.
+    """Return an exchange with the product, for events on the request. The model gets the same short question."""
+    # With a title: otherwise the model would be asked for one after the answer, during the next run.
     conversation = caller.post("conversations/", {"title": "Bench"}, expect=201)["id"]
     headers = {"Authorization": f"Bearer {caller.token}", "Accept": "text/event-stream"}
     body = json.dumps({"text": f"hi\nscript: {json.dumps(script)}"}).encode()
@@ -44,11 +44,11 @@ def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Exchan
 
 
 def _first(clients: Clients, exchange: Exchange, token: bytes) -> float:
-    """Seconds from the request to its first token, which the pattern finds."""
+    """Return the seconds from the request to its first token, which matches the pattern `token`."""
     [answer] = clients.run([exchange])
     if not answer.whole:
         raise RuntimeError(f"the answer was not whole: {answer.text()[-1000:]!r}")
-    return answer.found(token)[0][0] - answer.sent
+    return answer.matches(token)[0][0] - answer.sent
 
 
 def first_token(product: Product, caller: Caller, clients: Clients) -> list[dict[str, Any]]:
@@ -74,29 +74,29 @@ def _cpu(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-def _events(answer: Answer) -> list[tuple[float, dict[str, Any]]]:
-    """Each event with the time of its arrival, by the clock that its `ts` is of."""
+def _events(answer: TimedAnswer) -> list[tuple[float, dict[str, Any]]]:
+    """Return each event with the Unix time of its arrival, comparable with its `ts`."""
     clock = time.time() - time.monotonic()
-    return [(at + clock, json.loads(match[1])) for at, match in answer.found(rb"data: (\{.*\})\n")]
+    return [(at + clock, json.loads(match[1])) for at, match in answer.matches(rb"data: (\{.*\})\n")]
 
 
 def _delays(events: list[tuple[float, dict[str, Any]]]) -> list[float]:
-    """Milliseconds between the worker's stamp of a text event and its arrival here."""
+    """Return the milliseconds between the worker's stamp of each text event and its arrival here."""
     return [(at - event["ts"]) * 1000 for at, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
 
 
 def streams(product: Product, caller: Caller, clients: Clients, count: int, tokens: int = 250) -> list[dict[str, Any]]:
-    """`count` answers at 50 tokens/s at once: is every one complete, in order and stored, and at what delay and CPU."""
+    """Measure `count` answers at 50 tokens/s at once: how many are whole, in order and stored, their delay and CPU."""
     script = {"tokens": tokens, "interval": 0.02, "ttft": 0.1}
-    wanted = expected_text(script)
+    expected = expected_text(script)
     processes = [psutil.Process(process.pid) for process in product.processes.values()]
 
-    def look(answer: Answer) -> tuple[bool, bool, list[float]]:
+    def look(answer: TimedAnswer) -> tuple[bool, bool, list[float]]:
         events = _events(answer)
         text = "".join(event["delta"] for _, event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
         numbers = [event["seq"] for _, event in events if "seq" in event]
         in_order = numbers == list(range(1, len(numbers) + 1))
-        complete = answer.whole and text == wanted == caller.ended(events[0][1]["turn"])["text"]
+        complete = answer.whole and text == expected == caller.ended(events[0][1]["turn"])["text"]
         return complete, in_order, _delays(events)
 
     exchanges = [_through(product, caller, script) for _ in range(count)]
@@ -119,7 +119,7 @@ def streams(product: Product, caller: Caller, clients: Clients, count: int, toke
 
 
 def _direct_cpu(product: Product, script: dict[str, Any], count: int) -> float:
-    """CPU seconds a token of a plain client that reads the same server's stream, as the peer."""
+    """Return the CPU seconds a token of a plain client that reads the same server's stream, as the peer."""
     body = {
         "model": "scripted",
         "stream": True,
@@ -135,7 +135,7 @@ def _direct_cpu(product: Product, script: dict[str, Any], count: int) -> float:
 
 
 def stop(product: Product, caller: Caller) -> list[dict[str, Any]]:
-    """From the stop request to the end of the turn and of the provider's connection, at several token rates."""
+    """Measure the time from the stop request to the end of the turn and of the provider's connection, at four rates."""
     rows = []
     for interval in (0.005, 0.02, 0.05, 0.2):
         ended, closed = zip(*(_stop_once(product, caller, interval) for _ in range(5)), strict=True)
@@ -151,12 +151,12 @@ def stop(product: Product, caller: Caller) -> list[dict[str, Any]]:
 def _stop_once(product: Product, caller: Caller, interval: float) -> tuple[float, float]:
     mark = f"stop {time.time_ns()}"
     turn = caller.ask(mark, {"tokens": 5000, "interval": interval})
-    asked = 0.0
+    stopped_at = 0.0
     for event in caller.events(turn["id"]):
-        if event["type"] == "TEXT_MESSAGE_CONTENT" and not asked:
-            asked = time.time()
+        if event["type"] == "TEXT_MESSAGE_CONTENT" and not stopped_at:
+            stopped_at = time.time()
             caller.post(f"turns/{turn['id']}/stop/")
         if event["type"] == "RUN_STOPPED":
             ended = event["ts"]
     record = product.model.finished(mark)[0]
-    return ended - asked, (record.ended_at or 0) - asked
+    return ended - stopped_at, (record.ended_at or 0) - stopped_at

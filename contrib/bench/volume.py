@@ -1,11 +1,11 @@
-"""Whether what a person asks for grows with what everybody else has: every page, list, plan and send, and the search in
-messages, beside a million messages of 2,000 people and beside a thousand of two.
+"""Measure whether a person's pages get slower with other people's rows.
 
     python -m contrib.bench.volume [the numbers of contrib.bench.fill]
 
-Each workspace has services of its own. Filling the million takes a quarter of an hour on a machine that does nothing
-else. Prints each page on the error output. The person who asks has as much in both: 500 messages, 50 files and tasks, a
-project, one session.
+Every page, list, plan and send, and the search in messages, is measured in a workspace of 2,000 people with a million
+messages and in one of two people with a thousand. The person who asks has the same rows in both: 500 messages, 50 files
+and tasks, a project, one session. Each workspace has services of its own. Filling the large one takes a quarter of an
+hour on an idle machine. Each page is printed on the error output.
 """
 
 import json
@@ -19,24 +19,26 @@ from typing import Any
 from scripts.services import Services
 
 LIMIT = 1.5  # times the time of the small workspace
-NOISE = 10  # ms; what differs by less differs by chance
+NOISE = 10  # ms; a smaller difference is chance
 SEARCH_LIMIT, SEARCH_TIMES = 150.0, 3.0  # ms; times the small workspace
 SMALL = ("--people=2", "--conversations=100", "--messages=1000")
-ROUNDS = 3  # of both, one after the other, so that what else the machine does makes neither slower
+ROUNDS = 3  # of both in turn, so that other work on the machine slows neither alone
 Workspace = dict[str, Any]  # as `with_django.volume` prints it
 
 
 def measured(database: str, redis: str, arguments: list[str]) -> Workspace:
-    """What is empty is filled first."""
+    """Measure the workspace of these services in a process of its own. An empty one is filled first."""
     urls = {"DATABASE_URL": database, "REDIS_URL": redis}
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **urls}
     command = [sys.executable, "-m", "contrib.bench.with_django.volume", *arguments]
-    found: Workspace = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
-    return found
+    workspace: Workspace = json.loads(
+        subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    )
+    return workspace
 
 
 def rows(arguments: list[str]) -> list[dict[str, Any]]:
-    """Each row: name, value, unit, the limit it is held against, and the ratio of the two."""
+    """Return rows with the name, value, unit, the limit, and the ratio to it."""
     services = Services(), Services()
     try:
         rounds = [
@@ -54,7 +56,7 @@ def rows(arguments: list[str]) -> list[dict[str, Any]]:
 
 
 def fastest(several: Sequence[Workspace]) -> Workspace:
-    """Of several runs of one workspace."""
+    """Return the fastest time of each page and search, of several runs in one workspace."""
     names = set.intersection(*(set(each["pages"]) for each in several))
     pages = {name: min((each["pages"][name] for each in several), key=itemgetter("time")) for name in names}
     searches = [min(times) for times in zip(*(each["searches"] for each in several), strict=True)]
@@ -62,7 +64,7 @@ def fastest(several: Sequence[Workspace]) -> Workspace:
 
 
 def compared(small: Workspace, large: Workspace) -> list[dict[str, Any]]:
-    """Raises RuntimeError where the person has not the same in both: what is more would be taken for growth."""
+    """Compare two workspaces. Raises RuntimeError if the person has more rows in one: that would look like growth."""
     if small["has"] != large["has"]:
         raise RuntimeError(f"The person has {small['has']} in one and {large['has']} in the other.")
     return [*searches(small["searches"], large["searches"]), *pages(small["pages"], large["pages"])]
@@ -75,17 +77,17 @@ def searches(small: list[float], large: list[float]) -> Iterator[dict[str, Any]]
 
 
 def pages(small: Mapping[str, Any], large: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The worst page that took noticeably longer, and what is done most; all of them on the error output."""
+    """Yield the worst page that took noticeably longer, the worst send, and the worst plan. Print all to stderr."""
     times, noticed = {}, {}
     for name in sorted(small.keys() & large.keys()):
         before, now = small[name], large[name]
         times[name] = ratio = now["time"] / before["time"]
         if now["time"] - before["time"] > NOISE:
             noticed[name] = ratio
-        said = f"{name:<78} {before['queries']:>4}{now['queries']:>4} {before['time']:>8.1f}{now['time']:>8.1f}"
+        figures = f"{name:<78} {before['queries']:>4}{now['queries']:>4} {before['time']:>8.1f}{now['time']:>8.1f}"
         over = " over" if name in noticed and ratio > LIMIT else ""
         queries = " queries" if before["queries"] != now["queries"] else ""
-        print(f"{said} {ratio:>6.2f}{over}{queries}", file=sys.stderr)
+        print(f"{figures} {ratio:>6.2f}{over}{queries}", file=sys.stderr)
     worst = max(noticed or times, key=times.__getitem__)
     yield row(f"the worst of {len(times)} pages, lists, plans and sends ({worst})", times[worst], "times", LIMIT)
     plans = [ratio for name, ratio in times.items() if "/plan/" in name]

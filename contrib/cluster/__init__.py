@@ -1,4 +1,4 @@
-"""A company on one machine: every service of it as a process that one can end, stop and cut off.
+"""A whole installation on one machine. Each service is a process that one can kill, stop or cut off.
 
-`make cluster` starts it and `make test-cluster` tries what it survives. Nothing here is part of the product.
+`make cluster` starts it, and `make test-cluster` tries which faults it survives. Nothing here is part of the product.
 """

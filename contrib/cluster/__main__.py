@@ -1,7 +1,7 @@
-"""`python -m contrib.cluster`: a whole company on this machine, until Ctrl-C. HTTPS at PORT, else 8443, by PROXY:
-`haproxy`, `nginx` or `caddy`.
+"""`python -m contrib.cluster` runs a whole installation on this machine until Ctrl-C.
 
-CLUSTER is the directory that is made and stays, with the logs and all data; without it they go with the company.
+Variables: PORT is the port for HTTPS, by default 8443. PROXY is `haproxy`, `nginx` or `caddy`. CLUSTER is a new
+directory for logs and data, which stays; without it they are removed at the end.
 """
 
 import os
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from contrib.cluster.company import Company
-from contrib.cluster.keeper import kept
+from contrib.cluster.keeper import run_contained
 from contrib.cluster.process import ClusterError
 from contrib.cluster.proxy import chosen
 
@@ -42,4 +42,4 @@ def main(place: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(kept(main))
+    sys.exit(run_contained(main))

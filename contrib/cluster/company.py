@@ -1,4 +1,4 @@
-"""Everything of it together: which process knows which, and in what order they start and stop."""
+"""All services of the installation: how they find each other, and the order in which they start and stop."""
 
 import secrets
 import shutil
@@ -16,7 +16,7 @@ import redis
 from contrib.cluster.failover import Pair, follows
 from contrib.cluster.postgres import PgBouncer, Postgres, url
 from contrib.cluster.process import ClusterError, Process
-from contrib.cluster.product import Glasshouse, example
+from contrib.cluster.product import ProductProcesses, example
 from contrib.cluster.proxy import NAME, Kind, Ports, Proxy
 from contrib.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
 from contrib.cluster.wire import Wire
@@ -24,12 +24,15 @@ from tests.product import free_port
 
 WAIT = 120.0  # seconds for a service to answer, on a busy machine
 STOP_SECONDS = 5.0
-SECOND = ("web-2", "turns-2", "background-1")  # they stand, as it were, on another machine, whose lines can be cut
+SECOND = ("web-2", "turns-2", "background-1")  # they play another machine: their lines can be cut
 PROGRAMS = {"pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
 
 
 class Company:
-    """`directory` is made, and must not be there yet. `port` is that of HTTPS. `wired`: whether lines can be cut."""
+    """All processes of an installation.
+
+    `directory` must not exist yet. `port` is the port for HTTPS. `wired`: the lines between processes can be cut.
+    """
 
     def __init__(self, directory: Path, port: int, proxy: Kind, *, wired: bool = False, drain: int = 120) -> None:
         needed = PROGRAMS | {proxy.program: proxy.package}
@@ -46,7 +49,7 @@ class Company:
         self.pair: Pair | None = None  # while Redis can fail over
         self.token = ""
         self.web_ports = {"web-1": free_port(), "web-2": free_port()}
-        self.product = Glasshouse(directory, self._environment(drain))
+        self.product = ProductProcesses(directory, self._environment(drain))
         self.own = dict(self._own())
         first, second = self.web_ports.values()
         webs = first, self._line(proxy.program, "web-2", second)
@@ -58,7 +61,7 @@ class Company:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """By name, in the order in which they are started."""
+        """The processes by name, in the order in which they start."""
         services = (
             self.postgres.first.process, self.postgres.second.process, self.pgbouncer.process, self.redis.process,
             self.broker.mapper, self.broker.process, self.bucket.process, self.model.process,
@@ -69,7 +72,7 @@ class Company:
         return {each.name: each for each in (*services, *pair, *wires, *self.own.values(), *self.proxy.processes)}
 
     def start(self, say: Callable[[str], None] = print) -> None:
-        """Returns when web processes and workers answer. Raises ClusterError."""
+        """Start everything. Return when web processes and workers answer. Raises ClusterError."""
         say("PostgreSQL and its replica")
         self.postgres.create()
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
@@ -86,7 +89,7 @@ class Company:
         self.until(self.ready, "the web processes and workers are ready")
 
     def stop(self) -> None:
-        """What stands in front first; whatever has not ended after a few seconds is killed."""
+        """Stop the proxy and the product, then the services. Kill a process that does not end in a few seconds."""
         before = (*reversed(self.proxy.processes), *self.own.values())
         for several in (before, [each for each in self.processes.values() if each not in before]):
             for process in several:
@@ -96,11 +99,11 @@ class Company:
                 process.stop(max(0.1, until - time.monotonic()))
 
     def tend(self) -> list[str]:
-        """Starts again what has ended by itself, as systemd would; their names."""
+        """Restart processes that have ended by themselves, as systemd would. Return their names."""
         return [name for name, process in self.processes.items() if process.tend()]
 
     def pair_redis(self) -> None:
-        """From now on Redis can fail over, and is the broker, too: a company that has one Redis alone."""
+        """Let Redis fail over, and make it the broker too, as in an installation without RabbitMQ."""
         pair = self.pair = Pair(self.directory, self.redis)
         pair.start()
         self.until(pair.follow, "Redis has a replica")
@@ -109,7 +112,7 @@ class Company:
         self._restart(REDIS_URL=f"{address}/0", BROKER_URL=f"{address}/1")
 
     def part_redis(self) -> None:
-        """As it was: the Redis that was the first before is it again, alone, with what there is."""
+        """Undo `pair_redis`: the first Redis runs alone again, with the data of the pair."""
         if (pair := self.pair) is None:
             return
         self.until(lambda: follows(self.redis) or not pair.moved(), "the old first follows")
@@ -118,7 +121,7 @@ class Company:
         self._restart()
 
     def _restart(self, **environment: str) -> None:
-        """The product's processes, all at once, with variables of their own."""
+        """Restart all of the product's processes at once, with these variables."""
         for process in self.own.values():
             process.ask_to_end()
         for process in self.own.values():
@@ -130,7 +133,7 @@ class Company:
         return all(self.readiness(name) == (200, True) for name in self.web_ports)
 
     def readiness(self, name: str, seconds: float = 4.0) -> tuple[int, bool]:
-        """The status of its `/readyz`, 0 without an answer in time, and whether it has heard of workers."""
+        """Return the status of `/readyz` of a web process, and whether it sees workers. 0 means no answer in time."""
         request = Request(f"http://127.0.0.1:{self.web_ports[name]}/readyz", headers={"Host": NAME})
         try:
             with urlopen(request, timeout=seconds) as answer:  # noqa: S310 - an address of ours
@@ -144,16 +147,16 @@ class Company:
         return ssl.create_default_context(cafile=self.proxy.certificate)
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = WAIT) -> None:
-        begun = time.monotonic()
+        began = time.monotonic()
         while not condition():
-            if dead := [each for each in self.processes.values() if each.wanted and not each.alive]:
+            if dead := [each for each in self.processes.values() if each.should_run and not each.alive]:
                 raise ClusterError("\n".join(f"{each.name} has ended:\n{each.tail()}" for each in dead))
-            if time.monotonic() - begun > seconds:
+            if time.monotonic() - began > seconds:
                 raise ClusterError(f"It did not happen within {seconds:g} s that {what}; see {self.directory}/*.log.")
             time.sleep(0.2)
 
     def _line(self, who: str, whom: str, port: int) -> int:
-        """The port at which `who` reaches `whom`."""
+        """Return the port at which `who` reaches `whom`, through a wire if lines can be cut."""
         if not self.wired:
             return port
         name = f"{who}-{whom}"
@@ -175,7 +178,7 @@ class Company:
             "CSRF_TRUSTED_ORIGINS": self.url,
             "ADMIN_PASSWORD": "admin-of-the-cluster",
             "DRAIN_SECONDS": str(drain),
-            # One person plays all of the company.
+            # One person plays everybody.
             "LIVE_TURNS": "0",
             "CONNECTIONS_AT_ONCE": "1000",
         }

@@ -1,5 +1,7 @@
-"""Redis that fails over: a replica, three Sentinels, and HAProxy at whose address the first is, by the files of
-`deploy/haproxy`: only ports are put in."""
+"""Redis that fails over: a replica, three Sentinels, and HAProxy, which leads to the primary.
+
+The configuration is that of `deploy/haproxy`, with other ports.
+"""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -15,16 +17,16 @@ from contrib.cluster.servers import Valkey
 from tests.product import ROOT, free_port
 
 FRONT, SENTINEL = (ROOT / "deploy" / "haproxy" / name for name in ("redis.cfg", "sentinel.conf"))
-NAME = "glasshouse"  # what the Sentinels call it
+NAME = "glasshouse"  # of the primary, for the Sentinels
 SENTINELS = 3
 
 
 class Pair:
-    """`first` is one that runs already, and what is left of all this in the end."""
+    """A primary that runs already (`first`), its replica (`second`), and what watches them. `stop` leaves `first`."""
 
     def __init__(self, directory: Path, first: Valkey) -> None:
         home = directory / "failover"
-        shutil.rmtree(home, ignore_errors=True)  # of a fault before
+        shutil.rmtree(home, ignore_errors=True)  # from an earlier fault
         home.mkdir()
         self.first, self.second, self.port = first, Valkey(home, "redis-2"), free_port()
         self._sentinels = [free_port() for _ in range(SENTINELS)]
@@ -48,36 +50,36 @@ class Pair:
         return Process(f"sentinel-{number}", command, home.parent)
 
     def start(self) -> None:
-        """The replica follows before a Sentinel looks for it."""
+        """Start all processes. The replica comes first, so that the Sentinels find it."""
         for process in self.processes:
             process.start()
 
     def follow(self) -> bool:
-        """Has the second follow the first; whether it has all that the first has."""
+        """Make the second a replica of the first. Return whether it has caught up."""
         return _done(lambda: self.second.client.replicaof("127.0.0.1", str(self.first.port))) and follows(self.second)
 
     def watched(self) -> bool:
-        """Whether each Sentinel knows the replica and the other Sentinels, and HAProxy passes on."""
+        """Return whether each Sentinel knows the replica and the other Sentinels, and HAProxy reaches the primary."""
         return _done(redis.Redis(port=self.port, socket_timeout=2).ping) and all(map(self._knows, self._sentinels))
 
     def _knows(self, port: int) -> bool:
-        said = _state(port)
-        counts = (said.get("num-slaves"), said.get("num-other-sentinels"), said.get("flags"))
+        state = _state(port)
+        counts = (state.get("num-slaves"), state.get("num-other-sentinels"), state.get("flags"))
         return counts == (1, SENTINELS - 1, "master")
 
     def moved(self) -> bool:
-        """Whether HAProxy leads to the second, and it takes what is written."""
+        """Return whether HAProxy leads to the second, and the second accepts writes."""
         with redis.Redis(port=self.port, socket_timeout=2) as client, suppress(redis.RedisError):
             return client.info("server")["tcp_port"] == self.second.port and bool(client.set("moved", 1, ex=1))
         return False
 
     def hand_over(self) -> None:
-        """A Sentinel is told to have the replica take the place of a first that is well, and gives it all it has."""
+        """Tell a Sentinel to promote the replica while the primary is well, so that no write is lost."""
         with redis.Redis(port=self._sentinels[0], socket_timeout=5) as sentinel:
             sentinel.execute_command("SENTINEL", "FAILOVER", NAME, "COORDINATED")
 
     def stop(self) -> None:
-        """Nobody changes anything any more; then the first is it again."""
+        """Stop HAProxy and the Sentinels, then make the first the primary again and stop the second."""
         for process in self.processes[1:]:
             process.stop()
         self.first.client.replicaof("NO", "ONE")
@@ -86,8 +88,8 @@ class Pair:
 
 def follows(server: Valkey) -> bool:
     with suppress(redis.RedisError):
-        said: Any = server.client.info("replication")
-        return bool(said.get("master_link_status") == "up")
+        replication: Any = server.client.info("replication")
+        return bool(replication.get("master_link_status") == "up")
     return False
 
 
@@ -99,15 +101,15 @@ def _done(act: Callable[[], object]) -> bool:
 
 
 def _state(port: int) -> Mapping[str, object]:
-    """What a Sentinel knows of the first; nothing where it does not answer."""
+    """Return what a Sentinel knows of the primary. It is empty if the Sentinel does not answer."""
     with redis.Redis(port=port, socket_timeout=2) as sentinel, suppress(redis.RedisError):
-        found: Mapping[str, object] = sentinel.sentinel_master(NAME)
-        return found
+        state: Mapping[str, object] = sentinel.sentinel_master(NAME)
+        return state
     return {}
 
 
 def _with(theirs: Path, put_in: Mapping[str, str], ours: Path) -> Path:
-    """The file of `deploy/` with what is ours. Raises ClusterError where it no longer says what is to be replaced."""
+    """Write the file `theirs` of `deploy/` to `ours`, with replacements. Raises ClusterError if a text is missing."""
     text = theirs.read_text()
     for old, new in put_in.items():
         if old not in text:

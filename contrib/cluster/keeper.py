@@ -1,7 +1,7 @@
-"""Runs a program with all that it starts, and leaves nothing of that behind, however the program or its caller ends.
+"""Run a program and end every process that it has started, however the program or its caller ends.
 
-Servers start processes of their own, which outlive them where they are killed. This process takes in whatever has lost
-its parent below it (PR_SET_CHILD_SUBREAPER), and ends that. Were it killed itself, the program is asked to end.
+Servers start processes of their own, which outlive a killed server. This process adopts all orphans below it
+(PR_SET_CHILD_SUBREAPER) and kills them at the end. If it is killed itself, the program gets SIGTERM.
 """
 
 import ctypes
@@ -24,27 +24,29 @@ ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # numbers of prctl(2)
 
 
-def kept(program: Callable[[Path], int]) -> int:
-    """What the program returns, which gets a new directory that goes with it. It is asked to end by a
-    KeyboardInterrupt, once; 1 where it ends by that."""
+def run_contained(program: Callable[[Path], int]) -> int:
+    """Run the program with a new directory and return its status.
+
+    A signal of `ASKED` becomes one KeyboardInterrupt in the program, and its status 1. The directory is removed.
+    """
     _prctl(_SUBREAPER, 1)
     place = Path(tempfile.mkdtemp(prefix="glasshouse-cluster-"))
     place.chmod(0o711)  # PostgreSQL runs as another user
     sys.stdout.flush()
-    keeper, asked = os.getpid(), list[float]()
+    keeper, signalled = os.getpid(), list[float]()
     for number in ASKED:
-        signal.signal(number, lambda *_: asked.append(time.monotonic()))
+        signal.signal(number, lambda *_: signalled.append(time.monotonic()))
     if not (child := os.fork()):
         os._exit(_run(program, place, keeper))
     try:
-        return _outcome(child, asked)
+        return _outcome(child, signalled)
     finally:
         _end_all()
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _run(program: Callable[[Path], int], place: Path, keeper: int) -> int:
-    """In a session of its own: what a terminal sends its processes reaches the keeper alone, which hands it on."""
+    """Run the program in a session of its own: the signals of a terminal reach the keeper alone, which passes them."""
     status = 1
     os.setsid()
     try:
@@ -69,25 +71,25 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _outcome(child: int, asked: list[float]) -> int:
-    """Of the program; others that have become children here are heard of, too, else they would stay in the lists."""
-    told = False
+def _outcome(child: int, signalled: list[float]) -> int:
+    """Wait for the program and return its status. Adopted processes are reaped too, else they would stay zombies."""
+    passed_on = False
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid and pid != child:
             continue
         if pid:
             return max(os.waitstatus_to_exitcode(status), 0) or (1 if os.WIFSIGNALED(status) else 0)
-        if asked and not told:
-            told = True
+        if signalled and not passed_on:
+            passed_on = True
             os.kill(child, signal.SIGTERM)
-        if asked and time.monotonic() - asked[0] > PATIENCE:
+        if signalled and time.monotonic() - signalled[0] > PATIENCE:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.1)
 
 
 def _end_all() -> None:
-    """Until there is none: what is killed may have started another one meanwhile."""
+    """Kill all processes below until there is none: a process may start another one before it is killed."""
     while below := psutil.Process().children(recursive=True):
         for each in below:
             with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""PostgreSQL with a replica that has everything that was confirmed, and PgBouncer in front of whichever is the first.
+"""PostgreSQL with a synchronous replica, and PgBouncer in front of the primary.
 
 The binaries are those of the wheel that `make run` uses: Debian's have no pgvector in every release.
 """
@@ -32,8 +32,7 @@ def program(name: str) -> str:
 
 
 class Postgres:
-    """`first` answers and `second` follows it; after `fail_over` it is the other way round. `wired`: over a line that
-    can be cut."""
+    """The primary `first` and its replica `second`. `fail_over` swaps them. `wired`: their line can be cut."""
 
     def __init__(self, directory: Path, *, wired: bool) -> None:
         self.directory, self.wired = directory, wired
@@ -58,7 +57,7 @@ class Postgres:
         self.second.start()
 
     def follow(self) -> None:
-        """A new replica, in place of what `second` had; from then on a commit waits for it."""
+        """Make `second` a new replica. Each later commit waits for it."""
         port = self.first.port
         if self.wired:
             if self.line is not None:
@@ -72,16 +71,16 @@ class Postgres:
         self.wait_for_replica()
 
     def wait_for_replica(self) -> None:
-        """What is confirmed from now on, both have."""
+        """Make each commit wait for the replica."""
         self._synchronous("'*'")
 
     def go_alone(self) -> None:
-        """What is confirmed from now on, the first has; whoever waited for the second goes on."""
+        """Make no commit wait for the replica. Commits that wait for it go on."""
         self._synchronous("''")
 
     def fail_over(self) -> None:
-        """The first is gone: the second answers from now on, alone."""
-        self.first.process.wanted = False
+        """Promote the replica after the primary has ended."""
+        self.first.process.should_run = False
         self.first, self.second = self.second, self.first
         with self.first.connected() as connection:
             connection.execute("SELECT pg_promote(true, 30)")
@@ -117,7 +116,7 @@ class Server:
         )
 
     def copy(self, port: int) -> None:
-        """Of what answers at the port."""
+        """Replace the data by a copy of the server at `port`."""
         self.process.stop()
         shutil.rmtree(self.data, ignore_errors=True)
         self._made()
@@ -153,7 +152,7 @@ class Server:
 
 
 class PgBouncer:
-    """In transaction mode. `point` sends what comes to another server, without a restart."""
+    """PgBouncer in transaction mode. `point` leads it to another server without a restart."""
 
     def __init__(self, directory: Path) -> None:
         self.port, self._home = free_port(), directory / "pgbouncer"
@@ -179,7 +178,7 @@ class PgBouncer:
             "max_client_conn": 500,
             "default_pool_size": POOL,
             "ignore_startup_parameters": "options,extra_float_digits",
-            # A server that is away is asked again soon, and whoever waits for one hears of it.
+            # Retry a server that is away soon, and fail the clients that wait for it.
             "server_login_retry": 1,
             "server_connect_timeout": 3,
             "query_wait_timeout": QUERY_WAIT_TIMEOUT,
@@ -191,7 +190,7 @@ class PgBouncer:
 
 
 def answers(port: int, seconds: float) -> None:
-    """Returns when something listens there."""
+    """Return when something listens at the port. Raises OSError after `seconds`."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""One process of the cluster: its command, its log, its id; signals reach it with all that it has started."""
+"""One process of the cluster, with its command and its log. Signals reach its children too."""
 
 import os
 import signal
@@ -14,23 +14,26 @@ import psutil
 from tests.product import ROOT, die_with_parent
 
 RESTARTED_AFTER = 2.0  # seconds, as RestartSec in deploy/systemd and Debian's units have it
-KEPT_FROM_US = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 
 
 class ClusterError(Exception):
-    """The cluster cannot be started; the sentence says what to do."""
+    """The cluster cannot run. The sentence says what to do."""
 
 
 @dataclass
 class Process:
-    """`directory` gets its log. `environment` is all it gets of ours beside KEPT_FROM_US."""
+    """A process that can be started again. Its log is in `directory`.
+
+    It gets `environment`, and of our own variables only `INHERITED`. `should_run`: `tend` restarts it.
+    """
 
     name: str
     command: Sequence[str]
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     stop_signal: signal.Signals = signal.SIGTERM
-    wanted: bool = False
+    should_run: bool = False
     _running: "subprocess.Popen[bytes] | None" = None
     _ended: float | None = None  # when it was seen to have ended by itself
 
@@ -47,14 +50,14 @@ class Process:
         return self._running is not None and self._running.poll() is None
 
     def start(self, **environment: str) -> None:
-        """From the main thread alone: it dies with the thread that has started it. `environment`: what differs now."""
-        self.wanted, self._ended = True, None
-        kept = {name: os.environ[name] for name in KEPT_FROM_US if name in os.environ}
+        """Start it with extra variables. Call this in the main thread: the process dies with the calling thread."""
+        self.should_run, self._ended = True, None
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with self.log.open("ab") as log:
             self._running = subprocess.Popen(
                 self.command,
                 cwd=ROOT,
-                env={**kept, "PYTHONUNBUFFERED": "1", **self.environment, **environment},
+                env={**inherited, "PYTHONUNBUFFERED": "1", **self.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -63,8 +66,8 @@ class Process:
             )
 
     def tend(self) -> bool:
-        """Starts it again, a little after it has ended without being asked to; whether it did."""
-        if not self.wanted or self.alive:
+        """Restart it a little after it has ended by itself. Return whether that was done."""
+        if not self.should_run or self.alive:
             return False
         self._ended = self._ended or time.monotonic()
         if time.monotonic() - self._ended < RESTARTED_AFTER:
@@ -78,22 +81,22 @@ class Process:
                 each.send_signal(number)
 
     def kill(self) -> None:
-        """It and all it has started; it is not started again until somebody asks for it or `wanted` says so."""
-        family, running = self._family(), self._running  # which may soon be another one, see `tend`
+        """Kill it and its children. `tend` restarts it if `should_run` is true."""
+        family, running = self._family(), self._running  # `tend` may soon replace it
         self.signal(signal.SIGKILL)
         psutil.wait_procs(family, timeout=10)
         if running is not None:
             running.wait(10)
 
     def ask_to_end(self) -> None:
-        """As systemd does (KillMode=mixed): it alone hears of it, not what it has started."""
-        self.wanted = False
+        """Send its stop signal to it alone and not to its children, as systemd does (KillMode=mixed)."""
+        self.should_run = False
         if self._running is not None and self.alive:
             self._running.send_signal(self.stop_signal)
 
     def stop(self, seconds: float = 20.0) -> None:
         if self._running is None or not self.alive:
-            self.wanted = False
+            self.should_run = False
             return
         self.signal(signal.SIGCONT)
         self.ask_to_end()

@@ -17,24 +17,24 @@ OURS = Path(sys.executable).parent
 
 
 def example() -> dict[str, str]:
-    """The variables that operators begin with."""
+    """Return the variables of the example that operators copy."""
     lines = (DEPLOY / "glasshouse.env.example").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
 
 
 def command(unit: str, instance: str = "") -> list[str]:
-    """What systemd would start, in our environment of Python."""
+    """Return the command of a systemd unit, with our own Python. Raises ClusterError."""
     text = (DEPLOY / "systemd" / f"{unit}.service").read_text()
-    found = re.search(r"^ExecStart=(.+)$", text, re.M)
-    if not found or BIN not in found[1]:
+    match = re.search(r"^ExecStart=(.+)$", text, re.M)
+    if not match or BIN not in match[1]:
         raise ClusterError(f"The unit {unit} does not start anything by {BIN}.")
-    said = found[1].replace(BIN, f"{OURS}/").replace("%%", "%").replace("%i", instance)
+    line = match[1].replace(BIN, f"{OURS}/").replace("%%", "%").replace("%i", instance)
     nice = re.search(r"^Nice=(\d+)$", text, re.M)
-    return [*(["nice", "-n", nice[1]] if nice else []), *shlex.split(said)]
+    return [*(["nice", "-n", nice[1]] if nice else []), *shlex.split(line)]
 
 
-class Glasshouse:
-    """Each process with a DATA_DIR of its own, as on several machines."""
+class ProductProcesses:
+    """Makes the product's processes. Each has a DATA_DIR of its own, as on several machines."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.directory, self.environment = directory, dict(environment)
@@ -46,7 +46,7 @@ class Glasshouse:
         return Process(name, words, self.directory, {**self.environment, "DATA_DIR": str(data), **environment})
 
     def run(self, module: str, *arguments: str, **environment: str) -> str:
-        """What the module prints. Raises ClusterError."""
+        """Run a module and return its output. Raises ClusterError."""
         data = self.directory / "manage"
         data.mkdir(exist_ok=True)
         done = subprocess.run(

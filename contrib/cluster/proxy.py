@@ -1,4 +1,4 @@
-"""HAProxy, nginx or Caddy with TLS, and what watches it, by files of `deploy/`: only ports and places are put in."""
+"""HAProxy, nginx or Caddy with TLS, and its watchdog, by the files of `deploy/` with other ports and paths."""
 
 import re
 import shlex
@@ -14,8 +14,8 @@ from tests.product import ROOT
 
 NAME = "localhost"
 HAPROXY = ROOT / "deploy" / "haproxy"
-ALIVE = "127.0.0.1:8404"  # where HAProxy says that it lives
-# What Debian has around the file, in /etc/nginx/nginx.conf; nothing of it may lie in the system's directories.
+ALIVE = "127.0.0.1:8404"  # HAProxy's health check
+# Stands for Debian's /etc/nginx/nginx.conf around our file, without paths in the system's directories.
 NGINX = """
 user www-data;
 daemon off;
@@ -36,7 +36,10 @@ http {{
 
 @dataclass(frozen=True)
 class Kind:
-    """`called` as people call it; `program` as Debian does. `watch`: the unit that ends it where it hangs."""
+    """A kind of proxy: its name for people (`called`), its program and package in Debian, and its file in `deploy/`.
+
+    `watch` is the systemd unit that kills it when it hangs.
+    """
 
     called: str
     program: str
@@ -57,7 +60,7 @@ PROXIES = {
 
 @dataclass(frozen=True)
 class Ports:
-    """`webs` are those of two web processes, `alive` is that of the question whether the proxy lives."""
+    """Ports of the proxy. `webs` are the ports of two web processes, `alive` is the port of the health check."""
 
     https: int
     http: int
@@ -79,14 +82,14 @@ class Proxy:
 
 
 def chosen(name: str) -> Kind:
-    """Raises ClusterError."""
+    """Return the kind of proxy of this name. Raises ClusterError."""
     if name not in PROXIES:
         raise ClusterError(f"There is no proxy {name}; PROXY is one of {', '.join(PROXIES)}.")
     return PROXIES[name]
 
 
 def site(kind: Kind, ports: Ports, home: Path) -> str:
-    """The file of `deploy/` with what is ours. Raises ClusterError where it no longer says what is to be replaced."""
+    """Return the file of `deploy/` with our ports and paths. Raises ClusterError if a text to replace is missing."""
     text = kind.file.read_text()
     for theirs, ours in _put_in(kind, ports, home).items():
         if theirs not in text:
@@ -96,13 +99,13 @@ def site(kind: Kind, ports: Ports, home: Path) -> str:
 
 
 def watching(unit: str, ports: Ports, pid: Path) -> list[str]:
-    """The command of the unit, which ends all processes of the proxy, as systemd would. Raises ClusterError."""
+    """Return the command of the watchdog's unit, which kills all processes of the proxy. Raises ClusterError."""
     file = HAPROXY / f"{unit}.service"
-    found = re.search(r"^ExecStart=\S+ \S+/(\w+\.py) (\S+) systemctl kill --signal=SIGKILL ", file.read_text(), re.M)
-    if not found or ALIVE not in found[2]:
+    match = re.search(r"^ExecStart=\S+ \S+/(\w+\.py) (\S+) systemctl kill --signal=SIGKILL ", file.read_text(), re.M)
+    if not match or ALIVE not in match[2]:
         raise ClusterError(f"{file} does not have systemd end HAProxy; contrib/cluster/proxy.py puts in what is ours.")
     end = ["sh", "-c", f'kill -KILL "-$(cat {shlex.quote(str(pid))})"']
-    return [sys.executable, str(HAPROXY / found[1]), found[2].replace(ALIVE, f"127.0.0.1:{ports.alive}"), *end]
+    return [sys.executable, str(HAPROXY / match[1]), match[2].replace(ALIVE, f"127.0.0.1:{ports.alive}"), *end]
 
 
 def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
@@ -133,7 +136,7 @@ def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
 def _command(kind: Kind, file: Path) -> list[str]:
     match kind.program:
         case "haproxy":
-            # As Debian's unit has it, but for the word to systemd that it is there.
+            # As in Debian's unit, without the notice to systemd that it is ready.
             return ["haproxy", "-W", "-f", str(file), "-p", str(file.with_name("pid"))]
         case "nginx":
             around = file.with_name("nginx.conf")
@@ -149,12 +152,12 @@ def _environment(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
 
 
 def _certify(home: Path) -> None:
-    """`certificate.pem`, `key.pem`, and `both.pem` of them."""
+    """Write `certificate.pem`, `key.pem`, and `both.pem`, which joins them."""
     names = ["-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1"]
     kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
     certificate, key = home / "certificate.pem", home / "key.pem"
     command = [shutil.which("openssl") or "openssl", "req", *kind, *names, "-keyout", str(key)]
-    made = subprocess.run([*command, "-out", str(certificate)], capture_output=True, text=True)
-    if made.returncode:
-        raise ClusterError(f"openssl made no certificate:\n{made.stderr}")
+    done = subprocess.run([*command, "-out", str(certificate)], capture_output=True, text=True)
+    if done.returncode:
+        raise ClusterError(f"openssl made no certificate:\n{done.stderr}")
     (home / "both.pem").write_text(certificate.read_text() + key.read_text())

@@ -1,6 +1,6 @@
-"""`python -m contrib.cluster.rows URL`: tables, the first rows, the model server at URL; prints a token of the admin.
+"""`python -m contrib.cluster.rows URL` migrates, seeds, adds the model server at URL, and prints a token of the admin.
 
-All in one process: each that loads Django costs seconds of a busy machine.
+One process does all of it: each process that loads Django costs seconds of a busy machine.
 """
 
 import os

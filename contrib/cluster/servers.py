@@ -1,4 +1,4 @@
-"""What else a company runs beside the product: Valkey, RabbitMQ, a bucket, and a model that says what scripts want."""
+"""Other servers of an installation: Valkey, RabbitMQ, a bucket, and the scripted model."""
 
 import signal
 import sys
@@ -35,7 +35,7 @@ class Valkey:
 
 
 class RabbitMQ:
-    """Its port mapper is a process of its own, which Erlang would else leave behind."""
+    """RabbitMQ and its port mapper, which is a process of its own: Erlang would leave its own one running."""
 
     def __init__(self, directory: Path) -> None:
         self.port, mapper, home = free_port(), free_port(), directory / "rabbitmq"
@@ -44,7 +44,7 @@ class RabbitMQ:
         (home / "rabbitmq.conf").write_text("log.console = true\nlog.console.level = warning\n")
         environment = {
             "HOME": str(home),
-            "RUNNING_UNDER_SYSTEMD": "true",  # its script becomes the server, and leaves none behind
+            "RUNNING_UNDER_SYSTEMD": "true",  # its script is replaced by the server, so no process is left
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"glasshouse{self.port}@localhost",
@@ -64,7 +64,7 @@ class RabbitMQ:
 
 
 class Bucket:
-    """S3 of moto, in memory: what it holds goes with its process."""
+    """The S3 server of moto. It holds its objects in memory."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()
@@ -73,7 +73,7 @@ class Bucket:
 
 
 class Model:
-    """The scripted one of the tests."""
+    """The scripted model of the tests."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port()

@@ -1,7 +1,7 @@
-"""`python -m contrib.cluster.wire PORT TARGET`: hands what comes at a port on to another one, and back.
+"""`python -m contrib.cluster.wire PORT TARGET` forwards connections from a port to another one.
 
-A line between two processes that can be cut: ended, it refuses; stopped (SIGSTOP), it is a network that loses
-everything.
+It is a line between two processes that can be cut. Ended, it refuses connections. Stopped (SIGSTOP), it is a network
+that loses everything.
 """
 
 import asyncio

@@ -16,9 +16,10 @@ from core.api.fields import valid
 def posts(
     answer: type[BaseSerializer[Any]], body: type[BaseSerializer[Any]] | None = None, status: int = 200, **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """An action of a view set that is posted to one of its rows: it gets the row, and returns what `answer` shows.
+    """Make the method an action that is posted to one row of the view set; it gets the row.
 
-    The fields that `body` reads of the request are its keywords; `options` are those of DRF's `action`.
+    The serializer `answer` shows what the method returns. The fields that `body` reads from the request become keyword
+    arguments. `options` are those of DRF's `action`.
     """
 
     def decorate(act: Callable[..., Any]) -> Any:
@@ -26,9 +27,9 @@ def posts(
         @action(detail=True, methods=["post"], **options)
         @wraps(act)
         def posted(view: Any, request: Request, pk: str) -> Response:
-            row = view.get_object()  # first, so that nobody hears what is wrong with a change of what is not theirs
-            done = act(view, row, **(valid(body, request) if body else {}))
-            return Response(answer(done, context=view.get_serializer_context()).data, status=status)
+            row = view.get_object()  # first, so that the errors of a body tell nothing about somebody else's row
+            result = act(view, row, **(valid(body, request) if body else {}))
+            return Response(answer(result, context=view.get_serializer_context()).data, status=status)
 
         return posted
 

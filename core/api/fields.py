@@ -1,4 +1,4 @@
-"""Fields and bodies of the API; bodies refuse fields that they do not have."""
+"""Fields and bodies of the API; bodies refuse unknown fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ MOST_WRONG = 20  # members of one body that are refused by their names
 
 
 class SentenceField(serializers.CharField):
-    """What Python code has written for people, in the language of the request."""
+    """A sentence for people, in the language of the request."""
 
     def to_representation(self, value: Any) -> str:
         return str(value if isinstance(value, Sentence) else Sentence.load(value))
@@ -30,7 +30,7 @@ class MoneyField(serializers.DecimalField):
 
 
 class RelatedList(serializers.ManyRelatedField):
-    """Rows, named in a list of at most `max_length`."""
+    """A list of rows, with at most `max_length` names."""
 
     def __init__(self, *, max_length: int, **options: Any) -> None:
         self.max_length = max_length
@@ -45,27 +45,28 @@ class RelatedList(serializers.ManyRelatedField):
         return list(super().to_internal_value(data))
 
 
-def valid(kind: type[BaseSerializer[Any]], request: Request, given: Any = None) -> dict[str, Any]:
-    """What was sent, or `given` in its place, as the serializer reads it; raises its `ValidationError`."""
-    body = kind(data=request.data if given is None else given, context={"request": request})
+def valid(kind: type[BaseSerializer[Any]], request: Request, data: Any = None) -> dict[str, Any]:
+    """Return the fields of the request's body, or of `data`, by the serializer. Raises its `ValidationError`."""
+    body = kind(data=request.data if data is None else data, context={"request": request})
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
 
 
 class Strict(serializers.Serializer[Any]):
-    """Refuses fields that it does not have, and those that only it sets, by their names."""
+    """Refuses unknown fields and read-only fields by their names."""
 
     def to_internal_value(self, data: Any) -> Any:
-        wrong: dict[str, Any] = {}
+        wrong: dict[str, list[str]] = {}
         if isinstance(data, Mapping):
-            known = [name for name, field in self.fields.items() if not field.read_only]
+            writable = [name for name, field in self.fields.items() if not field.read_only]
             for name in map(str, data):
                 if len(wrong) == MOST_WRONG:
                     break  # a body may have half a million of them
-                if name in self.fields and name not in known:
-                    wrong[name] = [Sentence("This field cannot be set.")]
-                elif name not in known:
-                    wrong[name] = [Sentence("There is no such field. The fields are: {known}.", known=", ".join(known))]
+                if name in self.fields and name not in writable:
+                    wrong[name] = [str(Sentence("This field cannot be set."))]
+                elif name not in writable:
+                    listed = ", ".join(writable)
+                    wrong[name] = [str(Sentence("There is no such field. The fields are: {known}.", known=listed))]
         try:
             valid = super().to_internal_value(data)
         except serializers.ValidationError as error:

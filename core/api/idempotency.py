@@ -1,15 +1,19 @@
-"""What a write with an `Idempotency-Key` is answered when it is repeated.
+"""Answers to repeated writes with an `Idempotency-Key`.
 
-A program that heard no answer may ask again without doing it twice. A call is a person's key with a method and a path.
-Its first answer is kept for a day and given again, marked `Idempotent-Replayed: true`.
-The same key with something else in it is refused with `idempotency_key_reused` (422), and while the first call still
-runs, with `request_in_progress` (409). What says only "not now" is not kept: 409, 429, 5xx. Nor are secrets that are
-shown once: a repeat names the token or webhook that was made, with null in the secret's place, and says so.
+A program that got no answer may send a write again without doing it twice. A call is a person's key with a method and a
+path.
 
-What the call does and its answer are committed in one transaction, under an advisory lock of that transaction. So of
-two calls at once one runs; a process that dies leaves neither effects, nor an answer, nor a lock that somebody would
-have to time out; and no moment exists in which one is stored without the other. Redis could promise none of this.
-After a 5xx the effects are rolled back, since a repeat runs anew.
+1. `begin` takes an advisory lock for the call. A second call at the same time gets `request_in_progress` (409).
+2. A stored answer is replayed for a day, marked `Idempotent-Replayed: true`. The same key with other contents is
+   refused with `idempotency_key_reused` (422).
+3. Otherwise the call runs, and `IdempotentCall.store` stores its answer. Answers that only say "not now" are not stored
+   (409, 429, 5xx), nor are secrets that are shown once: a repeat names the token or webhook that was made, with null in
+   the secret's place, and says so.
+
+The effects of the call and its answer are committed in one transaction, which holds the lock. So one of two
+simultaneous calls runs; a process that dies leaves neither effects, nor an answer, nor a lock that has to time out; and
+neither is ever stored without the other. Redis could promise none of this. After a 5xx the effects are rolled back,
+since a repeat runs again.
 
 `Turn.idempotency_key` is the same key kept with the turn itself, for pages and sockets, and longer than a day.
 """
@@ -45,8 +49,8 @@ PASSING = (409, 429)
 SOON = 1  # seconds after which to ask again
 
 
-class Replay(Exception):
-    """Ends a call before it runs: here is its answer."""
+class ReplayedAnswer(Exception):
+    """Ends a call before it runs, with its stored answer."""
 
     def __init__(self, answer: IdempotentAnswer) -> None:
         super().__init__(answer.call)
@@ -61,7 +65,7 @@ class Replay(Exception):
 
 
 def key_of(request: Request) -> str | None:
-    """None when the request carries none. Raises `bad_idempotency_key`."""
+    """Return the key of the request; None without one. Raises `bad_idempotency_key`."""
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > LONGEST_KEY:
         raise ProductError(
@@ -74,7 +78,7 @@ def key_of(request: Request) -> str | None:
 
 
 class ShownOnce(Response):
-    """The answer to making a secret, whose member `once` it is: in a repeat that is null, and `left_out` says why."""
+    """The answer to the creation of a secret. In a repeat its member `once` is null, and `left_out` says why."""
 
     def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
         super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
@@ -87,14 +91,14 @@ class ShownOnce(Response):
         )
 
 
-class Call:
-    """A write that runs now, and only here, until the transaction around it ends."""
+class IdempotentCall:
+    """A write that runs only here until the transaction around it ends."""
 
     def __init__(self, row: IdempotentAnswer) -> None:
         self._row = row
 
-    def keep(self, response: HttpResponseBase) -> None:
-        """Stores the answer; of a stream, which could not be given again, what was asked. A 5xx is rolled back."""
+    def store(self, response: HttpResponseBase) -> None:
+        """Store the answer; only status and headers of a stream, which cannot be replayed. Rolls a 5xx back."""
         if response.status_code >= 500:
             transaction.set_rollback(True)
         if response.status_code >= 500 or response.status_code in PASSING:
@@ -106,16 +110,16 @@ class Call:
         self._row.headers = {name: response[name] for name in KEPT_HEADERS if name in response}
         self._row.body = response.content.decode() if isinstance(response, HttpResponse) else ""
         if isinstance(response, ShownOnce):
-            told = {response.once: None, "left_out": str(response.left_out)}
-            self._row.body = json.dumps({**json.loads(self._row.body), **told})
+            without_secret = {response.once: None, "left_out": str(response.left_out)}
+            self._row.body = json.dumps({**json.loads(self._row.body), **without_secret})
         self._row.save()
 
 
-def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> Call:
-    """Call it in a transaction. What it raises says that the call must not run: `Replay`, `request_in_progress`,
-    `idempotency_key_reused` or `answer_lost`. A repeat may differ in the members `new_each_time`.
+def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> IdempotentCall:
+    """Begin a call. Call this in a transaction. A repeat may differ in the members `new_each_time`.
 
-    A call that is answered with events runs each time: its key leads to what it has begun before, which it follows.
+    Raises `ReplayedAnswer`, `request_in_progress`, `idempotency_key_reused` or `answer_lost` where it must not run. A
+    call that is answered with events runs each time: its key finds the turn that it has begun before, and it follows.
     """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
@@ -126,21 +130,21 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
     if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
         if earlier is not None:
             earlier.delete()
-        return Call(IdempotentAnswer(user_id=user.pk, call=call, request=sent))
+        return IdempotentCall(IdempotentAnswer(user_id=user.pk, call=call, request=sent))
     if earlier.request != sent:
         sentence = Sentence(
             "This Idempotency-Key was used for another request here. Send a new key with a new request."
         )
         raise ProductError("idempotency_key_reused", sentence, status=422)
     if EVENT_STREAM in (request.accepted_renderer.media_type, earlier.headers.get("Content-Type")):
-        return Call(earlier)
+        return IdempotentCall(earlier)
     if is_lost(earlier.body):
         sentence = Sentence(
             "This was done, but its answer can no longer be read, since the server's key has changed. See whether what "
             "it made is there; to do it once more, send a new Idempotency-Key."
         )
         raise ProductError("answer_lost", sentence, status=409)
-    raise Replay(earlier)
+    raise ReplayedAnswer(earlier)
 
 
 def forget_answers() -> None:
@@ -148,12 +152,12 @@ def forget_answers() -> None:
 
 
 def _contents(request: Request, without: Collection[str]) -> Iterator[str | bytes]:
-    """What was sent, as it is understood: a repeat may order its members or divide its form in another way."""
+    """Yield the parsed contents of the request: a repeat may have another order of members or parts of the form."""
     yield request.META.get("QUERY_STRING", "")
     data: Any = request.data
     if not hasattr(data, "lists"):
-        told = {name: data[name] for name in data if name not in without} if isinstance(data, dict) else data
-        yield json.dumps(told, sort_keys=True)
+        compared = {name: data[name] for name in data if name not in without} if isinstance(data, dict) else data
+        yield json.dumps(compared, sort_keys=True)
         return
     for name, values in sorted(data.lists()):
         for value in values:
@@ -171,7 +175,7 @@ def _file(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
 
 
 def _hash(parts: "Iterator[str | bytes] | list[str]") -> str:
-    """Each part with its length, so that no two lists of parts read the same."""
+    """Return the hash of the parts, each with its length, so that no two lists of parts have the same hash."""
     digest = hashlib.sha256()
     for part in parts:
         piece = part.encode() if isinstance(part, str) else part

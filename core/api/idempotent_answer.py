@@ -1,4 +1,4 @@
-"""The answer that a repeated write is given; see `core.api.idempotency`."""
+"""The stored answer to a write that may be repeated; see `core.api.idempotency`."""
 
 from typing import Any, ClassVar
 
@@ -10,10 +10,10 @@ from core.crypto import EncryptedTextField
 
 
 class IdempotentAnswer(models.Model):
-    """What a write with an `Idempotency-Key` was answered; see `core.api.idempotency`.
+    """The answer to a write with an `Idempotency-Key`; see `core.api.idempotency`.
 
-    `call` is the SHA-256 of key, method and path, `request` that of what was sent.
-    No secret is in `body`, see `ShownOnce` there.
+    `call` is the SHA-256 of key, method and path, `request` that of the contents of the request. `body` holds no
+    secret, see `ShownOnce`.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""Lists come in pages with cursors."""
+"""Pages of lists, with cursors."""
 
 from rest_framework.pagination import CursorPagination
 
@@ -10,12 +10,12 @@ class Pages(CursorPagination):
 
 
 def pages(*ordering: str, size: int = 50, at_most: int | None = 200) -> type[Pages]:
-    """A paginator of `size` rows a page in this order, by fields that are never null.
+    """Return a paginator of `size` rows a page in this order, by fields that are never null.
 
-    `at_most` is the largest `page_size` that a request may ask for; None: it gets `size` whatever it asks for.
+    `at_most` is the largest `page_size` that a request may ask for; None takes no `page_size`.
     """
-    asked = None if at_most is None else "page_size"
-    members = {"ordering": ordering, "page_size": size, "page_size_query_param": asked, "max_page_size": at_most}
+    parameter = None if at_most is None else "page_size"
+    members = {"ordering": ordering, "page_size": size, "page_size_query_param": parameter, "max_page_size": at_most}
     return type("Pages", (Pages,), members)
 
 

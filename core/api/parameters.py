@@ -24,12 +24,14 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
 
 
 def query_names(view: APIView, method: str) -> set[str]:
-    """Return the query parameters of the operation that the view is at, as its documentation has them."""
+    """Return the query parameters of the view's current operation, as its documentation has them."""
     operation = getattr(view, "action", None) or method.lower()
     options = getattr(getattr(view, operation, None), "kwargs", {})
     declared = options.get("schema", type(view).schema)
     schema = (declared if isinstance(declared, type) else type(declared))()  # its own: threads share a class's
-    schema.view, schema.method, schema.path = view, method, ""
+    schema.view = view
+    schema.method = method
+    schema.path = ""
     names: set[str] = set()
     for parameter in schema.get_override_parameters():
         if isinstance(parameter, OpenApiParameter):

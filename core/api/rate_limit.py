@@ -1,9 +1,9 @@
-"""How many calls a person may make in a minute.
+"""The rate limit: how many calls a person may make in a minute.
 
-So many calls a minute of each kind, counted per person, not per token: a new token does not make room. A kind is a
-scope, or `uploads`; the numbers are `settings.API_RATES`, and 0 sets no limit. The counters are in the cache, one per
-minute of the clock, so all processes count together and a count needs no history. Tries of passwords are counted in
-the same way, see `accounts.access.login_throttle`.
+Calls of each kind are counted per person, not per token: a new token does not make room. A kind is a scope, or
+`uploads`; the numbers are `settings.API_RATES`, and 0 sets no limit. The counters are in the cache, one per minute of
+the clock, so all processes count together and a count needs no history. `accounts.access.login_throttle` counts
+passwords in the same way.
 """
 
 import time
@@ -23,8 +23,11 @@ WINDOW = 60  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """What is left after this call; `used` may be above `limit`. `reset` is in seconds, at least 1; `key` counts."""
+class RateAllowance:
+    """The count after a call: `used` of `limit`, and above it where the call is one too many.
+
+    `reset`: seconds until the count begins again, at least 1. `key`: the counter in the cache.
+    """
 
     limit: int
     used: int
@@ -36,47 +39,50 @@ class Allowance:
         return self.used > self.limit
 
     def write(self, response: HttpResponseBase) -> None:
-        """The header fields of draft-ietf-httpapi-ratelimit-headers-06."""
+        """Set the header fields of draft-ietf-httpapi-ratelimit-headers-06."""
         response["RateLimit-Limit"] = str(self.limit)
         response["RateLimit-Remaining"] = str(max(0, self.limit - self.used))
         response["RateLimit-Reset"] = str(self.reset)
 
 
-def count(user: AbstractUser, kind: str) -> Allowance | None:
-    """Counts one call; None where there is no limit."""
-    return counted(f"calls:{kind}:{user.pk}", settings.API_RATES.get(kind, 0), WINDOW)
+def count(user: AbstractUser, kind: str) -> RateAllowance | None:
+    """Count one call of a person; None where there is no limit."""
+    return count_in_window(f"calls:{kind}:{user.pk}", settings.API_RATES.get(kind, 0), WINDOW)
 
 
-def counted(what: str, limit: int, seconds: int) -> Allowance | None:
-    """Counts one more of `what` in the present window of so many seconds of the clock; a limit of 0 is none."""
+def count_in_window(subject: str, limit: int, seconds: int) -> RateAllowance | None:
+    """Count one more of the subject in the present window of so many seconds of the clock.
+
+    Returns None for a limit of 0, which is no limit, and while Redis is away.
+    """
     if not limit:
         return None
     window, into = divmod(time.time(), seconds)
-    key = f"{what}:{window:.0f}"
+    key = f"{subject}:{window:.0f}"
     try:
         cache.add(key, 0, 2 * seconds)
         used = cache.incr(key)
     except (RedisError, ValueError):
         return None  # Redis is away, or has just forgotten the key: better uncounted than refused
-    return Allowance(limit, used, max(1, round(seconds - into)), key)
+    return RateAllowance(limit, used, max(1, round(seconds - into)), key)
 
 
-def take_back(allowance: Allowance, times: int = 1) -> None:
-    """Uncount so many of what turned out not to count. Nobody gets a credit: the count does not fall below 0."""
+def take_back(allowance: RateAllowance, times: int = 1) -> None:
+    """Subtract calls that turned out not to count. The count does not fall below 0, so nobody gets a credit."""
     with suppress(RedisError, ValueError):
         left = cache.decr(allowance.key, times)
         if left < 0:
             cache.incr(allowance.key, -left)
 
 
-def forget(allowance: Allowance) -> None:
-    """Counts from nothing again."""
+def forget(allowance: RateAllowance) -> None:
+    """Begin the count again at 0."""
     with suppress(RedisError):
         cache.delete(allowance.key)
 
 
-def require(allowance: Allowance | None, kind: str) -> None:
-    """Raises `throttled` (429) once more calls were made than are allowed."""
+def require(allowance: RateAllowance | None, kind: str) -> None:
+    """Raise `throttled` (429) where more calls were made than the limit allows."""
     if allowance is not None and allowance.exceeded:
         raise ProductError(
             "throttled",

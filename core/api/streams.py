@@ -6,7 +6,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class _Refusal(JSONRenderer):
-    """A client that asks for a stream gets refusals as JSON all the same."""
+    """Render refusals as JSON, also for a client that asks for a stream."""
 
     media_type = EVENT_STREAM
 

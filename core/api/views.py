@@ -1,6 +1,6 @@
 """The base of every API view: signed in, with the scope that the view names, within its rate, each write once.
 
-Who asks, as a person of the product, is added by `accounts.access.api_views.ScopedView`.
+`accounts.access.api_views.ScopedView` adds the person.
 """
 
 from collections.abc import Collection, Container
@@ -14,9 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from core.api.idempotency import KEY_HEADER, WRITES, Call, Replay, begin, key_of
+from core.api.idempotency import KEY_HEADER, WRITES, IdempotentCall, ReplayedAnswer, begin, key_of
 from core.api.parameters import query_names, refuse_unknown_query
-from core.api.rate_limit import Allowance, count, require
+from core.api.rate_limit import RateAllowance, count, require
 from core.sentences import Sentence
 
 
@@ -26,7 +26,7 @@ def missing_scope(scope: str) -> Sentence:
 
 @runtime_checkable
 class ScopedToken(Protocol):
-    """What a program has signed in with."""
+    """The token that a program has signed in with."""
 
     scopes: Container[str]
 
@@ -49,8 +49,8 @@ class ApiView(APIView):
 
     permission_classes = (IsAuthenticated, HasScope)
     scope = "chat"
-    allowance: Allowance | None = None
-    call: Call | None = None
+    allowance: RateAllowance | None = None
+    call: IdempotentCall | None = None
     new_each_time: Collection[str] = ()  # members of the body that name the request itself: a repeat has others
 
     @property
@@ -61,11 +61,11 @@ class ApiView(APIView):
         return user
 
     def scope_needed(self) -> str | None:
-        """None lets every token in."""
+        """Return the scope that a token needs; None lets every token in."""
         return self.scope
 
     def rate(self) -> str:
-        """The kind of call that `settings.API_RATES` limits."""
+        """Return the kind of call that `settings.API_RATES` limits."""
         return self.scope
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -80,7 +80,7 @@ class ApiView(APIView):
         with transaction.atomic():
             response = super().dispatch(request, *args, **kwargs)
             if self.call is not None:
-                self.call.keep(response)
+                self.call.store(response)
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -97,7 +97,7 @@ class ApiView(APIView):
         require(self.allowance, kind)
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, Replay):
+        if isinstance(exc, ReplayedAnswer):
             return exc.response()  # type: ignore[return-value]  # bytes that were rendered before
         return super().handle_exception(exc)
 

@@ -1,4 +1,8 @@
-"""The acts that are recorded: what happened to which kind of row."""
+"""The acts that the audit records.
+
+To add an act: 1. add its verb to its kind of row in `_OF_KINDS`; 2. add its words to `core.audit.words`; 3. call
+`core.audit.services.record` in the service, within its transaction; 4. do it in `tests/core/audit/acts.py`.
+"""
 
 _OF_KINDS = {
     "person": "signed_in sign_in_failed signed_out_everywhere added invited imported link_made changed deactivated "
@@ -37,7 +41,7 @@ _OF_KINDS = {
     "reading": "begun removed",
     "usage": "exported",
     "audit": "exported forgotten",
-    # What an administrator changed of rows that have no acts of their own.
+    # Changes by administrators of rows that have no acts of their own.
     "row": "added changed deleted",
 }
 ERASED = "person.erased"  # from then on, rows name the person by id alone

@@ -1,6 +1,6 @@
-"""One row for each act. Rows are only ever added; triggers of the database refuse anything else.
+"""The table of the audit: one row for each act. Rows are only added; triggers of the database refuse anything else.
 
-No foreign keys: a row outlives whom and what it names.
+It has no foreign keys: a row outlives the people and rows that it names.
 """
 
 from typing import Any, ClassVar
@@ -13,10 +13,10 @@ from core.audit.origin import How
 
 
 class Entry(models.Model):
-    """Who did what to which row, when, and from where; what people are called, as it was then.
+    """An act: the person, the act, the row, the time and the origin, with the names of that time.
 
-    `changes` has, by field, [before, after], or null where it is a secret or a text: then it only says that it changed.
-    `sequence`, `previous` and `hash` are the place in the chain (`core.audit.chain`), given as the
+    `changes` has [before, after] by field, or null for a secret or a text: then it only says that the field changed.
+    `sequence`, `previous` and `hash` are the place in the chain (`core.audit.chain`), which the database sets as the
     transaction is committed.
     """
 

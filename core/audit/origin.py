@@ -1,7 +1,7 @@
-"""Where an act comes from: through which door, from which address, in which request, with which token.
+"""The origin of an act: the interface, the address, the request and the token.
 
-A middleware, a socket and `manage.py` say it for all that happens inside them, so that no service takes a parameter for
-it. Where nobody has said it, the product acts by itself: a worker, the clock.
+A middleware, a socket and `manage.py` set it for all that happens inside them, so that no service takes a parameter for
+it. Where none is set, the product acts by itself: a worker, or a scheduled task.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ class How(StrEnum):
 
 @dataclass(slots=True)
 class Origin:
-    """`name` is who acts where nobody of the workspace does: of a command, the user of the operating system.
+    """The origin of acts. `name`: who acts outside of the workspace; for a command, the user of the operating system.
 
-    `recorded` holds (kind, id) of the rows of which something was recorded here; None where nobody asks for it.
+    `recorded` collects (kind, id) of the rows about which an act was recorded; None collects nothing.
     """
 
     how: How = How.SYSTEM
@@ -44,17 +44,19 @@ def origin() -> Origin:
 
 
 @contextmanager
-def acting(came: Origin) -> Iterator[Origin]:
-    """What is recorded inside came from there."""
-    token = _origin.set(came)
+def acting(origin: Origin) -> Iterator[Origin]:
+    """Set the origin of the acts that the block records."""
+    token = _origin.set(origin)
     try:
-        yield came
+        yield origin
     finally:
         _origin.reset(token)
 
 
 def with_token(token_id: UUID, name: str) -> None:
-    """The request at hand is a program's, with this token."""
-    came = _origin.get()
-    if came is not None:
-        came.how, came.token_id, came.token_name = How.API, token_id, name
+    """Add the token to the origin: a program sent the current request."""
+    current = _origin.get()
+    if current is not None:
+        current.how = How.API
+        current.token_id = token_id
+        current.token_name = name

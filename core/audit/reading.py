@@ -1,8 +1,8 @@
-"""Reading the audit: the rows that were asked for, and all of them as lines of JSON or as CSV."""
+"""Reading the audit: filtered rows, and exports as lines of JSON or as CSV."""
 
 import csv
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
@@ -21,12 +21,15 @@ FIELDS = (
     *("action", "object_type", "object_id", "object_name", "changes", "hash"),
 )
 AT_ONCE = 2_000  # rows
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # as what begins with one is read by spreadsheets
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell that begins so as a formula
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """`after` is a sequence, `actor` an id or a name, `action` an act or all before its dot; None or empty asks all."""
+class AuditFilter:
+    """A filter of acts; a field that is None or empty filters nothing.
+
+    `after`: a sequence. `actor`: an id or a user name. `action`: an act, or the kind before its dot.
+    """
 
     since: datetime | None = None
     until: datetime | None = None
@@ -35,33 +38,37 @@ class Asked:
     action: str = ""
 
     def rows(self) -> QuerySet[Entry]:
-        """Those that have their place, in the order of the chain. Raises `LookupError` for an act that there is not."""
-        found = Entry.objects.exclude(sequence=None).order_by("sequence")
+        """Return the rows in the order of the chain, without those that have no place yet.
+
+        Raises `LookupError` for an unknown act.
+        """
+        rows = Entry.objects.exclude(sequence=None).order_by("sequence")
         if self.since is not None:
-            found = found.filter(at__gte=self.since)
+            rows = rows.filter(at__gte=self.since)
         if self.until is not None:
-            found = found.filter(at__lt=self.until)
+            rows = rows.filter(at__lt=self.until)
         if self.after is not None:
-            found = found.filter(sequence__gt=self.after)
+            rows = rows.filter(sequence__gt=self.after)
         if self.actor:
-            found = found.filter(by(self.actor))
+            rows = rows.filter(by(self.actor))
         if self.action:
-            meant = [each for each in ACTIONS if self.action in (each, each.partition(".")[0])]
-            if not meant:
+            actions = [each for each in ACTIONS if self.action in (each, each.partition(".")[0])]
+            if not actions:
                 raise LookupError(self.action)
-            found = found.filter(action__in=meant)
-        return found
+            rows = rows.filter(action__in=actions)
+        return rows
 
 
 def by(actor: str) -> Q:
+    """Return the filter for acts of a person, by an id or a user name."""
     try:
         return Q(actor_id=UUID(actor))
     except ValueError:
         return Q(actor_name=actor)
 
 
-def as_dict(entry: Entry) -> dict[str, Any]:
-    """As the API and every export have it: ids and times as text."""
+def exported(entry: Entry) -> Mapping[str, Any]:
+    """Return the values of `FIELDS` as the API and every export have them: ids and times as text."""
     values = {name: getattr(entry, name) for name in FIELDS}
     ids = {name: None if values[name] is None else str(values[name]) for name in ("id", "actor_id", "token_id")}
     return {**values, **ids, "at": entry.at.isoformat()}
@@ -69,19 +76,19 @@ def as_dict(entry: Entry) -> dict[str, Any]:
 
 def json_lines(rows: QuerySet[Entry]) -> Iterator[str]:
     for page in _pages(rows):
-        yield "".join(json.dumps(as_dict(entry), ensure_ascii=False) + "\n" for entry in page)
+        yield "".join(json.dumps(exported(entry), ensure_ascii=False) + "\n" for entry in page)
 
 
 def csv_pages(rows: QuerySet[Entry]) -> Iterator[str]:
     yield ",".join(FIELDS) + "\r\n"
     for page in _pages(rows):
         text = StringIO()
-        csv.writer(text).writerows([_cell(value) for value in as_dict(entry).values()] for entry in page)
+        csv.writer(text).writerows([_cell(value) for value in exported(entry).values()] for entry in page)
         yield text.getvalue()
 
 
 def _pages(rows: QuerySet[Entry]) -> Iterator[list[Entry]]:
-    """Whatever the number of rows, few are in memory, and no query is open for long."""
+    """Yield the rows in pages, so that few are in memory and no query is open for long."""
     after = 0
     while page := list(rows.filter(sequence__gt=after)[:AT_ONCE]):
         yield page
@@ -93,8 +100,8 @@ def _cell(value: Any) -> str:
     return f"'{text}" if text.startswith(FORMULAS) else text
 
 
-async def sent(pages: Iterator[str]) -> AsyncIterator[str]:
-    """For an answer that is sent while it is read."""
+async def streamed(pages: Iterator[str]) -> AsyncIterator[str]:
+    """Yield the pages for a response that is sent while they are read."""
     while page := await sync_to_async(_next, thread_sensitive=False)(pages):
         yield page
 

@@ -1,4 +1,4 @@
-"""Writing the audit: other services call `record` in the transaction of the act, so both are there or neither is."""
+"""Writing the audit: other services call `record` in the transaction of the act, so both are stored or neither is."""
 
 from collections.abc import Collection, Mapping
 from copy import copy
@@ -20,7 +20,7 @@ from core.audit.origin import How, origin
 Row = TypeVar("Row", bound=models.Model)
 
 FORGOTTEN_AT_ONCE = 50_000  # rows
-# Of these fields the values are recorded; of all others, such as texts and keys, only that they were changed.
+# The audit records the values of these fields; of all others, such as texts and keys, only that they changed.
 _PLAIN = (
     models.BooleanField,
     models.IntegerField,
@@ -39,27 +39,27 @@ def record(
     name: str = "",
     changes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Adds a row to the audit. `user` is who acts; None is the product itself, or somebody who is not signed in.
+    """Add an act to the audit. `user` acts; None is the product itself, or somebody who is not signed in.
 
-    `name` is what the row is called, where that is no text of a person's. Raises `TransactionManagementError` outside
-    of a transaction, and `ValueError` for an act that is not in `core.audit.actions`.
+    `name`: the name of the row, where that is no text of a person's. Raises `TransactionManagementError` outside of a
+    transaction, and `ValueError` for an act that is not in `core.audit.actions`.
     """
     if action not in ACTIONS:
         raise ValueError(f"“{action}” is no act of core.audit.actions")
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("an act is recorded in the transaction that carries it out")
-    came = origin()
-    # Who runs a command acts, also where it is done in somebody's name.
-    person = user if came.how != How.COMMAND else None
+    source = origin()
+    # The user who runs a command acts, also where the command acts in a person's name.
+    person = user if source.how != How.COMMAND else None
     kind, pk = ("", "") if row is None else (row._meta.label_lower, str(row.pk))
     entry = Entry(
-        how=came.how.value,
+        how=source.how.value,
         actor_id=None if person is None else person.pk,
-        actor_name=came.name[:150] if person is None else person.get_username(),
-        token_id=came.token_id,
-        token_name=came.token_name[:100],
-        address=came.address[:50],
-        request_id=came.request_id[:64],
+        actor_name=source.name[:150] if person is None else person.get_username(),
+        token_id=source.token_id,
+        token_name=source.token_name[:100],
+        address=source.address[:50],
+        request_id=source.request_id[:64],
         action=action,
         object_type=kind,
         object_id=pk,
@@ -68,14 +68,14 @@ def record(
     )
     chain.sign(entry)
     entry.save(force_insert=True)
-    if came.recorded is not None:
-        came.recorded.add((kind, pk))
+    if source.recorded is not None:
+        source.recorded.add((kind, pk))
 
 
 def record_saved(
     *, user: AbstractUser | None, kind: str, row: models.Model, before: models.Model | None, name: str = ""
 ) -> None:
-    """That a row was added (`before` is None) or changed; what was stored again as it was is no act."""
+    """Record that a row was added (`before` is None) or changed. A row that was stored unchanged is no act."""
     changes = changed(before if before is not None else type(row)(), row)
     if before is None or changes:
         verb = "added" if before is None else "changed"
@@ -83,39 +83,41 @@ def record_saved(
 
 
 def stored(row: Row) -> Row | None:
-    """The row as it is in the database, for `record_saved`; None for one that is not there yet."""
+    """Return the row as it is in the database, for `record_saved`; None for a new one."""
     return type(row)._base_manager.filter(pk=row.pk).first() if row.pk is not None else None
 
 
 def changed(before: models.Model, after: models.Model) -> dict[str, list[Any] | None]:
-    """By field: [before, after] of flags, numbers, choices, days and ids; null for a text or a secret."""
-    found: dict[str, list[Any] | None] = {}
+    """Return [before, after] by field for flags, numbers, choices, days and ids; None for a text or a secret."""
+    changes: dict[str, list[Any] | None] = {}
     for field in after._meta.concrete_fields:
-        old, new = getattr(before, field.attname), getattr(after, field.attname)
+        old = getattr(before, field.attname)
+        new = getattr(after, field.attname)
         if field.primary_key or not field.editable or getattr(field, "auto_now", False) or old == new:
             continue
-        found[field.name] = [plain(old), plain(new)] if _shown(field) else None
-    return found
+        changes[field.name] = [plain(old), plain(new)] if _is_recorded(field) else None
+    return changes
 
 
 def changed_fields(row: models.Model, fields: Mapping[str, Any]) -> dict[str, list[Any] | None]:
-    """As `changed`, for values that are about to be set."""
+    """Return the changes as `changed` does, for values that are about to be set; other names are skipped."""
     after = copy(row)
     for name, value in fields.items():
         try:
-            row._meta.get_field(name)
+            field = row._meta.get_field(name)
         except FieldDoesNotExist:
             continue
-        setattr(after, name, value)
+        if isinstance(field, models.Field):
+            field.save_form_data(after, value)
     return changed(row, after)
 
 
-def _shown(field: "models.Field[Any, Any]") -> bool:
+def _is_recorded(field: "models.Field[Any, Any]") -> bool:
     return isinstance(field, (*_PLAIN, models.ForeignKey)) or bool(field.choices)
 
 
 def plain(value: Any) -> Any:
-    """As JSON keeps it to the letter."""
+    """Return the value as JSON holds it without loss."""
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
@@ -123,18 +125,17 @@ def plain(value: Any) -> Any:
 def record_erasure(
     *, user: AbstractUser | None, person: AbstractUser, tokens: Collection[UUID], changes: Mapping[str, Any]
 ) -> None:
-    """Records that a person is erased, by id, and takes their names and addresses, and what they called their tokens,
-    out of the rows until now.
+    """Record by id that a person is erased, and remove their names, addresses and names of tokens from earlier rows.
 
-    Who acted on what, and when, stays in these rows, by ids; so does the chain, which does not depend on names.
+    The acts stay in these rows, with their times, by ids; so does the chain, which does not depend on names.
     """
     ids = [str(pk) for pk in (person.pk, *tokens)]
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL glasshouse.audit_erasure = 'on'")  # what the trigger of the table asks for
+        cursor.execute("SET LOCAL glasshouse.audit_erasure = 'on'")  # the trigger of the table checks it
         Entry.objects.filter(actor_id=person.pk).update(actor_name="", token_name="", address="")
         of_person = Entry.objects.filter(object_id__in=ids)
         of_person.update(object_name="")
-        # Of an attempt to sign in, the address is that of whoever tried.
+        # The address of a failed sign-in may be the person's, too.
         of_person.filter(actor_id=None).update(address="")
         cursor.execute("SET LOCAL glasshouse.audit_erasure = 'off'")
     record(user=user, action=ERASED, row=person, changes={**changes, "tokens": ids[1:]})
@@ -142,9 +143,10 @@ def record_erasure(
 
 @transaction.atomic
 def forget_old() -> int:
-    """Takes away what is older than `settings.AUDIT_DAYS`, from the beginning of the chain on; 0 days keeps all.
+    """Delete rows older than `settings.AUDIT_DAYS`, from the beginning of the chain on; 0 days keeps all.
 
-    That it was done is a row itself, with the place and hash of the last that went. The newest row always stays.
+    Returns their number. The deletion is an act itself, with the place and hash of the last deleted row. The newest row
+    always stays.
     """
     if not settings.AUDIT_DAYS:
         return 0
@@ -157,8 +159,8 @@ def forget_old() -> int:
     last = min((keep.sequence or 0) - 1, (first.sequence or 0) + FORGOTTEN_AT_ONCE - 1)
     end = rows.get(sequence=last)
     with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL glasshouse.audit_retention = 'on'")  # what the trigger of the table asks for
-        gone, _ = rows.filter(sequence__lte=last).delete()
+        cursor.execute("SET LOCAL glasshouse.audit_retention = 'on'")  # the trigger of the table checks it
+        number, _ = rows.filter(sequence__lte=last).delete()
         cursor.execute("SET LOCAL glasshouse.audit_retention = 'off'")
-    record(user=None, action="audit.forgotten", changes={"rows": gone, "through": last, "hash": end.hash})
-    return gone
+    record(user=None, action="audit.forgotten", changes={"rows": number, "through": last, "hash": end.hash})
+    return number

@@ -1,4 +1,4 @@
-"""What the acts are called where people read of them, in English; pages translate it, programs have the codes."""
+"""The English names of acts for people. Pages translate them; programs get the codes."""
 
 from collections.abc import Mapping
 

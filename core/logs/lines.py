@@ -1,4 +1,4 @@
-"""Lines of the log: of addresses not what in them is a secret, or what somebody searched for; also as JSON."""
+"""The format of log lines, as text or JSON. Addresses lose their secrets and their query."""
 
 import logging
 import re
@@ -10,9 +10,9 @@ from django.http import Http404
 from django.http.multipartparser import MultiPartParserError
 from pythonjsonlogger.json import JsonFormatter as JsonLines
 
-from core.logs.context import known
+from core.logs.context import log_fields
 
-# Django's words for a request that is refused; it logs each with a traceback.
+# Django's exceptions for a refused request; it logs each with a traceback.
 REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError, Http404)
 
 # The token of a share, secrets of ours that programs carry, and everything behind the question mark of an address.
@@ -26,12 +26,12 @@ _MEMBERS = {"asctime": "time", "levelname": "level", "name": "logger", "exc_info
 
 
 def without_secrets(text: str) -> str:
-    """An address, or a line that may hold some: an ellipsis stands in the place of each secret."""
-    return _SECRET.sub(lambda found: f"{found[found.lastgroup or 0]}…", text)
+    """Return an address, or a line that may hold some, with an ellipsis in the place of each secret."""
+    return _SECRET.sub(lambda match: f"{match[match.lastgroup or 0]}…", text)
 
 
 class RefusalFilter(logging.Filter):
-    """Takes the traceback off a line that says that a request was refused: the code did what it should."""
+    """Removes the traceback from the line about a refused request: the code did what it should."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and isinstance(record.exc_info[1], REFUSALS):
@@ -40,15 +40,15 @@ class RefusalFilter(logging.Filter):
 
 
 class Formatter(logging.Formatter):
-    """Of whole lines, tracebacks with them: Django, daphne and Twisted name addresses in their warnings."""
+    """Formats whole lines, with their tracebacks: Django, daphne and Twisted name addresses in their warnings."""
 
     def format(self, record: logging.LogRecord) -> str:
         return without_secrets(super().format(record))
 
 
 class JsonFormatter(JsonLines):
-    """Write a line as an object: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error` (a traceback), and what
-    `core.logs.context` knows of the place. A line adds members by `extra={"fields": ...}`."""
+    """Formats a line as a JSON object: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error` (a traceback), and
+    the fields of `core.logs.context`. A line adds members by `extra={"fields": ...}`."""
 
     def __init__(self) -> None:
         super().__init__(_ATTRIBUTES, rename_fields=_MEMBERS, json_default=str, json_ensure_ascii=False)
@@ -57,7 +57,7 @@ class JsonFormatter(JsonLines):
         # Libraries attach requests and bodies to a record, and JsonLines would write them. So it gets another record.
         attributes = {name: getattr(record, name) for name in ("created", "levelname", "name", "exc_info")}
         attributes["msg"] = without_secrets(record.getMessage())
-        return super().format(logging.makeLogRecord({**attributes, **known(), **getattr(record, "fields", {})}))
+        return super().format(logging.makeLogRecord({**attributes, **log_fields(), **getattr(record, "fields", {})}))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
-"""What one process counts for Prometheus: it tells its own numbers, and whoever reads them adds up.
+"""The metrics of one process for Prometheus, which adds up the processes.
 
-A web process tells them at `/metrics`, a worker at a port of its own (`METRICS_PORT`). So nothing is shared: no files
-that outlive a process, as Prometheus' client has for forks, and no trip to Redis for each token. Labels are names of
-views, models, servers and codes; no text, person or address is one.
+A web process serves them at `/metrics`, a worker at its own port (`METRICS_PORT`). So nothing is shared: no files that
+outlive a process, as Prometheus' client has for forks, and no trip to Redis for each token. Labels are names of views,
+models, servers and codes, never a text, a person or an address.
 """
 
 import logging
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from hmac import compare_digest
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.conf import settings
 from django.db import connection
@@ -44,7 +45,7 @@ CALLS = Counter(
     ["server", "model", "outcome"],
 )
 
-BESIDE = 10  # workers on one machine
+MOST_WORKERS = 10  # on one machine, each with its own port
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +54,18 @@ class _Pool(Collector):
     """The process's pool of connections to the database."""
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()  # else it would be collected once when this module loads, and the pool opened before its time
+        return ()  # else the client collects once when this module loads, which opens the pool too early
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        name, meaning = "glasshouse_database_connections", "Connections of this process, and who waits for one."
-        family = GaugeMetricFamily(name, meaning, labels=["state"])
+        family = GaugeMetricFamily(
+            "glasshouse_database_connections",
+            "Connections of this process, and who waits for one.",
+            labels=["state"],
+        )
         pool = connection.pool  # type: ignore[attr-defined]  # the stubs know no pool
-        found = pool.get_stats() if pool is not None else {}
+        stats = pool.get_stats() if pool is not None else {}
         for state in ("pool_size", "pool_available", "requests_waiting"):
-            family.add_metric([state], found.get(state, 0))
+            family.add_metric([state], stats.get(state, 0))
         yield family
 
 
@@ -69,17 +73,20 @@ REGISTRY.register(_Pool())
 
 
 def may_read(authorization: str) -> bool:
-    """Whether the header has the scrape token (`METRICS_TOKEN`); never while there is none."""
-    token, expected = bearer_token(authorization), settings.METRICS_TOKEN
+    """Return whether the header has the scrape token (`METRICS_TOKEN`); False while none is set."""
+    token = bearer_token(authorization)
+    expected = settings.METRICS_TOKEN
     return bool(expected) and token is not None and compare_digest(token.encode(), expected.encode())
 
 
 def serve() -> None:
-    """Tells the numbers of a worker, on a thread, to whoever has the scrape token: at `METRICS_PORT`, and where another
-    worker of the machine is there already, at the next free port."""
+    """Serve the metrics of a worker on a thread, behind the scrape token, at `METRICS_PORT`.
+
+    Where another worker of the machine has the port, the next free one is taken.
+    """
     if not settings.METRICS_PORT:
         return
-    for port in range(settings.METRICS_PORT, settings.METRICS_PORT + BESIDE):
+    for port in range(settings.METRICS_PORT, settings.METRICS_PORT + MOST_WORKERS):
         try:
             server = make_server("", port, _guarded, handler_class=_Quiet)
         except OSError as error:
@@ -90,16 +97,16 @@ def serve() -> None:
     logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, failed)
 
 
-_told: Callable[..., Iterable[bytes]] = make_wsgi_app()
+_metrics_app: Callable[..., Iterable[bytes]] = make_wsgi_app()
 
 
-def _guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+def _guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     if may_read(environ.get("HTTP_AUTHORIZATION", "")):
-        return _told(environ, start_response)
+        return _metrics_app(environ, start_response)
     start_response("401 Unauthorized", [("Content-Type", "text/plain"), ("WWW-Authenticate", "Bearer")])
     return iter([b"Send the scrape token, METRICS_TOKEN, as a bearer token.\n"])
 
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: it is asked every few seconds."""
+        """Log nothing: Prometheus asks every few seconds."""

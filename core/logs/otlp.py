@@ -1,8 +1,8 @@
-"""How spans leave: in batches, by OpenTelemetry's protocol over HTTP, on a thread that nothing waits for.
+"""The export of spans: in batches, by OpenTelemetry's protocol over HTTP, on a thread that nothing waits for.
 
-A server that is away costs its spans: there is room for 2,048 of them, and what comes then is dropped. This is loaded
-only where `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Nothing is registered with OpenTelemetry's globals, so no library
-begins spans of its own, which would say more than ours do.
+While the collector is away, 2,048 spans are kept and further ones are dropped. This module is loaded only where
+`OTEL_EXPORTER_OTLP_ENDPOINT` is set. Nothing is registered with OpenTelemetry's globals, so no library begins spans of
+its own, which would tell more than ours.
 """
 
 from django.conf import settings
@@ -15,43 +15,46 @@ from opentelemetry.sdk.trace.sampling import Decision, ParentBased, TraceIdRatio
 
 from core.logs import tracing
 
-PATIENCE = 5.0  # seconds that the server has for a batch
+EXPORT_SECONDS = 5.0  # that the collector has for a batch
 
 
 def use() -> None:
-    tracing.use(lambda: made(provider()))
+    """Export the spans of `core.logs.tracing`."""
+    tracing.use(lambda: sampled_tracer(provider()))
 
 
 def provider() -> TracerProvider:
-    """Its spans say of the process what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, as everywhere."""
+    """Return a provider whose spans carry OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, as the standard says."""
     process = Resource.create()
     if str(process.attributes["service.name"]).startswith("unknown_service"):
         process = process.merge(Resource({"service.name": "glasshouse"}))
-    made = TracerProvider(
+    tracers = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(settings.OTEL_TRACES_SAMPLER_ARG)),
         resource=process,
-        id_generator=_Ids(),
+        id_generator=_RequestIdGenerator(),
     )
-    exporter = OTLPSpanExporter(tracing.address(), headers=tracing.credentials(), timeout=PATIENCE)
-    made.add_span_processor(BatchSpanProcessor(exporter))
-    return made
+    exporter = OTLPSpanExporter(tracing.address(), headers=tracing.credentials(), timeout=EXPORT_SECONDS)
+    tracers.add_span_processor(BatchSpanProcessor(exporter))
+    return tracers
 
 
-def made(of: TracerProvider) -> tracing.Made:
-    def sampled(trace_id: int) -> bool:
-        return of.sampler.should_sample(None, trace_id, "").decision == Decision.RECORD_AND_SAMPLE
+def sampled_tracer(tracers: TracerProvider) -> tracing.SampledTracer:
+    """Return the tracer of a provider with its sampling rule."""
 
-    return of.get_tracer("glasshouse"), sampled
+    def is_sampled(trace_id: int) -> bool:
+        return tracers.sampler.should_sample(None, trace_id, "").decision == Decision.RECORD_AND_SAMPLE
+
+    return tracing.SampledTracer(tracers.get_tracer("glasshouse"), is_sampled)
 
 
-class _Ids(RandomIdGenerator):
-    """Those that a request's trace and its first span have to get, see `core.logs.tracing`."""
+class _RequestIdGenerator(RandomIdGenerator):
+    """Gives a request's trace and its first span the ids of `core.logs.tracing.preset_ids`, other spans random ones."""
 
     def generate_trace_id(self) -> int:
-        return tracing.wanted()[0] or super().generate_trace_id()
+        return tracing.preset_ids()[0] or super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        return tracing.wanted()[1] or super().generate_span_id()
+        return tracing.preset_ids()[1] or super().generate_span_id()
 
     def is_trace_id_random(self) -> bool:
         return False

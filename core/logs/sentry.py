@@ -12,9 +12,9 @@ from sentry_sdk.integrations.atexit import AtexitIntegration
 from sentry_sdk.integrations.logging import EventHandler, ignore_logger
 from sentry_sdk.types import Event, Hint
 
-from core.logs.context import known, trace_of
+from core.logs.context import log_fields, trace_of
 
-# Whose lines are constants with places to fill in. Others put them together first, from whatever they were given.
+# Loggers whose lines are constants with places to fill in. Other loggers build their lines from values first.
 OURS = frozenset(
     (
         *(
@@ -60,7 +60,7 @@ def _stripped(event: Event, hint: Hint) -> Event | None:
     record = hint.get("log_record")
     if record is None:
         return None
-    ids = known()
+    ids = log_fields()
     ours = record.name in OURS or record.name.partition(".")[0] in OURS
     stripped: Event = {name: value for name, value in event.items() if name in _STAYING}  # type: ignore[assignment]
     stripped["logentry"] = {"message": str(record.msg) if ours else f"An error of {record.name}"}

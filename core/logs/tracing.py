@@ -1,18 +1,19 @@
 """Spans of OpenTelemetry: of a request, of the jobs and the answers that it leads to, and of each call of a model.
 
-All of them are one trace, whose id is made of the request's: the id that a page says of an error finds the trace as it
-finds the lines of the log, and neither a job nor the row of a turn carries anything more along. A trace that a caller
-has begun is linked to and not joined, since whoever is outside does not choose our ids. A model's server is told ours
-(`traceparent`, https://www.w3.org/TR/trace-context/).
+All of them are one trace, whose id is made from the request's. The id that a page shows with an error finds the trace
+and the log lines, and jobs and turns need to carry no other id. A trace that a caller has begun is linked and not
+joined, since outsiders must not choose our ids. A model's server gets ours (`traceparent`,
+https://www.w3.org/TR/trace-context/).
 
-Off, at the cost of one look, while `OTEL_EXPORTER_OTLP_ENDPOINT` is not set. Only what is named by whoever begins a
-span is sent: names of views, models and codes, and ids. A failure is told by its kind, without its sentence.
+Without `OTEL_EXPORTER_OTLP_ENDPOINT` a span costs one check. A span carries only the attributes that its code names:
+names of views, models and codes, and ids. A failure is named by its kind, without its sentence.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import NamedTuple
 
 from django.conf import settings
 from opentelemetry import trace
@@ -22,23 +23,29 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.trace.status import StatusCode
 from opentelemetry.util.re import parse_env_headers
 
-from core.logs.context import known, trace_of
+from core.logs.context import log_fields, trace_of
 
-Sampled = Callable[[int], bool]  # whether the trace of this id is sent
-Made = tuple[Tracer, Sampled]
+
+class SampledTracer(NamedTuple):
+    """A tracer, and the rule by which the trace with an id is sent."""
+
+    tracer: Tracer
+    is_sampled: Callable[[int], bool]
+
 
 PATH = "/v1/traces"
 _W3C = TraceContextTextMapPropagator()
 _lock = threading.Lock()
-_make: Callable[[], Made] | None = None
-_made: Made | None = None
-_wanted: ContextVar[tuple[int, int]] = ContextVar("the ids of the span that begins", default=(0, 0))
+_make: Callable[[], SampledTracer] | None = None
+_sampled: SampledTracer | None = None
+_preset_ids: ContextVar[tuple[int, int]] = ContextVar("the ids of the span that begins", default=(0, 0))
 
 
-def use(make: Callable[[], Made] | None) -> None:
-    """From now on spans are made by it, called at the first: it begins a thread, and a process may yet be forked."""
-    global _make, _made
-    _make, _made = make, None
+def use(make: Callable[[], SampledTracer] | None) -> None:
+    """Make spans with this tracer. The first span makes it: it begins a thread, and a process may yet be forked."""
+    global _make, _sampled
+    _make = make
+    _sampled = None
 
 
 def address() -> str:
@@ -46,34 +53,34 @@ def address() -> str:
 
 
 def credentials() -> dict[str, str]:
-    """The headers that the collector wants, which one variable has as OpenTelemetry writes them there."""
+    """Return the headers for the collector, from one variable in OpenTelemetry's format."""
     return dict(parse_env_headers(settings.OTEL_EXPORTER_OTLP_HEADERS, liberal=True))
 
 
-def _tracer() -> Made | None:
-    global _made
-    if _made is None and _make is not None:
+def _tracer() -> SampledTracer | None:
+    global _sampled
+    if _sampled is None and _make is not None:
         with _lock:
-            _made = _made or _make()
-    return _made
+            _sampled = _sampled or _make()
+    return _sampled
 
 
-def wanted() -> tuple[int, int]:
-    """The ids of trace and span that the span has to get which begins; 0 leaves it to chance."""
-    return _wanted.get()
+def preset_ids() -> tuple[int, int]:
+    """Return the ids of trace and span for the span that begins; 0 stands for a random one."""
+    return _preset_ids.get()
 
 
 @contextmanager
 def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]:
-    """The first span of a trace. `traceparent` is the caller's, "" without."""
-    made = _tracer()
-    if made is None:
+    """Begin the first span of a trace, which ends with the block. `traceparent` is the caller's, "" without."""
+    sampled = _tracer()
+    if sampled is None:
         yield INVALID_SPAN
         return
     outside = trace.get_current_span(_W3C.extract({"traceparent": traceparent})).get_span_context()
-    token = _wanted.set(trace_of(request_id))
+    token = _preset_ids.set(trace_of(request_id))
     try:
-        span = made[0].start_span(
+        span = sampled.tracer.start_span(
             method,
             Context(),
             SpanKind.SERVER,
@@ -81,42 +88,44 @@ def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]
             [Link(outside)] if outside.is_valid else None,
         )
     finally:
-        _wanted.reset(token)
+        _preset_ids.reset(token)
     with _current(span):
         yield span
 
 
 def begin(name: str, kind: SpanKind, **attributes: str) -> Span:
-    """Below the span at hand, else below that of the request that is known. Whoever begins it calls `end`. Attributes
-    are named by OpenTelemetry's conventions, with `__` for a dot."""
-    made = _tracer()
-    if made is None:
+    """Begin a span below the current one, else below that of the request in the log fields. The caller calls `end`.
+
+    Attributes are named by OpenTelemetry's conventions, with `__` for a dot.
+    """
+    sampled = _tracer()
+    if sampled is None:
         return INVALID_SPAN
     named = {key.replace("__", "."): value for key, value in attributes.items() if value}
-    return made[0].start_span(name, _above(made[1]), kind, named)
+    return sampled.tracer.start_span(name, _parent(sampled), kind, named)
 
 
-def _above(sampled: Sampled) -> Context | None:
-    """None stands for the span at hand."""
-    request_id = known().get("request_id", "")
+def _parent(sampled: SampledTracer) -> Context | None:
+    """Return the context of the parent; None stands for the current span."""
+    request_id = log_fields().get("request_id", "")
     if trace.get_current_span().get_span_context().is_valid:
         return None
     if not request_id:
         return Context()
     trace_id, span_id = trace_of(request_id)
-    flags = TraceFlags(TraceFlags.SAMPLED if sampled(trace_id) else TraceFlags.DEFAULT)
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled.is_sampled(trace_id) else TraceFlags.DEFAULT)
     return trace.set_span_in_context(NonRecordingSpan(SpanContext(trace_id, span_id, True, flags)), Context())
 
 
 def inside(span: Span) -> AbstractContextManager[object]:
-    """What is begun inside is below `span`, which goes on afterwards."""
+    """Put the spans of the block below `span`, which goes on afterwards."""
     if span is INVALID_SPAN:
         return nullcontext()
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 def end(span: Span, failure: str = "") -> None:
-    """`failure`: the kind of an error, or its code."""
+    """End a span. `failure`: the kind of an error, or its code."""
     if failure:
         fail(span, failure)
     span.end()
@@ -142,26 +151,26 @@ def _current(span: Span) -> Iterator[None]:
 
 @contextmanager
 def span(name: str, kind: SpanKind = SpanKind.INTERNAL, **attributes: str) -> Iterator[None]:
-    """`begin`, and `end` with what is inside."""
+    """Begin a span as `begin` does, which ends with the block."""
     with _current(begin(name, kind, **attributes)):
         yield
 
 
 def job(name: str) -> AbstractContextManager[None]:
-    """Of one that a request has led to. What a schedule does every few seconds is no trace."""
-    return span(name, SpanKind.CONSUMER) if "request_id" in known() else nullcontext()
+    """Begin a span for a job that a request has led to. Scheduled tasks, which run every few seconds, get none."""
+    return span(name, SpanKind.CONSUMER) if "request_id" in log_fields() else nullcontext()
 
 
 def note(**attributes: str | int | float) -> None:
-    """Of the span at hand."""
-    at_hand = trace.get_current_span()
+    """Set attributes of the current span, named as in `begin`."""
+    current = trace.get_current_span()
     for key, value in attributes.items():
-        at_hand.set_attribute(key.replace("__", "."), value)
+        current.set_attribute(key.replace("__", "."), value)
 
 
 def headers() -> dict[str, str]:
-    """What a server is told that is asked now; nothing while there are no traces."""
-    told: dict[str, str] = {}
-    if _made is not None:
-        _W3C.inject(told)
-    return told
+    """Return the tracing headers for a request that is sent now; none while there are no traces."""
+    carrier: dict[str, str] = {}
+    if _sampled is not None:
+        _W3C.inject(carrier)
+    return carrier

@@ -1,4 +1,4 @@
-"""Addresses of the web as text: the same one however it is written, those that a text names, and lists of hosts."""
+"""Addresses of the web as text: their canonical form, the addresses that a text names, and lists of hosts."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -11,17 +11,17 @@ import httpx2
 
 _END = r"\s<>\"`{}|\\^\[\]“”„«»。，、；：！？）」』】》"
 _WHOLE = re.compile(rf"https?://(?:\[[0-9a-f:.]+\])?[^{_END}]*", re.IGNORECASE)
-# As people type it. It begins where a word does, so that a long row of labels is walked through once.
+# An address without a scheme. It begins where a word does, so that a long row of labels is scanned once.
 _BARE = re.compile(rf"(?<![\w.@/:%=&?-])(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?:[/?][^{_END}]*)?")
 _CLOSING = ".,;:!?)'*_~"
 _MOST_CLOSING = 8  # characters behind an address that may belong to the sentence around it
 
 
 def canonical(url: str) -> str:
-    """Host, port, path and query in one form; empty for what is no address.
+    """Return host, port, path and query in one form; empty for text that is no address.
 
-    Scheme and fragment do not count: the one says nothing to a server, the other never reaches it. The query does, to
-    the letter, as it is what carries data away.
+    Scheme and fragment do not count: the server learns nothing from the one, and never gets the other. The query
+    counts to the letter, since it can carry data away.
     """
     try:
         parsed = httpx2.URL(url.strip())
@@ -35,7 +35,7 @@ def canonical(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """In the form of DNS, lower case; empty for what is no address."""
+    """Return the host in the form of DNS, lower case; empty for text that is no address."""
     try:
         return _plain(httpx2.URL(url.strip()).raw_host.decode("ascii"))
     except (httpx2.InvalidURL, ValueError):
@@ -43,18 +43,18 @@ def host_of(url: str) -> str:
 
 
 def named_in(text: str) -> set[str]:
-    """The addresses that a text names, each as `canonical` has it, also those without a scheme (example.org/help).
+    """Return the canonical addresses that a text names, also those without a scheme (example.org/help).
 
-    Where an address may end in punctuation of its sentence, it is taken both with and without it.
+    An address that may end in punctuation of its sentence is returned both with and without it.
     """
     written = [match[0] for match in _WHOLE.finditer(text)] + [f"https://{match[0]}" for match in _BARE.finditer(text)]
-    return {known for each in written for ending in _endings(each) if (known := canonical(ending))}
+    return {address for each in written for ending in _endings(each) if (address := canonical(ending))}
 
 
 def host_pattern(line: str) -> str:
-    """A line of a list of hosts: `example.org`, or `*.example.org` for all below example.org but not itself.
+    """Return a line of a list of hosts: `example.org`, or `*.example.org` for all hosts below it but not itself.
 
-    Raises ValueError for what is neither.
+    Raises ValueError for any other line.
     """
     name = line.strip().removeprefix("*.")
     host = host_of(f"https://{name}")
@@ -63,21 +63,25 @@ def host_pattern(line: str) -> str:
     return f"*.{host}" if line.strip().startswith("*.") else host
 
 
-class Standing(Enum):
-    DENIED, ALLOWED, UNLISTED = "denied", "allowed", "unlisted"
+class HostListing(Enum):
+    """The lists that a host is on."""
+
+    DENIED = "denied"
+    ALLOWED = "allowed"
+    UNLISTED = "unlisted"
 
 
 @dataclass(frozen=True, slots=True)
 class HostLists:
-    """Patterns, see `host_pattern`. A host on both lists is denied."""
+    """Lists of patterns, see `host_pattern`. A host on both lists is denied."""
 
     allowed: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
 
-    def standing(self, host: str) -> Standing:
+    def listing_of(self, host: str) -> HostListing:
         if _is_listed(host, self.denied):
-            return Standing.DENIED
-        return Standing.ALLOWED if _is_listed(host, self.allowed) else Standing.UNLISTED
+            return HostListing.DENIED
+        return HostListing.ALLOWED if _is_listed(host, self.allowed) else HostListing.UNLISTED
 
 
 def _is_listed(host: str, patterns: Collection[str]) -> bool:
@@ -94,7 +98,7 @@ def _endings(url: str) -> Iterator[str]:
 
 
 def _plain(host: str) -> str:
-    """A name in lower case; an address in its usual form, as `8.8.8.8` for 134744072 and 0x08080808."""
+    """Return a name in lower case; an address in its usual form, as `8.8.8.8` for 134744072 and 0x08080808."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return ip_address(name).compressed

@@ -1,4 +1,4 @@
-"""Fetches what a URL holds, within a time and a size, from addresses that the guard has checked."""
+"""Fetching of URLs within a time and a size, from addresses that the guard has checked."""
 
 import asyncio
 import ssl
@@ -10,13 +10,13 @@ from functools import lru_cache
 import httpx2
 
 from core.net.outgoing import note
-from core.net.url_safety import Guard, Refused
+from core.net.url_safety import FetchRefused, Guard
 
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3  # of one name that are tried
 CONNECT_TIMEOUT = 5.0  # seconds for each of them
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-# Given the URL that was asked for and the one that it leads to. Raises `Refused` for one that is not to be followed.
+# Called with the requested URL and the one that it redirects to. Raises `FetchRefused` to stop there.
 Follow = Callable[[httpx2.URL, httpx2.URL], Awaitable[None]]
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
@@ -27,7 +27,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`url` is the one after redirects; `cut`: there was more than the body holds."""
+    """A fetched body. `url` is the one after redirects; `cut`: the page had more than `body` holds."""
 
     url: str
     media_type: str
@@ -38,16 +38,16 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """`timeout` in seconds for everything together. `tls` None trusts the authorities that the machine trusts."""
+    """Fetches URLs. `timeout`: seconds for the whole fetch. `tls` None trusts the authorities of the machine."""
 
     guard: Guard = field(default_factory=Guard)
     timeout: float = 15.0
     tls: ssl.SSLContext | None = None
 
     async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int], follow: Follow | None = None) -> Fetched:
-        """`accepted`: media types, each with the most bytes of its unpacked body that are read.
+        """Fetch a URL of one of the `accepted` media types, each with the most bytes to read of its unpacked body.
 
-        Follows at most five redirects, each checked like the first URL, and by `follow`. Raises `Refused`.
+        Follows at most five redirects, each checked like the first URL, and by `follow`. Raises `FetchRefused`.
         """
         transport = CheckedTransport(self.guard, self.tls)
         client = httpx2.AsyncClient(
@@ -60,11 +60,11 @@ class Fetcher:
             async with asyncio.timeout(self.timeout), client:
                 return await self._follow(client, client.build_request("GET", url), accepted, follow)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise Refused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"{url.host} gave no complete answer within {self.timeout:g} seconds.") from error
         except httpx2.ConnectError as error:
-            raise Refused(f"{url.host} cannot be reached, or its certificate is not valid.") from error
+            raise FetchRefused(f"{url.host} cannot be reached, or its certificate is not valid.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Refused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
+            raise FetchRefused(f"{url.host} gave an answer that is broken or has too much in its headers.") from error
 
     async def _follow(
         self,
@@ -73,35 +73,35 @@ class Fetcher:
         accepted: Mapping[str, int],
         follow: Follow | None,
     ) -> Fetched:
-        asked = request.url
+        requested = request.url
         for _ in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             try:
-                # The body of a redirect is never read: it has no size that anyone promised.
+                # The body of a redirect is never read: its size has no bound.
                 if response.next_request is None:
                     return await self._read(response, accepted)
                 request = response.next_request
                 if follow is not None:
-                    await follow(asked, request.url)
+                    await follow(requested, request.url)
             finally:
                 await response.aclose()
-        raise Refused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
+        raise FetchRefused(f"{request.url.host} redirects more than {MAX_REDIRECTS} times.")
 
     async def _read(self, response: httpx2.Response, accepted: Mapping[str, int]) -> Fetched:
         host = response.url.host
         if not response.is_success:
-            raise Refused(f"{host} answered with status {response.status_code}, so there is nothing to read.")
+            raise FetchRefused(f"{host} answered with status {response.status_code}, so there is nothing to read.")
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type not in accepted:
-            raise Refused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
+            raise FetchRefused(f"This is {media_type[:100] or 'of an unknown type'}, which cannot be read.")
         if response.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
-            raise Refused(f"{host} sent the page packed in a way that was not asked for.")
+            raise FetchRefused(f"{host} sent the page packed in a way that was not asked for.")
         body, cut = await read_body(response, accepted[media_type])
         return Fetched(str(response.url), media_type, response.charset_encoding, body, cut)
 
 
 async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
-    """The unpacked body up to `max_bytes`, and whether there was more. What lies beyond is not received."""
+    """Return the unpacked body up to `max_bytes`, and whether there was more. The rest is not received."""
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as pieces:
         async for piece in pieces:
@@ -113,7 +113,7 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, b
 
 @lru_cache(maxsize=1)
 def system_tls() -> ssl.SSLContext:
-    """Trusts whom the machine trusts, or whom SSL_CERT_FILE or SSL_CERT_DIR names."""
+    """Return a context that trusts the authorities of the machine, or those of SSL_CERT_FILE or SSL_CERT_DIR."""
     context = httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -122,7 +122,7 @@ def system_tls() -> ssl.SSLContext:
 class CheckedTransport(httpx2.AsyncBaseTransport):
     """Looks the name up once and connects to the very address that was checked.
 
-    Otherwise a second look-up could give another. The host's name stays in the Host header, and in TLS for the
+    A second look-up could return another address. The host's name stays in the Host header, and in TLS for the
     certificate.
     """
 
@@ -152,7 +152,7 @@ def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
-        headers=request.headers,  # with the Host of the name
+        headers=request.headers,  # their Host is the name
         stream=request.stream,
         extensions={**request.extensions, "sni_hostname": name},
     )

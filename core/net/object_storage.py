@@ -1,4 +1,4 @@
-"""Django's storage in a bucket of S3, or of what speaks its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
+"""Django's storage in a bucket of S3, or of a server with its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
 
 import threading
 import time
@@ -12,10 +12,12 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError,
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 2, 10, 2  # somebody waits, and is told to try again
-ANSWER_SECONDS = 1.5  # twice at most, for the question whether an object is there, asked before it is written or read
-SILENT_SECONDS = 2  # in which one that has not answered is not asked again
-IN_MEMORY = 5_000_000  # bytes of an object that is read; more wait on disk
+CONNECT_SECONDS = 2  # short, since a person waits and can try again
+READ_SECONDS = 10
+ATTEMPTS = 2
+EXISTS_SECONDS = 1.5  # twice at most, for the check whether an object exists, before it is written or read
+SILENT_SECONDS = 2  # in which a server that has not answered is not asked again
+IN_MEMORY = 5_000_000  # bytes of an object that is read; the rest waits on disk
 
 
 class StorageAway(OSError):
@@ -23,60 +25,72 @@ class StorageAway(OSError):
 
 
 class ObjectStorage(S3Storage):  # type: ignore[misc]
-    """Without `access_key` and `secret_key` those of the environment, or of the machine's role, are used."""
+    """A bucket. Without `access_key` and `secret_key` those of the environment, or of the machine's role, are used."""
 
     def __init__(self, **options: Any) -> None:
-        config = _config(options, READ_SECONDS, ATTEMPTS)
-        self._hurried = _config(options, ANSWER_SECONDS, 1)
-        self._making, self._asking, self._silent_until = threading.Lock(), None, 0.0
-        own = {"default_acl": None, "file_overwrite": True, "max_memory_size": IN_MEMORY, "client_config": config}
-        self._shared = None
-        super().__init__(**own, **options)
+        self._exists_config = _config(options, EXISTS_SECONDS, 1)
+        self._lock = threading.Lock()
+        self._exists_client = None
+        self._silent_until = 0.0
+        self._shared_session = None
+        super().__init__(
+            default_acl=None,
+            file_overwrite=True,
+            max_memory_size=IN_MEMORY,
+            client_config=_config(options, READ_SECONDS, ATTEMPTS),
+            **options,
+        )
 
     @property
     def connection(self) -> Any:
-        """One for each thread, as boto3 wants it, and each request has a thread of its own."""
-        with self._making:
+        """Return the client of this thread: boto3 needs one for each."""
+        with self._lock:
             return super().connection
 
     def _create_session(self) -> Any:
-        """One for all threads: what it reads of the protocol takes a tenth of a second of processor."""
-        self._shared = self._shared or super()._create_session()
-        return self._shared
+        """Return the session of all threads: to load the protocol takes a tenth of a second of processor."""
+        self._shared_session = self._shared_session or super()._create_session()
+        return self._shared_session
 
-    def _asked(self) -> Any:
-        """A client for short questions, of all threads."""
-        with self._making:
-            if self._asking is None:
-                options = {"region_name": self.region_name, "use_ssl": self.use_ssl, "verify": self.verify}
-                made = self._create_session().client(
-                    "s3", endpoint_url=self.endpoint_url, config=self._hurried, **options
+    def _client_for_exists(self) -> Any:
+        """Return the client of all threads with the short timeouts of `exists`."""
+        with self._lock:
+            if self._exists_client is None:
+                self._exists_client = self._create_session().client(
+                    "s3",
+                    endpoint_url=self.endpoint_url,
+                    config=self._exists_config,
+                    region_name=self.region_name,
+                    use_ssl=self.use_ssl,
+                    verify=self.verify,
                 )
-                self._asking = made
-            return self._asking
+            return self._exists_client
 
     def _save(self, name: str, content: Any) -> str:
-        with _told():
+        with wrap_library_errors():
             return str(super()._save(name, content))
 
     def _open(self, name: str, mode: str = "rb") -> Any:
-        """What is read is here when this returns: later nobody would say in words that the server is away."""
+        """Open an object. It is read before this returns, so that an outage raises `StorageAway` here and not later."""
         self.exists(name)
-        with _told():
-            found = super()._open(name, mode)
+        with wrap_library_errors():
+            file = super()._open(name, mode)
             if "r" in mode:
-                _ = found.file
-            return found
+                _ = file.file
+            return file
 
     def exists(self, name: str) -> bool:
-        """Also tells soon when the server does not answer, and at once where somebody has just asked in vain: those who
-        waited for one another would wait in turn."""
+        """Return whether there is an object of this name.
+
+        Raises `StorageAway` within seconds where the server does not answer, and at once for `SILENT_SECONDS` after
+        that: requests that wait for one another would wait in turn.
+        """
         key = self._normalize_name(clean_name(name))
         if time.monotonic() < self._silent_until:
             raise StorageAway("it has not answered just now")
-        with _told():
+        with wrap_library_errors():
             try:
-                self._asked().head_object(Bucket=self.bucket_name, Key=key)
+                self._client_for_exists().head_object(Bucket=self.bucket_name, Key=key)
             except ClientError as error:
                 if error.response["ResponseMetadata"]["HTTPStatusCode"] == HTTPStatus.NOT_FOUND:
                     return False
@@ -87,11 +101,11 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
         return True
 
     def delete(self, name: str) -> None:
-        with _told():
+        with wrap_library_errors():
             super().delete(name)
 
     def listdir(self, name: str) -> Any:
-        with _told():
+        with wrap_library_errors():
             return super().listdir(name)
 
 
@@ -109,7 +123,8 @@ def _config(options: Mapping[str, Any], read: float, retries: int) -> Config:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def wrap_library_errors() -> Iterator[None]:
+    """Raise `StorageAway` in place of the errors of boto3."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:

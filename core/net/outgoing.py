@@ -1,4 +1,4 @@
-"""What a piece of work sends out of the workspace, noted where it is sent, so also of what then fails."""
+"""Notes of the requests that leave the workspace, taken where they are sent, so also of those that then fail."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,20 +6,20 @@ from contextvars import ContextVar
 from typing import TypedDict
 
 
-class Sent(TypedDict):
-    """`host`: who got it; `what`: the address, query or arguments, to the letter."""
+class OutgoingRequest(TypedDict):
+    """A request that left the workspace. `host`: its receiver; `what`: the address, query or arguments, verbatim."""
 
     host: str
     what: str
 
 
-_noted: ContextVar[list[Sent] | None] = ContextVar("noted", default=None)
+_noted: ContextVar[list[OutgoingRequest] | None] = ContextVar("noted", default=None)
 
 
 @contextmanager
-def noting() -> Iterator[list[Sent]]:
-    """The list grows with what this task, and those that it starts, send until its end."""
-    noted: list[Sent] = []
+def noting() -> Iterator[list[OutgoingRequest]]:
+    """Yield a list that collects the requests that this task, and the tasks that it starts, send in the block."""
+    noted: list[OutgoingRequest] = []
     token = _noted.set(noted)
     try:
         yield noted
@@ -28,7 +28,7 @@ def noting() -> Iterator[list[Sent]]:
 
 
 def note(host: str, what: str) -> None:
-    """Without `noting` around it nobody wants to know."""
+    """Note a request. Without `noting` around it this does nothing."""
     noted = _noted.get()
     if noted is not None:
         noted.append({"host": host, "what": what})

@@ -1,7 +1,7 @@
 """The address of this site in links that leave it, in mails and webhooks.
 
-A link in a mail carries a key to an account. Whoever asks for the mail sends the Host header, so the header alone must
-not say where the link leads: `ALLOWED_HOSTS` names hosts, and no ports.
+A link in a mail carries a key to an account. The sender of the request chooses the Host header, so the header alone
+must not decide the target of the link: `ALLOWED_HOSTS` checks hosts, but no ports.
 """
 
 from django.conf import settings
@@ -22,9 +22,9 @@ def site_origin(request: HttpRequest) -> str:
     host = request.get_host()
     domain, port = split_domain_port(host)
     scheme = request.scheme or "http"
-    known = f"{scheme}://{host}" in settings.CSRF_TRUSTED_ORIGINS or (
+    is_ours = f"{scheme}://{host}" in settings.CSRF_TRUSTED_ORIGINS or (
         not settings.TRUSTED_PROXIES and port == request.META.get("SERVER_PORT")
     )
-    if port and known and port != _DEFAULT_PORTS.get(scheme):
+    if port and is_ours and port != _DEFAULT_PORTS.get(scheme):
         return f"{scheme}://{host}"
     return f"{scheme}://{domain}"

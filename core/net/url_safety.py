@@ -1,4 +1,4 @@
-"""Which addresses a tool may connect to: those of the public internet, unless an operator allows more."""
+"""The guard of addresses that a tool may connect to: the public internet, unless an operator allows more."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ import httpx2
 from core.sentences import Sentence
 
 Network = IPv4Network | IPv6Network
-# Given a host and a port, its addresses as text; raises OSError for a name without any.
+# Returns the addresses of a host and a port, as text; raises OSError for a name without any.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 PORTS = frozenset({80, 443, 8080, 8443})
@@ -34,12 +34,12 @@ _OPEN_IPV6 = ip_network("2000::/3")
 # Teredo and other assignments for protocols, documentation, 6to4.
 _CLOSED_IPV6 = [ip_network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
 
-# Threads of their own: a name server that never answers must not take those that the rest of the process needs.
+# Its own threads: a name server that never answers must not block the threads of the rest of the process.
 _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="lookup")
 
 
-class Refused(Exception):
-    """What a tool does not do, or could not; the sentence is for the model and for people."""
+class FetchRefused(Exception):
+    """A fetch that a tool refuses, or that failed; the sentence is for the model and for people."""
 
     def __init__(self, sentence: Sentence | str) -> None:
         self.sentence = Sentence.of(sentence)
@@ -53,54 +53,56 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 async def look_up(host: str, port: int) -> list[str]:
+    """Return the addresses of a host by the system's resolver, each once. Raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(_lookups, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = await loop.run_in_executor(_lookups, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`allowed_networks` are open in addition to the public internet; `resolve` looks names up."""
+    """Checks addresses. `allowed_networks` are open in addition to the public internet; `resolve` looks names up."""
 
     ports: frozenset[int] = PORTS
     allowed_networks: tuple[Network, ...] = ()
     resolve: Resolver = look_up
 
     async def addresses_of(self, url: httpx2.URL) -> list[str]:
-        """The addresses behind a URL, each safe to connect to. Raises `Refused`.
+        """Return the addresses behind a URL, each safe to connect to. Raises `FetchRefused`.
 
         One closed address refuses the whole name: no honest site has one, and a name that mixes them is an attack.
         """
         if url.scheme not in _DEFAULT_PORTS or not url.host:
-            raise Refused("Only URLs that begin with http:// or https:// and a host can be opened.")
+            raise FetchRefused("Only URLs that begin with http:// or https:// and a host can be opened.")
         if url.userinfo:
-            raise Refused("A URL with a user name or password in it is not opened. Leave them out.")
+            raise FetchRefused("A URL with a user name or password in it is not opened. Leave them out.")
         port = url.port or _DEFAULT_PORTS[url.scheme]
         if port not in self.ports:
-            known = ", ".join(str(number) for number in sorted(self.ports))
-            raise Refused(f"Port {port} is not opened, only {known}.")
+            allowed = ", ".join(str(number) for number in sorted(self.ports))
+            raise FetchRefused(f"Port {port} is not opened, only {allowed}.")
         try:
-            found = [ip_address(text) for text in await self.resolve(url.raw_host.decode("ascii").strip("[]"), port)]
+            texts = await self.resolve(url.raw_host.decode("ascii").strip("[]"), port)
+            addresses = [ip_address(text) for text in texts]
         except (OSError, ValueError) as error:  # ValueError: a label longer than names may have
-            raise Refused(f"There is no address for {url.host}. Check the URL.") from error
-        if not found or not all(self._is_open(address) for address in found):
-            raise Refused(f"{url.host} is not on the public internet, so it is not opened.")
-        return [str(address) for address in found]
+            raise FetchRefused(f"There is no address for {url.host}. Check the URL.") from error
+        if not addresses or not all(self._is_open(address) for address in addresses):
+            raise FetchRefused(f"{url.host} is not on the public internet, so it is not opened.")
+        return [str(address) for address in addresses]
 
     def _is_open(self, address: IPv4Address | IPv6Address) -> bool:
         return is_public(address) or any(address in network for network in self.allowed_networks)
 
 
 def is_http(url: str) -> bool:
-    """Whether it has a host to call. A host without dots will do: that is how containers name each other."""
+    """Return whether it is an http address with a host. A host may have no dots: containers name each other so."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # malformed brackets or port
         return False
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port: who gets a secret that is sent there."""
+    """Return scheme, host and port: the receiver of a secret that is sent there."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port

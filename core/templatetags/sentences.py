@@ -1,4 +1,4 @@
-"""`{{ part.label|sentence }}`: a sentence that JSON holds, in the reader's language; money; and numbers."""
+"""Filters for sentences that JSON holds (`{{ part.label|sentence }}`), for money and for numbers."""
 
 from decimal import Decimal
 
@@ -14,19 +14,19 @@ register.filter("percent_of", i18n.percent)
 
 @register.filter
 def sentence(stored: str | None) -> Sentence:
-    """A sentence as `Sentence.dump` has stored it in JSON. Rows have theirs in columns, which need no filter."""
+    """Return a sentence that `Sentence.dump` has stored in JSON. Sentences in columns of rows need no filter."""
     return Sentence.load(stored or "")
 
 
 @register.filter
 def percent(share: Decimal | float) -> str:
-    """`0.65` as `65 %`."""
+    """Return `65 %` for `0.65`."""
     return f"{float(share) * 100:g}\N{NO-BREAK SPACE}%"
 
 
 @register.filter
 def short(number: int) -> str:
-    """`128000` as `128k`, `1048576` as `1M`: for what is read at a glance."""
+    """Return `128k` for `128000`, `1M` for `1048576`: for numbers that are read at a glance."""
     for size, sign in ((1_000_000, "M"), (1_000, "k")):
         if number >= size:
             return f"{number / size:.0f}{sign}"

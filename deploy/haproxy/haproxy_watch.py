@@ -1,7 +1,7 @@
-"""`haproxy_watch.py URL COMMAND...` runs the command once HAProxy takes connections and has nothing to say.
+"""`haproxy_watch.py URL COMMAND...` runs the command when HAProxy accepts connections but answers nothing.
 
-What Kubernetes calls a liveness probe: systemd starts HAProxy anew when it has ended, but does not see that it hangs.
-Only after three time-outs in a row, since a machine that is merely slow answers one of them. Needs Python alone.
+It is a liveness probe, as Kubernetes has them: systemd restarts HAProxy when it has ended, but does not notice that it
+hangs. The command runs after three time-outs in a row, since a slow machine answers one of three. It needs Python only.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ STARTS_WITHIN = 2.0  # seconds, after it was ended
 
 
 def hangs(url: str, patience: float = PATIENCE) -> bool:
-    """Whether nothing came in time. A HAProxy that is not there, and refuses, is systemd's business."""
+    """Return whether no answer came in time. A refused connection is no hang: systemd restarts HAProxy then."""
     try:
         urlopen(url, timeout=patience).close()  # noqa: S310 - the operator's own address
     except TimeoutError:
@@ -32,7 +32,7 @@ def hangs(url: str, patience: float = PATIENCE) -> bool:
 
 
 def missed_in_a_row(silences: Iterable[bool]) -> Iterator[int]:
-    """After each question how many in a row had no answer; after TIMES of them it is counted anew."""
+    """Yield after each probe how many in a row had no answer. The count begins anew after `TIMES`."""
     missed = 0
     for silent in silences:
         missed = missed % TIMES + 1 if silent else 0
@@ -40,7 +40,7 @@ def missed_in_a_row(silences: Iterable[bool]) -> Iterator[int]:
 
 
 def watch(url: str, command: Sequence[str]) -> None:
-    """Without end."""
+    """Probe HAProxy forever, and run the command each time it hangs."""
     for missed in missed_in_a_row(hangs(url) for _ in repeat(None)):
         if missed == TIMES:
             sys.stderr.write(f"HAProxy has answered nothing at {url} {TIMES} times, and is ended.\n")

@@ -14,7 +14,7 @@ def is_ours(headers, body):
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    return any(hmac.compare_digest(expected, given) for given in headers["webhook-signature"].split(" "))
+    return any(hmac.compare_digest(expected, signature) for signature in headers["webhook-signature"].split(" "))
 
 
 class Receiver(BaseHTTPRequestHandler):

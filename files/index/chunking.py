@@ -1,7 +1,11 @@
-"""Cuts a text into chunks for search: about 512 tokens each, ends where the text pauses, neighbours overlap.
+"""Divides a text into chunks for search: about 512 tokens each, with ends at pauses and with overlaps.
 
-A chunk ends before a heading where it can, and then the next repeats nothing of it; none ends with a heading if it can
-end elsewhere. Each knows where it stands: below which headings, and under which head of a table.
+1. The text is divided into atoms, at most 64 tokens each, at paragraphs, lines, sentences and words.
+2. A chunk takes as many atoms as fit into 512 tokens, and ends at the strongest pause among the last ones.
+3. The next chunk repeats at most 64 tokens of it. A chunk that starts with a heading repeats nothing.
+
+A chunk does not end with a heading if another end is possible. Each chunk has the path of headings above it, and the
+head of the table that it continues.
 """
 
 import re
@@ -12,11 +16,11 @@ from itertools import accumulate
 
 from llm import tokens
 
-VERSION = 1  # of the chunks that this makes; files with chunks of an older one are cut anew in the background
-TARGET = 512  # tokens; no chunk has more
-LEAST = 256  # tokens of a chunk that ends early, at a better place
-LEAST_BEFORE_HEADING = 128  # tokens of one that ends early because a heading follows
-OVERLAP = 64  # tokens that a chunk repeats of the one before it, at most
+VERSION = 1  # of these rules; files with chunks of an older version are divided again in the background
+TARGET = 512  # tokens; the most of a chunk
+LEAST = 256  # tokens; the least of a chunk that ends early at a stronger pause
+LEAST_BEFORE_HEADING = 128  # tokens; the least of a chunk that ends early before a heading
+OVERLAP = 64  # tokens; the most that a chunk repeats of the previous one
 MAX_HEADING = 120  # characters of one heading in a path
 MAX_TABLE_HEAD = 400  # characters; a longer head is not repeated
 BETWEEN_HEADINGS = " › "
@@ -27,12 +31,12 @@ WORD, SENTENCE, LINE, PARAGRAPH, SECTION = range(5)
 _PAUSE = re.compile(
     r"(?P<paragraph>\n[^\S\n]*\n\s*)"
     r"|(?P<line>\n\s*)"
-    # Possessive (++): a million spaces before a line end would else be tried a million times.
+    # Possessive (++), since otherwise a million spaces before a line end would be tried a million times.
     r"|(?P<sentence>[.!?…][\"'”’)\]]*[^\S\n]++(?!\n)|[。！？][”’」』）]*(?!\n))"
 )
-_HEADING = re.compile(r"#{1,6} \S")  # of Markdown, as documents are read
+_HEADING = re.compile(r"#{1,6} \S")  # readers turn documents into Markdown
 _HEADING_OR_FENCE = re.compile(r"^(?:(?P<marks>#{1,6}) +(?P<words>\S.*)|(?P<fence>```|~~~).*)$", re.MULTILINE)
-# A head, the line below it and rows; or, as sheets are read, lines of cells divided by tabs.
+# A table of Markdown: head, rule and rows. Or a sheet: lines of cells separated by tabs.
 _TABLE = re.compile(
     r"^(?P<head>\|.*\|[^\S\n]*\n\|(?:[ :]*-+[ :]*\|)+[^\S\n]*)\n(?P<rows>(?:\|.*(?:\n|\Z))+)"
     r"|^(?P<cells>[^\n\t]*+\t[^\n]*+)\n(?P<lines>(?:[^\n\t]*+\t[^\n]*(?:\n|\Z))+)",
@@ -43,11 +47,11 @@ _STRENGTHS = {"paragraph": PARAGRAPH, "line": LINE, "sentence": SENTENCE}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Characters [start, end) of the text, and their count with the catch-all tokenizer.
+class ChunkSpan:
+    """Characters [start, end) of a text that make a chunk, and their tokens by the catch-all tokenizer.
 
-    `heading` is the path of headings in force at its start, the outermost first, one that begins there included;
-    `table_head` the two lines of the head of a table that began before it.
+    `heading`: the path of headings at its start, outermost first, with a heading that begins there. `table_head`: the
+    head of a table that begins before the chunk.
     """
 
     start: int
@@ -59,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """What is never divided. `strength` tells what kind of pause comes after it."""
+    """Part of a text that is never divided. `strength`: the kind of the pause after it."""
 
     start: int
     end: int
@@ -67,42 +71,42 @@ class _Atom:
     strength: int
 
 
-def pieces(text: str, *, media_type: str = "text/markdown") -> Iterator[Piece]:
-    """In order. Every character that is not white space is in at least one; the time grows with the text's length.
+def chunk_spans(text: str, *, media_type: str = "text/markdown") -> Iterator[ChunkSpan]:
+    """Yield the chunks of a text in order. Every character except white space is in at least one. Takes linear time.
 
-    `media_type`: in a program or a plain text, lines that begin with # are remarks, no headings.
+    `media_type`: in programs and plain texts, lines that begin with # are comments, not headings.
     """
     headings = not _REMARKS.match(media_type)
     atoms = list(_atoms(text, headings=headings))
     sums = [0, *accumulate(atom.tokens for atom in atoms)]
-    places = _Places(text, media_type, headings=headings)
+    outline = _Outline(text, media_type, headings=headings)
     first = 0
     while first < len(atoms):
         last = _last(atoms, sums, first)
-        piece = _piece(text, atoms[first].start, atoms[last].end, places)
-        # Tokens are counted anew: joined texts may have a few more than their parts.
-        while piece and piece.tokens > TARGET and last > first:
+        span = _span(text, atoms[first].start, atoms[last].end, outline)
+        # The tokens of a joined text may be a few more than those of its parts.
+        while span and span.tokens > TARGET and last > first:
             last -= 1
-            piece = _piece(text, atoms[first].start, atoms[last].end, places)
-        if piece:
-            yield piece
+            span = _span(text, atoms[first].start, atoms[last].end, outline)
+        if span:
+            yield span
         if last + 1 == len(atoms):
             return
         first = last + 1 if atoms[last].strength == SECTION else _next(sums, first, last)
 
 
-class _Places:
-    """What stands above each place of a text."""
+class _Outline:
+    """Headings and heads of tables by the position in a text."""
 
     def __init__(self, text: str, media_type: str, *, headings: bool) -> None:
-        found = list(_headings(text)) if headings else []
-        self._starts, self._paths = [start for start, _ in found], [path for _, path in found]
+        self._headings = list(_headings(text)) if headings else []
+        self._heading_starts = [start for start, _ in self._headings]
         self._tables = list(_tables(text, media_type))
         self._rows = [start for start, _, _ in self._tables]
 
     def heading(self, position: int) -> str:
-        at = bisect_right(self._starts, position)
-        return self._paths[at - 1] if at else ""
+        at = bisect_right(self._heading_starts, position)
+        return self._headings[at - 1][1] if at else ""
 
     def table_head(self, position: int) -> str:
         at = bisect_right(self._rows, position)
@@ -113,7 +117,7 @@ class _Places:
 
 
 def _tables(text: str, media_type: str) -> Iterator[tuple[int, int, str]]:
-    """Where the rows of each begin, where they end, and its head. Comma-separated values are one table."""
+    """Yield (start of the rows, end of the rows, head) of each table. Comma-separated values are one table."""
     if media_type == "text/csv":
         head = text.partition("\n")[0]
         yield len(head) + 1, len(text), head
@@ -124,7 +128,7 @@ def _tables(text: str, media_type: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _headings(text: str) -> Iterator[tuple[int, str]]:
-    """Where each heading begins, and the path of headings from there on. What stands in a block of code is none."""
+    """Yield (start, path of headings from there on) of each heading. Lines in blocks of code are no headings."""
     path: dict[int, str] = {}
     fence = ""
     for match in _HEADING_OR_FENCE.finditer(text):
@@ -138,7 +142,7 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
-    """The atom that ends the chunk: the strongest pause between LEAST and TARGET tokens, the latest of equals."""
+    """Return the last atom of a chunk: the latest with the strongest pause between LEAST and TARGET tokens."""
     best = last = first
     while last < len(atoms) and (size := sums[last + 1] - sums[first]) <= TARGET:
         least = LEAST_BEFORE_HEADING if atoms[best].strength == SECTION else LEAST
@@ -149,22 +153,27 @@ def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
 
 
 def _next(sums: Sequence[int], first: int, last: int) -> int:
-    """The atom that begins the next chunk: as far back as the overlap allows, but always further than this one."""
+    """Return the first atom of the next chunk: as far back as the overlap allows, but always after `first`."""
     start = last + 1
     while start - 1 > first and sums[last + 1] - sums[start - 1] <= OVERLAP:
         start -= 1
     return start
 
 
-def _piece(text: str, start: int, end: int, places: _Places) -> Piece | None:
-    """Without the white space at both ends; None for nothing but white space."""
+def _span(text: str, start: int, end: int, outline: _Outline) -> ChunkSpan | None:
+    """Return the chunk without the white space at both ends; None for nothing but white space."""
     inner = text[start:end]
     stripped = inner.strip()
     if not stripped:
         return None
     start += len(inner) - len(inner.lstrip())
-    heading, table_head = places.heading(start), places.table_head(start)
-    return Piece(start, start + len(stripped), tokens.count(stripped), heading, table_head)
+    return ChunkSpan(
+        start,
+        start + len(stripped),
+        tokens.count(stripped),
+        heading=outline.heading(start),
+        table_head=outline.table_head(start),
+    )
 
 
 def _atoms(text: str, *, headings: bool) -> Iterator[_Atom]:
@@ -172,39 +181,39 @@ def _atoms(text: str, *, headings: bool) -> Iterator[_Atom]:
     for pause in _PAUSE.finditer(text):
         strength = _STRENGTHS[pause.lastgroup or "line"]
         if headings and _HEADING.match(text, position):
-            strength = WORD  # a heading goes with what stands below it
+            strength = WORD  # a heading belongs to the text below it
         elif headings and strength >= LINE and _HEADING.match(text, pause.end()):
             strength = SECTION
-        yield from _divided(text, position, pause.end(), strength)
+        yield from _divide_at_words(text, position, pause.end(), strength)
         position = pause.end()
     if position < len(text):
-        yield from _divided(text, position, len(text), PARAGRAPH)
+        yield from _divide_at_words(text, position, len(text), PARAGRAPH)
 
 
-def _divided(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
-    """A sentence, or its parts between words when it is long."""
+def _divide_at_words(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
+    """Yield a sentence as one atom; a long one in several, divided between words."""
     while end - start > _ATOM_CHARACTERS:
         limit = start + _ATOM_CHARACTERS
         space = max(text.rfind(" ", start, limit), text.rfind("\t", start, limit), text.rfind("\n", start, limit))
         cut = space + 1 if space > start else limit
-        yield from _counted(text, start, cut, WORD)
+        yield from _divide_by_tokens(text, start, cut, WORD)
         start = cut
-    yield from _counted(text, start, end, strength)
+    yield from _divide_by_tokens(text, start, end, strength)
 
 
-def _counted(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
-    """Halved until it has few tokens, which matters for scripts that take several for each character."""
+def _divide_by_tokens(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
+    """Yield the part in halves until each has few tokens. Some scripts have several tokens a character."""
     count = tokens.count(text[start:end])
     if count <= _ATOM_TOKENS or end - start == 1:
         yield _Atom(start, end, count, strength)
         return
     middle = _between_words(text, start, end)
-    yield from _counted(text, start, middle, WORD)
-    yield from _counted(text, middle, end, strength)
+    yield from _divide_by_tokens(text, start, middle, WORD)
+    yield from _divide_by_tokens(text, middle, end, strength)
 
 
 def _between_words(text: str, start: int, end: int) -> int:
-    """A place in the second quarter behind a space, else the middle."""
+    """Return a position after a space in the second quarter, else the middle."""
     middle = (start + end) // 2
     space = text.rfind(" ", (start + middle) // 2, middle)
     return space + 1 if space > start else middle

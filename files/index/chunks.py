@@ -1,6 +1,6 @@
-"""The rows of a file's chunks: made from its text, and made anew when `chunking` has become better.
+"""Rows of the chunks of files, and their renewal when the rules of `chunking` have a new version.
 
-Citations name characters of the file's text, not chunks, so they lead to the same place afterwards.
+Citations name characters of a file's text, not chunks, so they stay valid when chunks are renewed.
 """
 
 import logging
@@ -17,40 +17,40 @@ from core.background import STALE_AFTER, claim
 from core.errors import ModelError
 from files.index import chunking
 from files.index.embedders import active_embedder
-from files.index.indexing import embedded, index_words
+from files.index.indexing import embed_batches, index_words
 from files.models import Chunk, File, FileText
 
 log = logging.getLogger(__name__)
 
-A_WHILE = 10.0  # seconds after which whoever cuts files anew lets others have the worker
+A_WHILE = 10.0  # seconds after which the renewal of chunks leaves the worker to other tasks
 
 
 def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[int]]) -> list[Chunk]:
-    """Rows that are not stored yet. `spans` as those of `FileText`."""
+    """Return the unsaved chunks of a file. `spans` as in `FileText`."""
     return [
         Chunk(
             file=file,
             ordinal=ordinal,
-            page=bisect_right(spans, piece.start, key=lambda span: span[0]),
-            start=piece.start,
-            end=piece.end,
-            text=text[piece.start : piece.end],
-            heading=piece.heading,
-            table_head=piece.table_head,
-            tokens=piece.tokens,
+            page=bisect_right(spans, chunk.start, key=lambda span: span[0]),
+            start=chunk.start,
+            end=chunk.end,
+            text=text[chunk.start : chunk.end],
+            heading=chunk.heading,
+            table_head=chunk.table_head,
+            tokens=chunk.tokens,
         )
-        for ordinal, piece in enumerate(chunking.pieces(text, media_type=media_type))
+        for ordinal, chunk in enumerate(chunking.chunk_spans(text, media_type=media_type))
     ]
 
 
 def outdated() -> "QuerySet[File]":
-    """Files whose chunks are of an older version, and at which nobody is at work."""
+    """Return the files with chunks of an older version that no worker has claimed."""
     free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
     return File.objects.filter(free, searchable=True, chunker__lt=chunking.VERSION)
 
 
 def cut_outdated() -> None:
-    """Cuts such files anew, one after another, for a while. Search finds the old chunks until the new are whole."""
+    """Renew the chunks of outdated files for `A_WHILE`. Search finds the old chunks until the new ones are complete."""
     until = time.monotonic() + A_WHILE
     while time.monotonic() < until:
         pk = outdated().order_by("chunker", "pk").values_list("pk", flat=True).first()
@@ -58,26 +58,27 @@ def cut_outdated() -> None:
             return
         try:
             if claim(outdated(), pk):
-                cut_anew(pk)
+                renew_chunks(pk)
         except ModelError as error:
             log.warning("files keep their older chunks for now: %s", error)
             return
 
 
-def cut_anew(pk: UUID) -> None:
-    """Raises `ModelError` when the embedder does not answer; the old chunks then stay."""
+def renew_chunks(pk: UUID) -> None:
+    """Replace the chunks of a file. Raises `ModelError` if the embedder does not answer; then the old chunks stay."""
     content = FileText.objects.filter(file=pk).select_related("file").first()
-    if content is None:  # deleted meanwhile, or an image
+    if content is None:  # an image, or a file that was deleted meanwhile
         File.objects.filter(pk=pk).update(chunker=chunking.VERSION)
         return
     file = content.file
     chunks = chunks_of(file, file.media_type, content.text, content.spans)
     embedder = active_embedder()
-    for batch, vectors in embedded(chunks, embedder):
+    for batch, vectors in embed_batches(chunks, embedder):
         for chunk, vector in zip(batch, vectors, strict=True):
-            chunk.embedder, chunk.embedding = (None, None) if vector is None else (embedder, vector)
+            chunk.embedder = None if vector is None else embedder
+            chunk.embedding = vector
     with transaction.atomic():
-        # Not if it is being read once more, or somebody else was faster.
+        # The file may be in reading again, or another worker may have been faster.
         waiting = File.objects.select_for_update().filter(pk=pk, searchable=True, chunker__lt=chunking.VERSION)
         if waiting.exists():
             Chunk.objects.filter(file=pk).delete()

@@ -1,13 +1,12 @@
-"""Batches of texts that a web process has a worker embed, so that it never loads the bundled embedder itself.
+"""Queue of batches of texts that workers embed for web processes, which never load the bundled embedder.
 
 1. `request_vectors` stores a batch in Redis under a key that expires, puts its id into a list, and waits for
    the answer.
-2. A worker of the queue `background` takes the ids on a thread of its own (`serve_in_thread`): searches before other
-   texts.
-3. It answers into a list of the batch's id, which expires too.
+2. A thread of each worker of the queue `background` takes the ids (`serve_in_thread`), searches before other texts.
+3. The worker writes the answer into a list named by the id of the batch, which expires too.
 
-Nothing here grows: a batch is bounded (`files.index.embedders.batches`), so many of them wait at most, and what nobody
-waits for any more has expired when its id is taken.
+Memory is bounded: the size of a batch (`files.index.embedders.batches`) and the number of waiting batches have limits,
+and a batch that no process waits for expires.
 """
 
 import base64
@@ -29,13 +28,14 @@ from core.errors import ModelError
 from core.outside import wait_outside
 from files.index.vectors import Vector
 
-SEARCHES, TEXTS = "embeddings:searches", "embeddings:texts"  # lists of ids, in the order in which they are served
-SERVED = "embeddings:served"  # is there while a worker takes ids
-SERVED_SECONDS = 10  # after which a worker that says nothing is gone
+SEARCHES = "embeddings:searches"  # list of ids, served first
+TEXTS = "embeddings:texts"  # list of ids
+SERVED = "embeddings:served"  # a key that exists while a worker takes ids
+SERVED_SECONDS = 10  # lifetime of that key; a worker renews it with each read
 MOST_WAITING = 256  # batches in a list
-BLOCK = 1.0  # seconds that a read waits in Redis; its connection gives up after 2
-PAUSE = 0.5  # seconds until Redis is tried again
-ANSWER_SECONDS = 30  # that an answer waits for its reader
+BLOCK = 1.0  # seconds that a read blocks in Redis; the connection times out after 2
+PAUSE = 0.5  # seconds between attempts while Redis is away
+ANSWER_SECONDS = 30  # lifetime of an answer that nobody reads
 FAILED = "failed"
 SOON = 5  # seconds after which a refused call may be sent again
 AWAY = gettext_noop(
@@ -78,12 +78,12 @@ def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> li
 
 
 def serve_in_thread() -> None:
-    """Embed what other processes ask for, as long as this one lives."""
+    """Start a daemon thread that embeds the batches of other processes."""
     threading.Thread(target=_serve, name="embeddings", daemon=True).start()
 
 
 def _answer(waiting: str, batch: str, timeout: float) -> str | None:
-    """Return the worker's answer, None where it does not come in time. Raises RedisError."""
+    """Return the answer of a worker; None if it does not come in time. Raises RedisError and `EmbedderUnavailable`."""
     connection: Any = streams()
     key = uuid4().hex
     with connection.pipeline(transaction=False) as pipe:
@@ -114,23 +114,26 @@ def _serve() -> None:
 
 
 def _serve_next() -> None:
-    """Embed the batch whose turn it is; wait for one for `BLOCK` seconds at most. Raises RedisError."""
+    """Embed the next batch. Waits for one at most `BLOCK` seconds. Raises RedisError."""
     connection: Any = streams()
     connection.set(SERVED, "1", ex=SERVED_SECONDS)
-    taken = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
-    batch = connection.getdel(_batch_key(taken[1])) if taken else None
-    if not taken or batch is None:
+    popped = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
+    if not popped:
+        return
+    key = popped[1]
+    batch = connection.getdel(_batch_key(key))
+    if batch is None:  # it has expired
         return
     answer = FAILED
     try:
-        answer = _encoded(json.loads(batch))
+        answer = _embed_and_encode(json.loads(batch))
     finally:
         with connection.pipeline(transaction=False) as pipe:
-            pipe.rpush(_answer_key(taken[1]), answer).expire(_answer_key(taken[1]), ANSWER_SECONDS).execute()
+            pipe.rpush(_answer_key(key), answer).expire(_answer_key(key), ANSWER_SECONDS).execute()
 
 
-def _encoded(texts: list[str]) -> str:
-    # Imported where texts are embedded alone.
+def _embed_and_encode(texts: list[str]) -> str:
+    # Imported late, so that only a process that embeds loads the vectors.
     bundled = import_module("files.index.bundled")
     nothing = np.zeros(bundled.DIMENSIONS, dtype=np.float32)
     rows = [nothing if vector is None else vector for vector in bundled.embed_batch(texts)]

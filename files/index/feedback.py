@@ -1,7 +1,9 @@
-"""Pseudo-relevance feedback: what the best chunks of a first ranking say besides is asked for as well.
+"""Pseudo-relevance feedback: expands a query by words and vectors of the best chunks of a first ranking.
 
-Their weightiest words are added to the query's (RM3, Lavrenko and Croft, 2001), and their vectors pull the query's
-(Rocchio, 1971). Both little: with more words or chunks, queries drift away. Measured: docs/decisions/0022.
+1. The most important words of these chunks are added to the query (RM3, Lavrenko and Croft, 2001).
+2. Their vectors pull the vector of the query (Rocchio, 1971).
+
+Few words and chunks are used, since queries drift away with more. docs/decisions/0022 has the measurements.
 """
 
 import re
@@ -13,73 +15,83 @@ from django.db.models import QuerySet
 
 from files.index.language import readable
 from files.index.lexemes import lexemes_of
-from files.index.ranking import Collection, Postings, Query, idf_of, positions_of, postings, saturated
+from files.index.ranking import Postings, Query, VisibleCollection, idf_of, positions_of, postings, saturated
 from files.models import Chunk, File
 
-FEWEST = 100  # visible chunks; among fewer, the best ones are nearly all there are
-BEST, WORDS = 5, 35  # chunks that are listened to, and words that they add
-OWN_SHARE = 0.4  # of the query's own words in the weights
-PULL = 0.3  # of the best chunks' vectors, the query's being 1
+FEWEST = 100  # visible chunks; in a smaller collection the best chunks are nearly all chunks
+BEST = 5  # chunks that expand a query
+WORDS = 35  # words that they add
+OWN_SHARE = 0.4  # share of the query's own words in the weights
+PULL = 0.3  # weight of the vectors of the best chunks; that of the query is 1
 
-_WORD = re.compile(r"\w(?:\S*\w)?")  # with what stands inside, such as a hyphen or a point
+_WORD = re.compile(r"\w(?:\S*\w)?")  # with inner characters, such as a hyphen or a point
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """The postings of the query's words and of those that the best chunks add, and what each word weighs now; by
-    position, where the added ones stand behind the query's own."""
+class ExpandedQuery:
+    """Postings and weights of the query's words and of the added words.
+
+    Keys are positions of words; those of added words come after those of the query's own words.
+    """
 
     entries: Postings
     weights: Mapping[int, float]
 
 
-def listened_to(best: Iterable[int]) -> list[Chunk]:
-    """The rows of the best chunks, with the names and languages of their files."""
+def feedback_chunks(best: Iterable[int]) -> list[Chunk]:
+    """Return the rows of these chunks, with the names and languages of their files."""
     rows = Chunk.objects.filter(pk__in=list(best)).select_related("file")
     names = ("heading", "table_head", "text", "file__name", "file__language")
     return list(rows.only(*names))
 
 
-def added(
+def expand_query(
     query: Query,
     entries: Postings,
     counts: Mapping[int, float],
     best: Sequence[Chunk],
     files: QuerySet[File],
-    collection: Collection,
-) -> Added:
-    """What the best chunks add to a query whose words have these postings; `counts`: how much each chunk counts, by its
-    id. How rare an added word is counts, too, and is known once its postings are there."""
+    collection: VisibleCollection,
+) -> ExpandedQuery:
+    """Return the query with the words of the best chunks. `entries`: the postings of the query's own words.
+
+    `counts`: the weight of each chunk by its id. An added word is also weighted by its rarity, once its postings are
+    read.
+    """
     positions = positions_of(query.words)
     own = set(positions.values())
-    weightiest = _weightiest(counts, best, collection)
-    fresh = (lexeme for lexeme in weightiest if lexeme not in positions)
-    new = {lexeme: at for at, lexeme in enumerate(fresh, max(own, default=0) + 1)}
-    weighed: dict[int, float] = defaultdict(float)
-    for lexeme, weight in weightiest.items():
-        weighed[positions[lexeme] if lexeme in positions else new[lexeme]] += weight
-    found = {**entries, **postings(files, new)}
-    rare = {at: weight * idf_of(collection.chunks, len(found[at])) for at, weight in weighed.items() if at in found}
-    if not own or not rare:
-        return Added(entries, query.weights)
-    said = {at: query.weights.get(at, 1.0) for at in own}
-    share = (1 - OWN_SHARE) * sum(said.values()) / sum(rare.values())
-    weights = {at: OWN_SHARE * weight for at, weight in said.items()}
-    for at, weight in rare.items():
+    heaviest = _heaviest_lexemes(counts, best, collection)
+    added = (lexeme for lexeme in heaviest if lexeme not in positions)
+    new = {lexeme: at for at, lexeme in enumerate(added, max(own, default=0) + 1)}
+    by_position: dict[int, float] = defaultdict(float)
+    for lexeme, weight in heaviest.items():
+        by_position[positions[lexeme] if lexeme in positions else new[lexeme]] += weight
+    every = {**entries, **postings(files, new)}
+    rarity = {
+        at: weight * idf_of(collection.chunks, len(every[at])) for at, weight in by_position.items() if at in every
+    }
+    if not own or not rarity:
+        return ExpandedQuery(entries, query.weights)
+    own_weights = {at: query.weights.get(at, 1.0) for at in own}
+    share = (1 - OWN_SHARE) * sum(own_weights.values()) / sum(rarity.values())
+    weights = {at: OWN_SHARE * weight for at, weight in own_weights.items()}
+    for at, weight in rarity.items():
         weights[at] = weights.get(at, 0.0) + share * weight
-    return Added({at: each for at, each in found.items() if at in weights}, weights)
+    return ExpandedQuery({at: each for at, each in every.items() if at in weights}, weights)
 
 
-def _weightiest(counts: Mapping[int, float], chunks: Sequence[Chunk], collection: Collection) -> dict[str, float]:
-    """Lexemes of these chunks, by how often they are in them and how much each chunk counts."""
+def _heaviest_lexemes(
+    counts: Mapping[int, float], chunks: Sequence[Chunk], collection: VisibleCollection
+) -> dict[str, float]:
+    """Return the `WORDS` heaviest lexemes of the chunks, by their frequency and the weight of each chunk."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)
     for language in sorted({chunk.file.language for chunk in chunks}):
         of_language = [chunk for chunk in chunks if chunk.file.language == language]
         texts = {chunk.pk: _WORD.findall(readable(chunk.searched)) for chunk in of_language}
-        known = lexemes_of({word for words in texts.values() for word in words}, language)
+        lexemes = lexemes_of({word for words in texts.values() for word in words}, language)
         for pk, words in texts.items():
-            found = Counter(lexeme for word in words for lexeme in known[word])
-            for lexeme, frequency in found.items():
-                weights[lexeme] += counts[pk] * saturated(frequency, found.total(), average)
+            frequencies = Counter(lexeme for word in words for lexeme in lexemes[word])
+            for lexeme, frequency in frequencies.items():
+                weights[lexeme] += counts[pk] * saturated(frequency, frequencies.total(), average)
     return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:WORDS])

@@ -1,4 +1,4 @@
-"""The front door of search: passages by words and by meaning, then in the order of the workspace's re-ranker."""
+"""The entry point of search: passages by words and by meaning, then in the order of the active re-ranker."""
 
 import logging
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index.ledger import NOBODY, Payer
-from files.index.reranking import Judgement, ordered_by, text_to_judge
+from files.index.reranking import Judgement, cached_judgement, text_to_judge
 from files.index.search import SearchResult, search_many
 from files.models import File, Reranker
 
@@ -19,23 +19,27 @@ log = logging.getLogger(__name__)
 def find_passages(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
 ) -> SearchResult:
-    """As `search_many`, and then ordered by the active re-ranker, which judges by the first of the queries."""
+    """Search as `search_many`, and order the hits by the active re-ranker, which gets the first query.
+
+    If the re-ranker fails, the order of the search stays, and a note says why.
+    """
     reranker = Reranker.objects.filter(active=True).first()
     if reranker is None:
         return search_many(queries=queries, files=files, limit=limit, payer=payer)
     most = max(limit, reranker.candidates) if limit > 0 else 0
     result = search_many(queries=queries, files=files, limit=most, payer=payer)
     hits = result.hits
-    judged, others = hits[: reranker.candidates], hits[reranker.candidates :]
+    judged = hits[: reranker.candidates]
+    others = hits[reranker.candidates :]
     if len(judged) < 2:
         return replace(result, hits=hits[:limit])
     try:
-        judgement = ordered_by(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
+        judgement = cached_judgement(reranker, queries[0], [text_to_judge(hit) for hit in judged], payer)
     except ModelError as error:
         log.warning("search in its first order, re-ranker %s: %s", reranker, error)
         return SearchResult(hits[:limit], (*result.notes, _not_ordered(reranker.name, error.sentence)))
     scored = [replace(hit, score=score) for hit, score in zip(judged, judgement.scores, strict=True)]
-    scored.sort(key=lambda hit: -hit.score)  # of equals the first order stays
+    scored.sort(key=lambda hit: -hit.score)  # a stable sort: equal hits keep their order
     others = [replace(hit, score=min(hit.score, scored[-1].score)) for hit in others]
     notes = (_cut(reranker.name, judgement),) if judgement.cut else ()
     return SearchResult([*scored, *others][:limit], (*result.notes, *notes))

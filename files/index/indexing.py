@@ -1,7 +1,7 @@
-"""From chunks to what search reads: the postings of their lexemes, and their vectors."""
+"""Makes chunks searchable: stores the postings of their lexemes, and their vectors."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db import connection, transaction
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 WORDS_BATCH = 500  # chunks
 VECTORS_BATCH = 256
-ACTIVE_LOCK = "active embedder"  # two who choose the active embedder at once choose one after the other
-LARGEST_INDEXED = 4_000  # dimensions: pgvector's limit for HNSW over half precision
+ACTIVE_LOCK = "active embedder"  # the lock for changes of the active embedder
+LARGEST_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
 
-# int2 holds a frequency, as PostgreSQL keeps 255 positions of a lexeme, and the length of any chunk of sane size.
+# int2 is enough for a frequency, since PostgreSQL keeps 255 positions of a lexeme, and for the length of a usual chunk.
 WRITE_POSTINGS = """
 WITH read AS MATERIALIZED (
     SELECT id, to_tsvector(%(language)s::regconfig, content) AS lexemes
@@ -48,13 +48,13 @@ FROM unnest(%(ids)s::bigint[], %(vectors)s::text[]) AS given (id, embedding) WHE
 
 
 def index_chunks(file: File) -> None:
-    """Makes the file's chunks searchable, anew if they were; without chunks it is not searchable.
+    """Make the chunks of a file searchable, also if they were before. A file without chunks is not searchable.
 
-    An embedder that fails leaves them searchable by their words; `manage.py reembed` adds the vectors.
+    If the embedder fails, the chunks are searchable by their words; `manage.py reembed` adds the vectors.
     """
     chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").defer("embedding"))
     for chunk in chunks:
-        chunk.file = file  # whose name is searched, too
+        chunk.file = file  # the name of the file is searched as well
     index_words(file, chunks)
     try:
         embed_chunks(chunks, active_embedder(), Payer(file.owner_id))
@@ -66,46 +66,51 @@ def index_chunks(file: File) -> None:
 
 @transaction.atomic
 def index_words(file: File, chunks: Sequence[Chunk]) -> None:
-    """Writes the postings of a file's chunks, all that it has, and what BM25 needs to know of the file."""
-    # Two workers with the same file write one after the other.
+    """Replace the postings of a file by those of all its chunks, and store the totals that BM25 needs."""
+    # The lock makes simultaneous workers on one file write one after the other.
     File.objects.select_for_update().get(pk=file.pk)
     Posting.objects.filter(file=file).delete()
     file.language = configuration_of("\n".join(chunk.text for chunk in chunks))
-    file.indexed_chunks, file.indexed_words = len(chunks), 0
+    file.indexed_chunks = len(chunks)
+    file.indexed_words = 0
     with connection.cursor() as cursor:
         for batch in _batches(chunks, WORDS_BATCH):
-            values: dict[str, Any] = {
+            parameters: Mapping[str, Any] = {
                 "language": file.language,
                 "file": file.pk,
                 "ids": [chunk.pk for chunk in batch],
                 "texts": [readable(chunk.searched) for chunk in batch],
             }
-            cursor.execute(WRITE_POSTINGS, values)
+            cursor.execute(WRITE_POSTINGS, parameters)
             file.indexed_words += cursor.fetchone()[0]
     file.save(update_fields=["language", "indexed_chunks", "indexed_words"])
 
 
 def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY) -> None:
-    """Batch by batch; what is written stays when a later batch fails. Raises `ModelError`."""
-    for batch, vectors in embedded(chunks, embedder, payer):
+    """Store the vectors of chunks in batches. Stored batches stay if a later one fails. Raises `ModelError`."""
+    for batch, vectors in embed_batches(chunks, embedder, payer):
         literals = [None if vector is None else str(vector.tolist()) for vector in vectors]
-        values: dict[str, Any] = {"embedder": embedder.pk, "ids": [chunk.pk for chunk in batch], "vectors": literals}
+        parameters: Mapping[str, Any] = {
+            "embedder": embedder.pk,
+            "ids": [chunk.pk for chunk in batch],
+            "vectors": literals,
+        }
         with connection.cursor() as cursor:
-            cursor.execute(WRITE_VECTORS, values)
+            cursor.execute(WRITE_VECTORS, parameters)
 
 
-def embedded(
+def embed_batches(
     chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY
 ) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
-    """Batches of the chunks, each with its vectors; None for one without words. Raises `ModelError`."""
+    """Yield batches of chunks with their vectors; None for a chunk without words. Raises `ModelError`."""
     for batch in _batches(chunks, VECTORS_BATCH):
         yield batch, embed(embedder, [chunk.searched for chunk in batch], payer)
 
 
 def activate(embedder: Embedder) -> None:
-    """What is indexed from now on goes to this embedder. Search asks every embedder that has chunks.
+    """Make this embedder the active one, which embeds new chunks. Search asks every embedder that has chunks.
 
-    Raises `ModelError` when it does not give vectors of its row's dimensions; the active one then stays.
+    Raises `ModelError` if it does not return vectors of its dimensions; then the active one stays.
     """
     embed(embedder, ["Is anybody there?"])
     with transaction.atomic():
@@ -117,12 +122,14 @@ def activate(embedder: Embedder) -> None:
 
 
 def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
-    """Embeds every chunk that has no vector of this embedder; yields (done, all) after each batch. Resumable.
+    """Embed every chunk that has no vector of this embedder. Yield (done, all) after each batch. Can be resumed.
 
-    A chunk keeps its old vector until the new one replaces it, so search finds it all the while. Raises `ModelError`.
+    A chunk keeps its old vector until the new one is stored, so search finds it at any time. Raises `ModelError`.
     """
     waiting = Chunk.objects.filter(Q(embedder=None) | ~Q(embedder=embedder))
-    done, total, last = 0, waiting.count(), 0
+    total = waiting.count()
+    done = 0
+    last = 0
     while True:
         rows = waiting.filter(pk__gt=last).order_by("pk").select_related("file")
         batch = list(rows.only("text", "heading", "table_head", "file__name")[:VECTORS_BATCH])
@@ -132,18 +139,21 @@ def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
             done += len(batch)
             yield done, max(done, total)
         elif last:
-            last = 0  # once more: a worker may have used the embedder that was active before
+            last = 0  # once more, since a worker may have used the previous active embedder
         else:
             return
 
 
 def create_vector_index(dimensions: int) -> None:
-    """For vectors of this size, if there is none and pgvector can; exact search needs none. Outside transactions."""
+    """Create the index for vectors of this size, if there is none and pgvector supports it.
+
+    Must run outside a transaction. Without the index, search compares all vectors.
+    """
     if not 1 <= dimensions <= LARGEST_INDEXED:
         return
     name = f"chunk_embedding_{int(dimensions)}"
     with connection.cursor() as cursor:
-        # A build that was interrupted leaves an index that is kept up to date but never used.
+        # An interrupted build leaves an invalid index, which PostgreSQL updates but never uses.
         cursor.execute("SELECT 1 FROM pg_index WHERE indexrelid = to_regclass(%s) AND NOT indisvalid", [name])
         if cursor.fetchone():
             cursor.execute(f"DROP INDEX CONCURRENTLY {name}")

@@ -1,11 +1,11 @@
-"""In which language PostgreSQL should read a text, and what it should read.
+"""Languages of texts for PostgreSQL's text search, and the preparation of texts for its parser.
 
-A text in one of the languages that PostgreSQL has a stemmer for gets that configuration; everything else (Vietnamese,
-Chinese, source code, tables of numbers, a text too short to tell) gets `simple`, which only folds case.
+A text in a language with a stemmer in PostgreSQL gets the configuration of that language. All other texts (Vietnamese,
+Chinese, source code, tables of numbers, short texts) get `simple`, which only folds case.
 
-Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) would become one word a
-sentence. Their runs are cut into overlapping pairs of characters, in chunks and in queries alike, so that every part of
-two characters or more is found; a single character finds only itself standing alone, and vectors do the rest.
+In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) the parser would make one
+word of a sentence. Such runs are divided into overlapping pairs of characters, in chunks and in queries, so that every
+part of at least two characters is found. A single character is only found where it stands alone.
 """
 
 import re
@@ -47,10 +47,10 @@ CONFIGURATIONS = {
     "ta": "tamil",
     "tr": "turkish",
 }
-SAMPLE = 2_000  # characters; three of them decide
-CONFIDENT = 0.7
+SAMPLE = 2_000  # characters of each of the three samples of a text
+CONFIDENT = 0.7  # probability of a language from which on its configuration is used
 FEWEST_LETTERS = 40
-# Prose has about one sign of this kind in 100 characters that are not spaces, source code ten and more.
+# Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code.
 CODE_SIGNS = frozenset('{}[]()<>=;_/\\|&*+#$@^~`"0123456789')
 MOST_CODE_SIGNS = 0.09
 
@@ -62,7 +62,7 @@ UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 
 
 def configuration_of(text: str) -> str:
-    """PostgreSQL's text search configuration for a text of any length, judged by its start, middle and end."""
+    """Return the text search configuration of PostgreSQL for a text, judged by its start, middle and end."""
     middle = len(text) // 2
     sample = " ".join(
         (text[:SAMPLE], text[max(SAMPLE, middle) : middle + SAMPLE], text[max(SAMPLE, len(text) - SAMPLE) :])
@@ -80,7 +80,7 @@ def configuration_of(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """The text as PostgreSQL's parser should see it: compatible characters unified, unspaced scripts in pairs."""
+    """Return the text for the parser of PostgreSQL: in normal form NFKC, and unspaced scripts in pairs."""
     return UNSPACED_RUN.sub(_pairs, unicodedata.normalize("NFKC", text))
 
 

@@ -1,4 +1,7 @@
-"""What servers that embed and re-rank have read is written down in the ledger, which stands above the files."""
+"""The ledger as this app sees it: a protocol for storing calls of embedders and re-rankers.
+
+The ledger itself is `chat.ledger`, which imports this app. It registers itself here when it starts.
+"""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,8 +13,10 @@ from files.models import Embedder, Reranker
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """Whose a call is, by ids: a person's, of a program's token, for a conversation; nobody's where the workspace
-    itself asks, as for vectors that are made anew."""
+    """Ids of the user, the API token and the conversation that a call is billed to.
+
+    All are None for calls of the workspace itself, such as the embedding of all chunks by a new embedder.
+    """
 
     person: UUID | None = None
     token: UUID | None = None
@@ -22,36 +27,43 @@ NOBODY = Payer()
 
 
 @dataclass(slots=True)
-class Read:
-    """What a server has read so far, in tokens: `said` by it, and `counted` by us where it says nothing. `searches` as
-    vendors of re-rankers bill them."""
+class SearchUsage:
+    """Usage of an embedder or re-ranker so far.
 
-    said: int = 0
+    `reported`: tokens by the server's report. `counted`: tokens by our count, of requests without a report.
+    `searches`: the unit that vendors of re-rankers bill.
+    """
+
+    reported: int = 0
     counted: int = 0
     searches: int = 0
 
-    def add(self, said: int, counted: int, searches: int = 0) -> None:
-        """Of one request; `said` is 0 where the server does not say."""
-        self.said += said
-        self.counted += 0 if said else counted
+    def add(self, reported: int, counted: int, searches: int = 0) -> None:
+        """Add one request. `reported` is 0 where the server reports nothing."""
+        self.reported += reported
+        self.counted += 0 if reported else counted
         self.searches += searches
 
 
 class Ledger(Protocol):
-    def __call__(self, server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[Read]:
-        """Around a call: in the ledger are the tokens that are `expected` from before it is made, and what was read
-        after it; one that failed before anything was read is not."""
+    def __call__(self, server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[SearchUsage]:
+        """Return a context manager around one call.
+
+        It stores the `expected` tokens before the call, and replaces them by the real usage after it. A call that fails
+        without any usage leaves no row.
+        """
 
 
 _ledgers: list[Ledger] = []
 
 
-def write_down_in(ledger: Ledger) -> None:
+def register_ledger(ledger: Ledger) -> None:
     """Register the ledger, in `AppConfig.ready()` of the app that has it. Raises ValueError for a second one."""
     if _ledgers:
-        raise ValueError(f"searches are written down by {_ledgers[0]!r} already")
+        raise ValueError(f"the ledger {_ledgers[0]!r} is registered already")
     _ledgers.append(ledger)
 
 
-def written_down(server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[Read]:
+def record_call(server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[SearchUsage]:
+    """Return a context manager that stores one call in the registered ledger, as `Ledger.__call__` describes."""
     return _ledgers[0](server, payer, expected)

@@ -1,6 +1,6 @@
-"""The lexemes of single words, as PostgreSQL's stemmers have them.
+"""Lexemes of single words by PostgreSQL's stemmers, with a cache in each process.
 
-Each process asks for a word once, so that a search asks for few: most words of a collection are soon known.
+A process queries each word once, so most words of a collection are cached soon.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,31 +9,34 @@ from django.db import connection
 
 from files.index.language import readable
 
-KEPT = 50_000  # words of a process, in about 10 MB; then it begins anew
+KEPT = 50_000  # words in the cache, about 10 MB; a full cache is cleared
 
-# In lines, which is much less work than arrays; a word has no space.
+# Words and lexemes are joined by line ends and spaces, which is much faster than arrays. A word has no space.
 _OF_WORDS = r"""
 SELECT word, array_to_string(tsvector_to_array(to_tsvector(%s::regconfig, content)), ' ')
 FROM unnest(string_to_array(%s, E'\n'), string_to_array(%s, E'\n')) AS given (word, content)
 """
 
-_known: dict[tuple[str, str], frozenset[str]] = {}
+_cache: dict[tuple[str, str], frozenset[str]] = {}
 
 
 def lexemes_of(words: Collection[str], language: str) -> Mapping[str, frozenset[str]]:
-    """By word; none of a stop word. `language` is a text search configuration. Words are runs of letters and digits."""
-    found = {word: lexemes for word in words if (lexemes := _known.get((language, word.lower()))) is not None}
-    missing = sorted({word.lower() for word in words if word not in found})
-    if missing:
-        asked = _asked(missing, language)
-        found |= {word: asked[word.lower()] for word in words if word not in found}
-        if len(_known) + len(asked) > KEPT:
-            _known.clear()
-        _known.update({(language, word): lexemes for word, lexemes in asked.items()})
-    return found
+    """Return the lexemes of each word; stop words have none.
+
+    `language` is a text search configuration. Words are runs of letters and digits.
+    """
+    cached = {word: lexemes for word in words if (lexemes := _cache.get((language, word.lower()))) is not None}
+    missing = sorted({word.lower() for word in words if word not in cached})
+    if not missing:
+        return cached
+    read = _query_lexemes(missing, language)
+    if len(_cache) + len(read) > KEPT:
+        _cache.clear()
+    _cache.update({(language, word): lexemes for word, lexemes in read.items()})
+    return cached | {word: read[word.lower()] for word in words if word not in cached}
 
 
-def _asked(words: list[str], language: str) -> dict[str, frozenset[str]]:
+def _query_lexemes(words: list[str], language: str) -> dict[str, frozenset[str]]:
     with connection.cursor() as cursor:
         cursor.execute(_OF_WORDS, [language, "\n".join(words), "\n".join(map(readable, words))])
         return {word: frozenset(lexemes.split()) for word, lexemes in cursor.fetchall()}

@@ -1,7 +1,7 @@
-"""What a search has found, in the order of the workspace's re-ranker: a model that reads question and passage together.
+"""Calls and changes of re-rankers: models that read a question and a passage together and score the passage.
 
-Without one, and whenever it fails, the first order stays; a note says why. A re-ranker that failed is left alone for
-some seconds, and what it has said is kept for a minute: while somebody writes, the same is planned again and again.
+Judgements are cached for a minute, since the same prompt is planned again and again while a user writes. After a
+failure, the re-ranker is not called for some seconds.
 """
 
 import hashlib
@@ -27,58 +27,59 @@ from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
-from files.index.ledger import NOBODY, Payer, written_down
-from files.index.search import Hit
+from files.index.ledger import NOBODY, Payer, record_call
+from files.index.search import ChunkHit
 from files.models import Reranker
 from llm import tokens
 
-ACTIVE_LOCK = "active re-ranker"  # two admins choosing one at once choose one after the other
-LEFT_ALONE, KEPT = 15, 60  # seconds
-HALVINGS = 3  # of passages that turn out to be too long for it
+ACTIVE_LOCK = "active re-ranker"  # the lock for changes of the active re-ranker
+LEFT_ALONE = 15  # seconds without calls after a failure
+KEPT = 60  # seconds that a judgement is cached
+HALVINGS = 3  # of passages that are too long for the model
 TRIAL = ("capital of France", ["rain in May", "Paris, the capital of France"])
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A score for each passage, from 0 to 1; `cut` of them were given only in part, by at most `longest` tokens."""
+    """Scores of passages, from 0 to 1. `cut`: number of passages that were sent as their first `longest` tokens."""
 
     scores: list[float]
     cut: int
     longest: int
 
 
-def text_to_judge(hit: Hit) -> str:
+def text_to_judge(hit: ChunkHit) -> str:
     return "\n".join(filter(None, (hit.heading, hit.table_head, hit.text)))
 
 
-def ordered_by(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
-    """As the server says it, or has said it a moment ago. Raises `ModelError`."""
+def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
+    """Return the judgement of the server, which may be cached. Raises `ModelError`, also for a recent failure."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
-    of_row = hashlib.sha256(json.dumps(row).encode()).hexdigest()
-    of_texts = hashlib.sha256(json.dumps([of_row, query, texts]).encode()).hexdigest()
-    kept = _remembered(f"re-ranker:{of_row}", f"re-ranker:{of_texts}")
-    if isinstance(kept, Judgement):
-        return kept
-    if kept is not None:
-        raise ModelError("reranker_failed", Sentence.load(kept), retryable=True)
+    row_digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()
+    texts_digest = hashlib.sha256(json.dumps([row_digest, query, texts]).encode()).hexdigest()
+    cached = _read_cache(f"re-ranker:{row_digest}", f"re-ranker:{texts_digest}")
+    if isinstance(cached, Judgement):
+        return cached
+    if cached is not None:
+        raise ModelError("reranker_failed", Sentence.load(cached), retryable=True)
     try:
         judgement = judge(reranker, query, texts, payer)
     except ModelError as error:
-        _remember(f"re-ranker:{of_row}", error.sentence.dump(), LEFT_ALONE)
+        _write_cache(f"re-ranker:{row_digest}", error.sentence.dump(), LEFT_ALONE)
         raise
-    _remember(f"re-ranker:{of_texts}", judgement, KEPT)
+    _write_cache(f"re-ranker:{texts_digest}", judgement, KEPT)
     return judgement
 
 
-def _remembered(failure: str, judgement: str) -> Any:
+def _read_cache(failure: str, judgement: str) -> Any:
     try:
         return cache.get(judgement) or cache.get(failure)
     except RedisError:
         return None
 
 
-def _remember(key: str, value: object, seconds: int) -> None:
+def _write_cache(key: str, value: object, seconds: int) -> None:
     try:
         cache.set(key, value, seconds)
     except RedisError:
@@ -86,40 +87,44 @@ def _remember(key: str, value: object, seconds: int) -> None:
 
 
 def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NOBODY) -> Judgement:
-    """Asks the server, and writes that down. Passages that it finds too long are halved. Raises `ModelError`."""
+    """Ask the server, and store the call in the ledger. Passages that are too long for it are halved.
+
+    Raises `ModelError`.
+    """
     if is_lost(reranker.api_key):
         raise ModelError("secret_lost", LOST, retryable=False)
     client = _client(reranker.kind, reranker.base_url, reranker.api_key, float(reranker.patience))
-    longest, given = reranker.longest, [tokens.truncate(text, reranker.longest) for text in texts]
-    with written_down(reranker, payer, _read(query, given)) as read:
+    longest = reranker.longest
+    sent = [tokens.truncate(text, longest) for text in texts]
+    with record_call(reranker, payer, _count_tokens(query, sent)) as usage:
         for attempt in range(HALVINGS + 1):
             try:
                 with wait_outside():
-                    scores, said, searches = submit(client.scores(reranker.model, query, given)).result()
+                    scores, reported, searches = submit(client.scores(reranker.model, query, sent)).result()
                 break
             except ModelError as error:
                 if error.code != "context_too_long" or attempt == HALVINGS:
                     raise
-            longest = min(longest, max(map(tokens.count, given))) // 2
-            given = [tokens.truncate(text, longest) for text in given]
-        read.add(said, 0 if said else _read(query, given), searches)
-    cut = sum(one != other for one, other in zip(given, texts, strict=True))
+            longest = min(longest, max(map(tokens.count, sent))) // 2
+            sent = [tokens.truncate(text, longest) for text in sent]
+        usage.add(reported, 0 if reported else _count_tokens(query, sent), searches)
+    cut = sum(one != other for one, other in zip(sent, texts, strict=True))
     return Judgement(_from_0_to_1(scores), cut, longest)
 
 
-def _read(query: str, texts: Sequence[str]) -> int:
-    """Tokens: the query is read anew with every passage."""
+def _count_tokens(query: str, texts: Sequence[str]) -> int:
+    """Return the tokens that the model reads: the query once for every passage, and the passages."""
     return tokens.count(query) * len(texts) + sum(map(tokens.count, texts))
 
 
 @lru_cache(maxsize=8)
 def _client(kind: str, base_url: str, api_key: str, patience: float) -> Any:
-    # Not imported before it is needed: most processes never speak HTTP to a model.
-    return import_module("llm.providers.reranking").Client(kind, base_url, api_key, patience)
+    # Imported late, since most processes never send HTTP requests to a model.
+    return import_module("llm.providers.reranking").RerankingClient(kind, base_url, api_key, patience)
 
 
 def _from_0_to_1(scores: list[float]) -> list[float]:
-    """Some servers give shares, others logits."""
+    """Return scores from 0 to 1. Some servers return shares, others logits."""
     if all(0 <= score <= 1 for score in scores):
         return scores
     return [1 / (1 + math.exp(-max(-500.0, min(500.0, score)))) for score in scores]
@@ -127,9 +132,9 @@ def _from_0_to_1(scores: list[float]) -> list[float]:
 
 @transaction.atomic
 def store_reranker(*, user: AbstractUser, reranker: Reranker, api_key: str | None) -> None:
-    """Stores a row as an administrator's form left it; the very first becomes the active one.
+    """Store a re-ranker that a form has validated. The very first one becomes active.
 
-    `api_key` None keeps the stored one, an empty one clears it.
+    `api_key`: None keeps the stored key, an empty string removes it.
     """
     require_store(user, reranker)
     if api_key is not None:
@@ -144,7 +149,7 @@ def store_reranker(*, user: AbstractUser, reranker: Reranker, api_key: str | Non
 
 @transaction.atomic
 def use_reranker(*, user: AbstractUser, reranker: Reranker, active: bool) -> None:
-    """Makes it the active one in place of any other, or leaves searches in their first order."""
+    """Make this re-ranker the active one, or switch it off."""
     require_right(user, "change", reranker)
     lock(ACTIVE_LOCK)
     if active:
@@ -156,7 +161,7 @@ def use_reranker(*, user: AbstractUser, reranker: Reranker, active: bool) -> Non
 
 
 def try_reranker(*, reranker: Reranker) -> bool:
-    """Whether it puts what answers a question above what does not. Raises `ModelError`."""
+    """Return whether it scores a passage with the answer above one without it. Raises `ModelError`."""
     query, texts = TRIAL
     other, answer = judge(reranker, query, texts).scores
     return answer > other

@@ -1,10 +1,15 @@
-"""Search in the files that somebody may see: words (BM25) and meaning (vectors), each by its deviation, mixed.
+"""Search in the files that a user may see, by words (BM25) and by meaning (vectors).
 
-Where there are many chunks it is done twice: the best of the first ranking say more of what is wanted (`feedback`).
+`search_many` does this for each phrasing of a question:
 
-The files are a filter inside every query, so nothing else is ranked, counted or returned. As long as the chunks have
-vectors, `min(limit, visible chunks)` of them come back: what shares no word with the query is ranked by meaning alone.
-For pages, of each passage that was found the part is cut out where most of the words stand.
+1. It ranks the visible chunks by BM25 and by the cosines of vectors (`ranking`).
+2. It adds both, each as its deviation from the mean in standard deviations, with a weight.
+3. In a large collection it expands the query by the best chunks (`feedback`), and ranks again.
+
+Then a chunk gets the best of its scores. The files are a filter inside every query, so no other chunk is ranked,
+counted or returned. If all chunks have vectors, a search returns `min(limit, visible chunks)` hits, since chunks
+without a word of the query are ranked by meaning alone. `excerpts` cuts the most relevant part out of each hit, for
+pages.
 """
 
 import logging
@@ -28,20 +33,22 @@ from files.index.embedders import HURRIED, embed
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import lexemes_of
-from files.index.ranking import Asked, Query
+from files.index.ranking import PreparedSearch, Query
 from files.index.vectors import Vector
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
 
-WORDS_SHARE, MEANING_SHARE = 0.65, 0.35
-POOL = 100  # the best of each ranking are mixed
+WORDS_SHARE = 0.65
+MEANING_SHARE = 0.35
+POOL = 100  # chunks of each ranking that are combined
 MAX_LIMIT = 100
-MAX_QUERY = 2_000  # characters that are read
-NEAR = 160  # characters within which words stand together
-BEFORE, EXCERPT = 80, 320  # characters of a result shown before such a place, and in all
-# With the bundled embedder small talk seldom comes to it, beside any text. What a passage answers in other words may
-# stay below, too: so it says what is related, not what is unrelated.
+MAX_QUERY = 2_000  # characters of a query that are used
+NEAR = 160  # characters in which matched words count as close together
+BEFORE = 80  # characters of an excerpt before the first match
+EXCERPT = 320  # characters of an excerpt
+# The least cosine of a related passage. With the bundled embedder small talk seldom reaches it with any text. A passage
+# that answers in other words may be below it, so a lower cosine does not mean that a passage is unrelated.
 RELATED = 0.2
 
 Spans = tuple[tuple[int, int], ...]
@@ -50,12 +57,13 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A chunk: characters [start, end) of the file's text. `page` counts from 1, 0 where there are none.
+class ChunkHit:
+    """Chunk that a search has found: characters [start, end) of the file's text.
 
-    `score` is 0 to 1 and compares hits of one search only. `highlights` are [start, end) of matched words in `text`.
-    `heading` and `table_head` as in `files.index.chunking.Piece`; `named`: a word of the query stands in these or in
-    the file's name. `cosine` is that of the nearest phrasing, 0 without vectors, and compares hits of one embedder.
+    `page` counts from 1; 0 in files without pages. `score` is 0 to 1, only comparable within one search. `highlights`
+    are [start, end) of matched words in `text`. `heading` and `table_head` as in `files.index.chunking.ChunkSpan`.
+    `named`: a word of the query is in these or in the name of the file. `cosine`: that of the nearest phrasing, only
+    comparable within one embedder; 0 without vectors.
     """
 
     file: UUID
@@ -75,14 +83,16 @@ class Hit:
 
     @property
     def related(self) -> bool:
-        """Whether anything but its rank speaks for it: a word of the query, or a meaning near to it."""
+        """Return whether the chunk has a word of the query or a similar meaning, and not only a high rank."""
         return bool(self.highlights) or self.named or self.cosine >= RELATED
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The part of a found passage where most of the words asked for are; `parts` are its pieces, each with whether it
-    matched. `page` is that of the match, 0 where there are none; `heading` the path of headings of the passage."""
+class PassageExcerpt:
+    """Part of a hit with most of the matched words. `parts` are its (text, matched) pieces.
+
+    `page` is the page of the match; 0 in files without pages. `heading` is the path of headings of the hit.
+    """
 
     file: UUID
     name: str
@@ -95,16 +105,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Passages, best first. `notes`: sentences for people about what an embedder or the re-ranker did not do."""
+    """Hits of a search, best first. `notes`: sentences for users about failures of an embedder or the re-ranker."""
 
-    hits: list[Hit]
+    hits: list[ChunkHit]
     notes: tuple[Sentence, ...] = ()
 
 
-def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[Hit]:
-    """The best chunks of `files`, best first, at most 100. A query without a letter or digit finds nothing.
+def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[ChunkHit]:
+    """Return the best chunks of `files`, at most 100. A query without a letter or digit finds nothing.
 
-    An embedder that does not answer leaves the ranking to the words.
+    If an embedder does not answer, chunks are ranked by words only.
     """
     return search_many(queries=[query], files=files, limit=limit, payer=payer).hits
 
@@ -112,80 +122,91 @@ def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer =
 def search_many(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
 ) -> SearchResult:
-    """Several phrasings of one question: a chunk counts with the best of its scores. `payer`: who searches."""
-    cleaned = [each for query in queries if _WORD.search(each := _cleaned(query))]
+    """Search for several phrasings of one question. A chunk gets the best of its scores."""
+    cleaned = [each for query in queries if _WORD.search(each := _storable(query))]
     limit = min(limit, MAX_LIMIT)
     if not (cleaned and limit > 0):
         return SearchResult([])
-    asked = ranking.asked(files, cleaned)
-    if not asked.collection.chunks:
+    prepared = ranking.prepare_search(files, cleaned)
+    if not prepared.collection.chunks:
         return SearchResult([])
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
     lexemes: dict[str, set[str]] = defaultdict(set)
-    failures: dict[Sentence, None] = {}  # sentences, each once, in order
-    for query in asked.queries:
-        for language, found in query.words.items():
-            lexemes[language].update(found)
-        for chunk, (score, cosine) in _mixed(query, files, asked, payer, failures).items():
+    failures: dict[Sentence, None] = {}  # an ordered set
+    for query in prepared.queries:
+        for language, words in query.words.items():
+            lexemes[language].update(words)
+        for chunk, (score, cosine) in _rank(query, files, prepared, payer, failures).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
     best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
     return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes), tuple(failures))
 
 
-def _cleaned(query: str) -> str:
-    """PostgreSQL stores neither NUL nor lone surrogates."""
+def _storable(query: str) -> str:
+    """Return the query without NUL and lone surrogates, which PostgreSQL does not store."""
     return query[:MAX_QUERY].replace("\0", " ").encode(errors="replace").decode()
 
 
-def _mixed(
-    query: Query, files: QuerySet[File], asked: Asked, payer: Payer, failures: dict[Sentence, None]
+def _rank(
+    query: Query, files: QuerySet[File], prepared: PreparedSearch, payer: Payer, failures: dict[Sentence, None]
 ) -> dict[int, tuple[float, float]]:
-    """(score, cosine) by chunk id, of the union of the two pools. Adds a sentence for each embedder that failed."""
-    collection = asked.collection
+    """Return (score, cosine) by chunk id, of the best chunks of both rankings.
+
+    Adds a sentence to `failures` for each embedder that failed.
+    """
+    collection = prepared.collection
     entries = ranking.postings(files, ranking.positions_of(query.words))
-    bm25 = ranking.scored(entries, collection, query.weights)
-    meanings = _meanings(query.text, files, asked, bm25.best(POOL), payer, failures)
-    scores = _scores(bm25, meanings)
+    bm25 = ranking.score_postings(entries, collection, query.weights)
+    rankings = _rank_by_vectors(query.text, files, prepared, bm25.best(POOL), payer, failures)
+    scores = _combine(bm25, rankings)
     if collection.chunks >= feedback.FEWEST and scores:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
-        best = feedback.listened_to(counts)
-        added = feedback.added(query, entries, counts, best, files, collection)
-        bm25 = ranking.scored(added.entries, collection, added.weights)
-        for meaning in meanings:
-            meaning.look_again(counts, bm25.best(POOL))
-        scores = _scores(bm25, meanings)
-    cosines = {chunk: cosine for meaning in meanings for chunk, cosine in meaning.cosines.items()}
+        best = feedback.feedback_chunks(counts)
+        expanded = feedback.expand_query(query, entries, counts, best, files, collection)
+        bm25 = ranking.score_postings(expanded.entries, collection, expanded.weights)
+        for vector_ranking in rankings:
+            vector_ranking.pull(counts, bm25.best(POOL))
+        scores = _combine(bm25, rankings)
+    cosines = {chunk: cosine for vector_ranking in rankings for chunk, cosine in vector_ranking.cosines.items()}
     return {chunk: (1 / (1 + math.exp(-score)), cosines.get(chunk, 0.0)) for chunk, score in scores.items()}
 
 
 @dataclass(slots=True)
-class _Meaning:
-    """Cosines of one embedder, by chunk id, to the query; `pulled` are those to the query as feedback has moved it."""
+class _VectorRanking:
+    """Cosines to the query by one embedder, by chunk id. `pulled` are those to the query that feedback has moved."""
 
     embedder: Embedder
     vector: Vector
     cosines: dict[int, float]
     pulled: dict[int, float]
 
-    def look_again(self, best: Group[int], also: Sequence[int]) -> None:
+    def pull(self, best: Group[int], also: Sequence[int]) -> None:
+        """Move the query towards the mean of the `best` chunks, and add the chunks `also`."""
         both = ranking.two_cosines(self.embedder, self.vector, best, {*self.cosines, *also})
         if not both:
             return
-        self.cosines = {at: near for at, (near, _) in both.items()}
-        # A cosine to the sum of both, but for its length, which changes no order.
-        self.pulled = {at: near + feedback.PULL * towards for at, (near, towards) in both.items()}
+        self.cosines = {chunk: near for chunk, (near, _) in both.items()}
+        # The cosine to the sum of both vectors, except for the length of the sum, which does not change the order.
+        self.pulled = {chunk: near + feedback.PULL * towards for chunk, (near, towards) in both.items()}
 
 
-def _meanings(
-    query: str, files: QuerySet[File], asked: Asked, also: Sequence[int], payer: Payer, failures: dict[Sentence, None]
-) -> list[_Meaning]:
-    """Of the nearest chunks and of those in `also`, by embedder: while `reembed` is under way there are chunks of two,
-    whose cosines do not compare."""
-    found: list[_Meaning] = []
-    for embedder in asked.embedders:
+def _rank_by_vectors(
+    query: str,
+    files: QuerySet[File],
+    prepared: PreparedSearch,
+    also: Sequence[int],
+    payer: Payer,
+    failures: dict[Sentence, None],
+) -> list[_VectorRanking]:
+    """Return a ranking by each embedder, of the nearest chunks and of the chunks `also`.
+
+    While `reembed` runs there are chunks of two embedders, whose cosines are not comparable.
+    """
+    rankings: list[_VectorRanking] = []
+    for embedder in prepared.embedders:
         try:
             vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
         except ModelError as error:
@@ -194,9 +215,9 @@ def _meanings(
             continue
         if vector is None:
             continue
-        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=asked.collection.chunks)
-        found.append(_Meaning(embedder, vector, cosines, cosines))
-    return found
+        cosines = ranking.nearest(files, embedder, vector, also, count=POOL, visible=prepared.collection.chunks)
+        rankings.append(_VectorRanking(embedder, vector, cosines, cosines))
+    return rankings
 
 
 def _by_words(name: str, why: Sentence) -> Sentence:
@@ -207,11 +228,12 @@ def _by_words(name: str, why: Sentence) -> Sentence:
     )
 
 
-def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, float]:
-    """By chunk id: how far it stands out by its words and by its meaning, each on a scale of its own."""
+def _combine(bm25: ranking.Scores, rankings: Sequence[_VectorRanking]) -> dict[int, float]:
+    """Return the weighted sum of the deviations by words and by meaning, by chunk id."""
     near: dict[int, float] = {}
-    for meaning in meanings:
-        near |= zip(meaning.pulled, _deviations(np.fromiter(meaning.pulled.values(), dtype=np.float64)), strict=True)
+    for vector_ranking in rankings:
+        pulled = vector_ranking.pulled
+        near |= zip(pulled, _deviations(np.fromiter(pulled.values(), dtype=np.float64)), strict=True)
     lowest = min(near.values(), default=0.0)
     pool = list({*bm25.best(POOL), *near})
     if not pool:
@@ -222,24 +244,24 @@ def _scores(bm25: ranking.Scores, meanings: Sequence[_Meaning]) -> dict[int, flo
 
 
 def _deviations(values: npt.NDArray[np.float64]) -> list[float]:
-    """From the mean, in standard deviations; all 0 where all are equal."""
+    """Return the deviations from the mean in standard deviations; all 0 if all values are equal."""
     spread = values.std() if len(values) else 0.0
-    found: list[float] = ((values - values.mean()) / spread if spread else np.zeros(len(values))).tolist()
-    return found
+    deviations: list[float] = ((values - values.mean()) / spread if spread else np.zeros(len(values))).tolist()
+    return deviations
 
 
-def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[Hit]:
-    """`best`: score and cosine by chunk id, the best first."""
+def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[ChunkHit]:
+    """Return the hits in the order of `best`, which maps a chunk id to (score, cosine)."""
     names = ("ordinal", "page", "start", "end", "text", "heading", "table_head", "file__name", "file__language")
     rows = Chunk.objects.select_related("file").only(*names).in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
-    marks: dict[int, Spans] = {}  # by chunk id; what stands above a chunk is under the negative one
-    for language, found in lexemes.items():
+    marks: dict[int, Spans] = {}  # by chunk id; those of the text above a chunk by the negative id
+    for language, of_query in lexemes.items():
         of_language = [chunk for chunk in chunks if chunk.file.language == language]
         texts = {chunk.pk: chunk.text for chunk in of_language}
-        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, found)
+        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, of_query)
     return [
-        Hit(
+        ChunkHit(
             file=chunk.file_id,
             name=chunk.file.name,
             chunk=chunk.pk,
@@ -260,28 +282,32 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
 
 
 def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) -> dict[int, Spans]:
-    """By the keys of `texts`, [start, end) of the matches, ascending and apart. `language` is that of the texts."""
+    """Return the [start, end) of the matches in each text, ascending and disjoint, by the keys of `texts`."""
     if not texts or not lexemes:
         return {}
-    said = {word for text in texts.values() for word in _WORD.findall(text)}
-    known = lexemes_of({word for word in said if not UNSPACED_RUN.search(word)}, language)
-    forms = {word for word, found in known.items() if not found.isdisjoint(lexemes)}
+    words = {word for text in texts.values() for word in _WORD.findall(text)}
+    of_words = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
+    forms = {word for word, of_word in of_words.items() if not of_word.isdisjoint(lexemes)}
     literal = _literal(lexemes)
-    return {key: _joined(_spans(text, forms, literal)) for key, text in texts.items()}
+    return {key: _merge_overlaps(_spans(text, forms, literal)) for key, text in texts.items()}
 
 
 def _literal(lexemes: Group[str]) -> re.Pattern[str]:
-    """For lexemes that are no single words: addresses, and pairs of unspaced scripts. A lookahead, as pairs overlap."""
+    """Return a pattern for lexemes that are no single words: addresses, and pairs of unspaced scripts.
+
+    It is a lookahead, since pairs overlap.
+    """
     odd = [lexeme for lexeme in lexemes if not _WORD.fullmatch(lexeme) or UNSPACED_RUN.fullmatch(lexeme)]
     return re.compile(f"(?=({'|'.join(map(re.escape, odd)) or '(?!)'}))", re.IGNORECASE)
 
 
 def _spans(text: str, forms: set[str], literal: re.Pattern[str]) -> list[tuple[int, int]]:
-    found = [match.span() for match in _WORD.finditer(text) if match[0] in forms]
-    return sorted(found + [match.span(1) for match in literal.finditer(text)])
+    words = [match.span() for match in _WORD.finditer(text) if match[0] in forms]
+    return sorted(words + [match.span(1) for match in literal.finditer(text)])
 
 
-def _joined(spans: list[tuple[int, int]]) -> Spans:
+def _merge_overlaps(spans: list[tuple[int, int]]) -> Spans:
+    """Join sorted spans that overlap or touch."""
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         if joined and start <= joined[-1][1]:
@@ -291,18 +317,18 @@ def _joined(spans: list[tuple[int, int]]) -> Spans:
     return tuple(joined)
 
 
-def passages(hits: Sequence[Hit]) -> list[Result]:
-    """For pages: of each passage the place that says most."""
+def excerpts(hits: Sequence[ChunkHit]) -> list[PassageExcerpt]:
+    """Return the most relevant part of each hit, for pages."""
     rows = FileText.objects.filter(file__in=[hit.file for hit in hits]).values_list("file", "spans")
     spans = dict(rows)
-    return [_result(hit, spans.get(hit.file, [])) for hit in hits]
+    return [_excerpt(hit, spans.get(hit.file, [])) for hit in hits]
 
 
-def _result(hit: Hit, spans: Sequence[Sequence[int]]) -> Result:
-    best = _best(hit)
-    start, end = _excerpt(hit.text, best)
+def _excerpt(hit: ChunkHit, spans: Sequence[Sequence[int]]) -> PassageExcerpt:
+    best = _densest_position(hit)
+    start, end = _around(hit.text, best)
     inside = [mark for mark in hit.highlights if start <= mark[0] and mark[1] <= end]
-    return Result(
+    return PassageExcerpt(
         file=hit.file,
         name=hit.name,
         page=bisect_right(spans, hit.start + best, key=lambda span: span[0]),
@@ -313,18 +339,18 @@ def _result(hit: Hit, spans: Sequence[Sequence[int]]) -> Result:
     )
 
 
-def _best(hit: Hit) -> int:
-    """Where in the hit's text the most different words that matched stand closest together; 0 if none matched."""
+def _densest_position(hit: ChunkHit) -> int:
+    """Return the position in the text with the most different matched words nearby; 0 without a match."""
 
-    def together(at: int) -> tuple[int, int]:
+    def density(at: int) -> tuple[int, int]:
         near = [mark for mark in hit.highlights if at <= mark[0] and mark[1] <= at + NEAR] or [(at, at)]
         return len({hit.text[left:right].casefold() for left, right in near}), at - near[-1][1]
 
-    return max((left for left, _ in hit.highlights), key=together, default=0)
+    return max((left for left, _ in hit.highlights), key=density, default=0)
 
 
-def _excerpt(text: str, best: int) -> tuple[int, int]:
-    """[start, end) of what is shown around `best`, cut between words."""
+def _around(text: str, best: int) -> tuple[int, int]:
+    """Return the [start, end) of an excerpt around `best`, cut between words."""
     start = max(0, best - BEFORE)
     if start:
         start = min(best, start + len(text[start:best].partition(" ")[0]) + 1)
@@ -334,7 +360,7 @@ def _excerpt(text: str, best: int) -> tuple[int, int]:
     return start, min(end, len(text))
 
 
-def _parts(hit: Hit, start: int, end: int, inside: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
+def _parts(hit: ChunkHit, start: int, end: int, inside: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
     yield ("… " if start else ""), False
     at = start
     for left, right in inside:

@@ -1,4 +1,4 @@
-"""What people upload: the bytes, the text that was read from them, and the chunks that search finds."""
+"""Uploaded files, the text read from them, the chunks and postings that search uses, and the embedders."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,19 +17,22 @@ from llm.models import price, validate_base_url
 from llm.tokens import CATCH_ALL
 from readers.api import media_types
 
-LONGEST_SUFFIX = 8  # characters after the last dot of a name; more is a part of the title
+LONGEST_SUFFIX = 8  # characters after the last dot of a name; a longer part belongs to the title
 
 
-class Uses(NamedTuple):
-    """Projects that hold a file: those that its reader sees, and how many others."""
+class FileUses(NamedTuple):
+    """Projects with a file: those that the user sees, and the number of others."""
 
     projects: list[models.Model]
     others: int
 
 
 class _OneOf(Func):
-    """Whether a value is in an array, which is made once, before rows are read. Of subqueries joined by OR, or by IN
-    with a union, the planner cannot know how few rows they have, and reads the whole table, with everybody's."""
+    """Test whether a value is in an array, which PostgreSQL computes once, before it reads rows.
+
+    The planner cannot estimate how few rows a subquery with OR, or IN with a union, returns. It then reads the whole
+    table.
+    """
 
     template = "%(expressions)s)"
     arg_joiner = " = ANY("
@@ -41,27 +44,27 @@ class FileQuerySet(models.QuerySet["File"]):
         return self.filter(owner_id=user.pk)
 
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "FileQuerySet":
-        """One's own files and those in projects that one owns or is a member of."""
+        """Return the user's own files, and those in projects that they own or are a member of."""
         if user.pk is None:
             return self.none()
         entries: models.QuerySet[Any] = File._meta.get_field(
             "project_entries"
         ).related_model._default_manager.order_by()
-        in_projects = ({"project__owner": user.pk}, *ways_of_sharing(user, "project__memberships"))
-        first, *others = [entries.filter(**way).values("file") for way in in_projects]
-        # Asked only of what is somebody else's: one's own file is known by its owner, however many one has.
+        ways = (Q(project__owner=user.pk), *ways_of_sharing(user, "project__memberships"))
+        first, *others = [entries.filter(way).values("file") for way in ways]
+        # The array only decides for files of others; the owner decides for one's own, however many there are.
         return self.filter(Q(owner_id=user.pk) | Q(_OneOf(F("pk"), ArraySubquery(first.union(*others)))))
 
 
 class File(models.Model):
-    """`blob` is stored once per content: its name is the SHA-256. `tokens` maps a tokenizer's name to a count.
+    """Uploaded file.
 
-    `pages` is the number of pages or slides, 0 where there are none; `width` and `height` (pixels) of images.
-    `encoding` is the one a text was read in (Python's name), `chosen_encoding` the one that its owner said it has.
-    `error` is why reading failed, or notes on what was left out, one a line, as `Sentence.dump` makes them.
-    `language` is PostgreSQL's text search configuration; `indexed_chunks` and `indexed_words` (with repetitions,
-    without stop words) are what BM25 needs to know of the whole file. `chunker` is the version of
-    `files.index.chunking` that made its chunks.
+    `blob`: the content, stored once for equal contents; its name is the SHA-256. `tokens` maps the name of a tokenizer
+    to a count. `pages`: number of pages or slides; 0 in files without pages. `width` and `height`: pixels of an image.
+    `encoding`: the encoding that a text was read in, by Python's name. `chosen_encoding`: the owner's choice. `error`:
+    the reason of a failure, or notes about parts that were left out, one on each line, as `Sentence.dump` writes them.
+    `language`: a text search configuration of PostgreSQL. `indexed_chunks` and `indexed_words`: totals for BM25, words
+    with repetitions and without stop words. `chunker`: the version of `files.index.chunking` that made the chunks.
     """
 
     class Status(models.TextChoices):
@@ -72,7 +75,7 @@ class File(models.Model):
         FAILED = "failed", "Failed"
 
     class Index(models.TextChoices):
-        """Whether a search finds passages of a file that has text."""
+        """State of a file in the index."""
 
         NONE = "none", "Nothing to search"
         WAITING = "waiting", "Being made searchable"
@@ -81,8 +84,8 @@ class File(models.Model):
 
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
     MAX_INDEXINGS = 10  # attempts, after which indexing is given up
-    LOCKED = ("encrypted", "wrong_password")  # codes of errors that a password helps against
-    HOLDS_LOCKED = "locked_inside"  # the code of a file that was read, and holds others that a password closes
+    LOCKED = ("encrypted", "wrong_password")  # error codes of files that a password may open
+    HOLDS_LOCKED = "locked_inside"  # code of a file that was read, with protected files inside
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
@@ -111,14 +114,14 @@ class File(models.Model):
 
     objects = FileQuerySet.as_manager()
 
-    # Not a column: `files.pages.with_uses` puts it on the rows that are shown.
-    uses: Uses | None = None
+    # Not a column; set by `files.pages.with_uses`.
+    uses: FileUses | None = None
 
     class Meta:
         ordering: ClassVar = ["-created", "-id"]
         indexes: ClassVar = [
             models.Index(fields=["owner", "-created", "-id"], name="file_list"),
-            # What the sweeper looks for; `searchable` is set last.
+            # For the sweeper; `searchable` is set last.
             models.Index(
                 fields=["heartbeat"], condition=Q(searchable=False) & ~Q(status="failed"), name="file_unfinished"
             ),
@@ -130,12 +133,12 @@ class File(models.Model):
 
     @property
     def problem(self) -> Sentence:
-        """Why reading failed."""
+        """Return the reason of a failure."""
         return Sentence.load(self.error)
 
     @property
     def notes(self) -> list[Sentence]:
-        """What was left out, or what goes on while it is read."""
+        """Return notes about parts that were left out, or about the progress of reading."""
         return [Sentence.load(line) for line in self.error.splitlines()]
 
     @property
@@ -148,27 +151,27 @@ class File(models.Model):
 
     @property
     def is_image(self) -> bool:
-        """Whether a model can be shown it; SVG is text, and a damaged image has no size."""
+        """Return whether it can be sent to a model as an image. SVG is text, and a damaged image has no size."""
         return self.width is not None
 
     @property
     def converted(self) -> bool:
-        """Whether people and models are shown another form of it, which is stored beside it."""
+        """Return whether users and models get another form of it, which is stored separately."""
         return self.media_type in (*media_types.CONVERTED, media_types.HEIC)
 
     @property
     def pictured(self) -> bool:
-        """Whether its pages can be drawn."""
+        """Return whether its pages can be drawn."""
         return self.media_type == media_types.PDF or (self.converted and self.pages > 0)
 
     @property
     def locked(self) -> bool:
-        """Whether it could not be read for want of its password."""
+        """Return whether it could not be read without its password."""
         return self.status == self.Status.FAILED and self.error_code in self.LOCKED
 
     @property
     def opens_further(self) -> bool:
-        """Whether it was read, and holds files that a password would open."""
+        """Return whether it was read, and has protected files inside."""
         return not self.unread and self.error_code == self.HOLDS_LOCKED
 
     @property
@@ -177,13 +180,13 @@ class File(models.Model):
 
     @property
     def token_count(self) -> int | None:
-        """By the catch-all tokenizer; None while it is unknown."""
-        found: int | None = self.tokens.get(CATCH_ALL)
-        return found
+        """Return the tokens by the catch-all tokenizer; None before they are counted."""
+        count: int | None = self.tokens.get(CATCH_ALL)
+        return count
 
 
 class FileText(models.Model):
-    """The whole text, once, in its own row so that lists of files stay light. `spans` are [start, end) of each page."""
+    """Text of a file, in a separate table so that lists of files stay small. `spans`: the [start, end) of its pages."""
 
     file = models.OneToOneField(File, on_delete=models.CASCADE, primary_key=True, related_name="content")
     text = models.TextField()
@@ -194,7 +197,7 @@ class FileText(models.Model):
 
 
 class RecognisedPage(models.Model):
-    """Where the words stand that were recognised on the picture of a page (from 1), as `outside.places.packed`."""
+    """Places of the words recognised on a page, counted from 1, in the format of `readers.outside.places.packed`."""
 
     pk = models.CompositePrimaryKey("file_id", "page")
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -206,7 +209,7 @@ class RecognisedPage(models.Model):
 
 
 class Embedder(models.Model):
-    """What turns text into vectors. One is active; chunks of another are embedded anew by `manage.py reembed`."""
+    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews the vectors of others."""
 
     class Kind(models.TextChoices):
         BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
@@ -234,10 +237,10 @@ class Embedder(models.Model):
 
 
 class Chunk(models.Model):
-    """About 512 tokens of a file's text: characters [start, end). `page` counts from 1, 0 where there are none.
+    """About 512 tokens of a file's text: characters [start, end). `page` counts from 1; 0 in files without pages.
 
-    `heading` and `table_head` as in `files.index.chunking.Piece`: they are searched with its text. Its words are in
-    `Posting`. `embedder` is null until it has a vector.
+    `heading` and `table_head` as in `files.index.chunking.ChunkSpan`; they are searched with the text. The words are in
+    `Posting`. `embedder` is null until the chunk has a vector.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -262,7 +265,7 @@ class Chunk(models.Model):
 
     @property
     def above(self) -> str:
-        """What it stands below, line by line: the file's title, the headings, the head of the table."""
+        """Return the lines above the chunk: the title of the file, the headings, the head of the table."""
         stem, dot, suffix = self.file.name.rpartition(".")
         title = (stem if dot and stem and len(suffix) <= LONGEST_SUFFIX else self.file.name).replace("_", " ")
         return "\n".join(filter(None, (title, self.heading, self.table_head)))
@@ -273,10 +276,10 @@ class Chunk(models.Model):
 
 
 class Posting(models.Model):
-    """The chunks of a file that hold a lexeme. One row per file and lexeme, so that a filter by file is an index.
+    """Chunks of a file with a lexeme. One row per file and lexeme, so that an index serves the filter by file.
 
-    `entries`: 12 bytes a chunk, big-endian: its id (8), how often the lexeme is in it (2), and how many lexemes the
-    chunk has with repetitions (2).
+    `entries`: 12 bytes for each chunk, big-endian: its id (8 bytes), the frequency of the lexeme in it (2), and the
+    number of its lexemes with repetitions (2).
     """
 
     pk = models.CompositePrimaryKey("file_id", "lexeme")

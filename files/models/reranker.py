@@ -1,4 +1,4 @@
-"""The model that puts what a search has found into its order, as an administrator sets it up."""
+"""Re-rankers, which order the hits of a search."""
 
 from typing import ClassVar
 
@@ -12,10 +12,10 @@ from llm.models.provider import price, validate_base_url
 
 
 class Reranker(models.Model):
-    """A server that reads the question and a passage together. Searches ask the active one; without one, nobody.
+    """Server that reads a question and a passage together. Searches use the active one, if there is one.
 
-    `candidates` is how many of the first passages it orders, `longest` how many tokens of each it is given, `patience`
-    the seconds after which the first order stays.
+    `candidates`: number of first passages that it orders. `longest`: tokens of each that it gets. `patience`: seconds
+    after which the order of the search stays.
     """
 
     class Kind(models.TextChoices):

@@ -1,4 +1,4 @@
-"""What people call the kind of a file, for pages; programs get its media type."""
+"""Everyday names of kinds of files, for pages. Programs get the media type."""
 
 from django import template
 from django.utils.functional import Promise
@@ -31,7 +31,7 @@ KINDS: dict[str, str | Promise] = {
 
 @register.filter
 def kind_in_words(media_type: str) -> str | Promise:
-    """A media type that has no everyday name stays as it is; of a file that was not read there is none."""
+    """Return the name of a media type; without a name, the media type itself; for a file that was not read, a dash."""
     if media_type.startswith("image/"):
         return gettext_lazy("Picture")
     return KINDS.get(media_type, media_type or "–")

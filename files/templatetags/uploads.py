@@ -1,4 +1,4 @@
-"""How large a file may be, for pages that say so before it is sent."""
+"""The size limit of uploads, for pages that show it before a file is sent."""
 
 from typing import NamedTuple
 

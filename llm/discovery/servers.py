@@ -1,6 +1,15 @@
-"""Asks a server what it serves: which one it is shows in the shape of its answers, never in their status.
+"""Ask a server for facts of its models.
 
-Only addresses below the typed one are asked, and only they get the key; redirects are not followed.
+1. `discover` asks for the list of models. Most vendors put all facts there (`shapes.read_list`).
+2. Where the list has no facts, it tries the own addresses of known servers, one after the other (`_LOOKUPS`).
+
+The shape of an answer tells which server it is, never its status. Only addresses below the typed one are asked, and
+only they get the key. Redirects are not followed.
+
+To add a server:
+
+1. Write the shape of its answer in `llm.discovery.shapes`.
+2. Write a function here that returns its facts by model, and add it to `_LOOKUPS`.
 """
 
 import asyncio
@@ -15,12 +24,13 @@ import httpx2
 
 from core.net.fetch import read_body
 from llm.discovery import shapes
-from llm.discovery.shapes import Facts, Said
+from llm.discovery.shapes import ModelDescription
+from llm.types.facts import ModelFacts
 
 SECONDS = 2.0  # for each answer
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; the lists of large gateways have more than one million
 AT_ONCE = 8  # questions about single models
-# Their lists say what they say; what people run themselves is not looked for there.
+# Hosts of vendors. Their lists are complete, so the addresses of local servers are not tried there.
 VENDORS = {
     *("api.openai.com", "api.anthropic.com", "openrouter.ai", "api.deepseek.com", "api.x.ai", "api.mistral.ai"),
     *("api.groq.com", "generativelanguage.googleapis.com"),
@@ -29,32 +39,34 @@ VENDORS = {
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """`facts` by model, `source` the path they were read at; `strange`: what cannot be and was not taken.
+    """Facts that a server reports, by model. `source`: the path of the answer. `strange`: impossible values, left out.
 
-    `answered`: the server gave a list or facts, so that it is there.
+    `answered`: the server returned a list or facts, so it is reachable.
     """
 
-    facts: dict[str, Facts] = field(default_factory=dict)
+    facts: dict[str, ModelFacts] = field(default_factory=dict)
     source: str = ""
     strange: list[str] = field(default_factory=list)
     answered: bool = False
 
 
-class Server:
-    """One server under its typed address; `strange` collects what cannot be."""
+class DiscoveredServer:
+    """A server at its typed address. `strange` collects its impossible values."""
 
     def __init__(self, kind: str, base_url: str, api_key: str, client: httpx2.AsyncClient) -> None:
         parts = urlsplit(base_url)
         path = parts.path.rstrip("/")
-        self.kind, self.host = kind, parts.hostname
+        self.kind = kind
+        self.host = parts.hostname
         self.typed = urlunsplit(parts._replace(path=path, query="", fragment=""))
-        above = path.removesuffix("/v1").removesuffix("/api")
-        self.root = urlunsplit(parts._replace(path=above, query="", fragment=""))
+        root = path.removesuffix("/v1").removesuffix("/api")
+        self.root = urlunsplit(parts._replace(path=root, query="", fragment=""))
         self.strange: list[str] = []
-        self._key, self._client = api_key.strip(), client
+        self._key = api_key.strip()
+        self._client = client
 
     async def ask(self, url: str, *, body: Any = None, google: bool = False) -> Any:
-        """The JSON of the answer, whatever its status; None when there is none to take."""
+        """Return the JSON of the answer, whatever its status; None where there is none."""
         try:
             method = "GET" if body is None else "POST"
             headers = self._headers(google=google)
@@ -82,37 +94,37 @@ class Server:
 
 
 async def discover(kind: str, base_url: str, api_key: str, names: Sequence[str]) -> Discovery:
-    """What the server at this address says of its models, and of those with these names. Raises nothing of its own.
+    """Return the facts that the server at this address reports of its models and of these names. Does not raise.
 
-    `kind` is that of the provider's row.
+    `kind`: that of the provider's row.
     """
     async with httpx2.AsyncClient(follow_redirects=False, timeout=SECONDS) as client:
-        server = Server(kind, base_url, api_key, client)
+        server = DiscoveredServer(kind, base_url, api_key, client)
         url = f"{server.root}/v1/models?limit=1000" if kind == "anthropic" else f"{server.typed}/models"
         body = None if kind == "ollama" else await server.ask(url)
-        found = shapes.listed(body, server.strange)
-        if any(found.values()):
-            return Discovery(found, "/v1/models", server.strange, answered=True)
-        wanted = list(dict.fromkeys([*found, *names]))
-        for source, look in _LOOKS:
-            if server.host in VENDORS and look is not _gemini:
+        listed = shapes.read_list(body, server.strange)
+        if any(listed.values()):
+            return Discovery(listed, "/v1/models", server.strange, answered=True)
+        all_names = list(dict.fromkeys([*listed, *names]))
+        for source, look_up in _LOOKUPS:
+            if server.host in VENDORS and look_up is not _gemini:
                 continue
-            if said := await look(server, wanted):
-                return Discovery(said, source, server.strange, answered=True)
-        return Discovery(strange=server.strange, answered=bool(found))
+            if facts := await look_up(server, all_names):
+                return Discovery(facts, source, server.strange, answered=True)
+        return Discovery(strange=server.strange, answered=bool(listed))
 
 
-async def _gemini(server: Server, names: Sequence[str]) -> dict[str, Facts]:
-    """Its endpoint of OpenAI's protocol lists but names; its own list is beside it."""
+async def _gemini(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
+    """Read Google's own list. Its list in OpenAI's protocol has names only."""
     if not (server.typed.endswith("/openai") or any(name.startswith("models/") for name in names)):
         return {}
     body = await server.ask(f"{server.typed.removesuffix('/openai')}/models?pageSize=1000", google=True)
     own = [(row.get("name"), row) for row in shapes.rows(body, "models") if "inputTokenLimit" in row]
-    found = shapes.of_models(own, shapes.gemini, server.strange)
-    return found | {name.removeprefix("models/"): facts for name, facts in found.items()}
+    by_name = shapes.read_models(own, shapes.gemini, server.strange)
+    return by_name | {name.removeprefix("models/"): facts for name, facts in by_name.items()}
 
 
-async def _ollama(server: Server, names: Sequence[str]) -> dict[str, Facts]:
+async def _ollama(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
     version = await server.ask(f"{server.root}/api/version")
     if not (isinstance(version, Mapping) and isinstance(version.get("version"), str)):
         return {}
@@ -122,16 +134,18 @@ async def _ollama(server: Server, names: Sequence[str]) -> dict[str, Facts]:
         names = [row["name"] for row in tags if isinstance(row.get("name"), str)]
     at_once = asyncio.Semaphore(AT_ONCE)
 
-    async def show(name: str) -> Facts | None:
+    async def show(name: str) -> ModelFacts | None:
         async with at_once:
-            said = Said(await server.ask(f"{server.root}/api/show", body={"model": name}), server.strange)
-        if said.at("model_info") is None and said.at("capabilities") is None:
+            answer = await server.ask(f"{server.root}/api/show", body={"model": name})
+        model = ModelDescription(answer, server.strange)
+        if model.at("model_info") is None and model.at("capabilities") is None:
             return None
-        allocated = [Said(row, server.strange).window("context_length") for row in loaded if _same(row, name)]
-        return shapes.ollama(said, shapes.smaller(*allocated), native=server.kind == "ollama")
+        running = [ModelDescription(row, server.strange) for row in loaded if _same(row, name)]
+        allocated = shapes.smaller(*(each.window("context_length") for each in running))
+        return shapes.ollama(model, allocated, native=server.kind == "ollama")
 
-    shown = await asyncio.gather(*(show(name) for name in names))
-    return {name: facts for name, facts in zip(names, shown, strict=True) if facts is not None}
+    facts_of_names = await asyncio.gather(*(show(name) for name in names))
+    return {name: facts for name, facts in zip(names, facts_of_names, strict=True) if facts is not None}
 
 
 def _same(row: Mapping[str, Any], name: str) -> bool:
@@ -139,20 +153,23 @@ def _same(row: Mapping[str, Any], name: str) -> bool:
     return full in (row.get("name"), row.get("model"))
 
 
-async def _llama_cpp(server: Server, names: Sequence[str]) -> dict[str, Facts]:
-    """A server of one model answers to any name; one of several is asked about each, without loading it."""
+async def _llama_cpp(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
+    """Read llama.cpp's properties.
+
+    A server of one model answers to any name; a router is asked about each, without loading.
+    """
     props = await server.ask(f"{server.root}/props")
     if not isinstance(props, Mapping) or not ("default_generation_settings" in props or props.get("role") == "router"):
         return {}
     if props.get("role") != "router":
-        return shapes.of_models([(name, props) for name in names], shapes.llama_cpp, server.strange)
-    asked = [await server.ask(f"{server.root}/props?model={quote(name, safe='')}&autoload=false") for name in names]
-    return shapes.of_models(zip(names, asked, strict=True), shapes.llama_cpp, server.strange)
+        return shapes.read_models([(name, props) for name in names], shapes.llama_cpp, server.strange)
+    answers = [await server.ask(f"{server.root}/props?model={quote(name, safe='')}&autoload=false") for name in names]
+    return shapes.read_models(zip(names, answers, strict=True), shapes.llama_cpp, server.strange)
 
 
-async def _lm_studio(server: Server, names: Sequence[str]) -> dict[str, Facts]:
+async def _lm_studio(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
     body = await server.ask(f"{server.root}/api/v1/models")
-    found: dict[str, Facts] = {}
+    facts: dict[str, ModelFacts] = {}
     for row in shapes.rows(body, "models"):
         if not isinstance(row.get("loaded_instances"), list):
             continue
@@ -160,18 +177,18 @@ async def _lm_studio(server: Server, names: Sequence[str]) -> dict[str, Facts]:
         for name in names:
             if name == row.get("key") or name in loaded:
                 shape = partial(shapes.lm_studio, name=name)
-                found |= shapes.of_models([(name, row)], shape, server.strange)
-    return found
+                facts |= shapes.read_models([(name, row)], shape, server.strange)
+    return facts
 
 
-async def _litellm(server: Server, names: Sequence[str]) -> dict[str, Facts]:
+async def _litellm(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
     rows = shapes.rows(await server.ask(f"{server.root}/model/info"))
     described = [(row.get("model_name"), row["model_info"]) for row in rows if "model_info" in row]
-    return shapes.of_models(described, shapes.litellm, server.strange)
+    return shapes.read_models(described, shapes.litellm, server.strange)
 
 
-Look = Callable[[Server, Sequence[str]], Awaitable[dict[str, Facts]]]
-_LOOKS: tuple[tuple[str, Look], ...] = (
+Lookup = Callable[[DiscoveredServer, Sequence[str]], Awaitable[dict[str, ModelFacts]]]
+_LOOKUPS: tuple[tuple[str, Lookup], ...] = (
     ("/v1beta/models", _gemini),
     ("/api/show", _ollama),
     ("/props", _llama_cpp),

@@ -1,7 +1,9 @@
-"""What servers say of their models, read by the shape of what they say; no I/O.
+"""Read facts of models from the answers of servers, by the shape of the answer. No I/O.
 
-Facts of a model are named as the fields of `llm.models.Model` and can be stored as JSON: windows and answers in tokens,
-prices as text in US dollars a million tokens, the day of retirement in ISO 8601. What is not said is not there.
+To add a server:
+
+1. Write a function here that turns its description of a model into `ModelFacts`.
+2. Where its list of models has these facts, add the function to `_SHAPES`, with a member that only this server sends.
 """
 
 import re
@@ -9,28 +11,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-LEAST_WINDOW, MOST_TOKENS = 256, 100_000_000  # what a row takes, and ten times the largest window on offer
+from llm.types.facts import ModelFacts
+
+LEAST_WINDOW = 256  # tokens; a row takes no less
+MOST_TOKENS = 100_000_000  # ten times the largest window on offer
 MOST_PRICE = Decimal(1_000_000)  # US dollars a million tokens
-LEAST_ALLOCATED = 4096  # tokens that an Ollama server gives a model on the smallest machine
+LEAST_ALLOCATED = 4096  # tokens of the window that Ollama allocates on the smallest machine
 YEARS = range(2020, 2200)
-NATIVE_WINDOW = 32_768  # tokens that an Ollama server is asked for when nobody has said how many fit its memory
+NATIVE_WINDOW = 32_768  # tokens of the window to ask Ollama for while nobody knows what fits into its memory
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of Anthropic's models
 
-Facts = dict[str, Any]
-Taken = TypeVar("Taken")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a server says of one model. What cannot be is as if it were not said, and noted in `strange`."""
+class ModelDescription:
+    """A server's description of one model. Its methods return None for impossible values and note them in `strange`."""
 
     value: Any
     strange: list[str]
 
     def at(self, *path: str) -> Any:
+        """Return the value at this path; None where there is none."""
         value = self.value
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -38,180 +43,222 @@ class Said:
 
     def tokens(self, *path: str, least: int = 1) -> int | None:
         value = self.at(*path)
-        return self._taken(path, value if type(value) is int and least <= value <= MOST_TOKENS else None)
+        return self._checked(path, value if type(value) is int and least <= value <= MOST_TOKENS else None)
 
     def window(self, *path: str) -> int | None:
         return self.tokens(*path, least=LEAST_WINDOW)
 
     def flag(self, *path: str) -> bool | None:
         value = self.at(*path)
-        return self._taken(path, value if type(value) is bool else None)
+        return self._checked(path, value if type(value) is bool else None)
 
     def holds(self, word: str, *path: str) -> bool | None:
-        """Whether a list of words has this one."""
+        """Return whether the list of words at this path has this one."""
         value = self.at(*path)
-        return self._taken(path, word in value if isinstance(value, list) else None)
+        return self._checked(path, word in value if isinstance(value, list) else None)
 
     def price(self, *path: str) -> str | None:
-        """Of what is said in US dollars a token, as a number or its text."""
-        value, price = self.at(*path), None
+        """Return the price for a million tokens of a price for one token, which is a number or a text."""
+        value = self.at(*path)
+        price = None
         if type(value) in (int, float, str):
             try:
                 price = Decimal(str(value).strip()) * 1_000_000
             except InvalidOperation:
                 price = None
         sound = price is not None and price.is_finite() and 0 <= price <= MOST_PRICE
-        return self._taken(path, f"{round(price, 6).normalize():f}" if price is not None and sound else None)
+        return self._checked(path, f"{round(price, 6).normalize():f}" if price is not None and sound else None)
 
     def day(self, *path: str) -> str | None:
-        value, day = self.at(*path), None
+        value = self.at(*path)
+        day = None
         if isinstance(value, str):
             try:
                 moment = datetime.fromisoformat(value)
                 day = moment.astimezone(UTC).date() if moment.tzinfo else moment.date()
             except (ValueError, OverflowError):
                 day = None
-        return self._taken(path, day.isoformat() if day and day.year in YEARS else None)
+        return self._checked(path, day.isoformat() if day and day.year in YEARS else None)
 
-    def _taken(self, path: Sequence[str], taken: Taken | None) -> Taken | None:
-        if taken is None and (value := self.at(*path)) is not None:
+    def _checked(self, path: Sequence[str], checked: Value | None) -> Value | None:
+        """Return the checked value. Note the value at this path where the check refused it."""
+        if checked is None and (value := self.at(*path)) is not None:
             self.strange.append(f"{'.'.join(path)} is {value!r:.60}")
-        return taken
+        return checked
 
 
-def facts(**said: Any) -> Facts:
-    return {name: value for name, value in said.items() if value is not None}
+Shape = Callable[[ModelDescription], ModelFacts]
+
+
+def facts(
+    *,
+    context_window: int | None = None,
+    max_output: int | None = None,
+    vision: bool | None = None,
+    tools: bool | None = None,
+    reasoning: bool | None = None,
+    efforts: list[str] | None = None,
+    input_price: str | None = None,
+    output_price: str | None = None,
+    cached_input_price: str | None = None,
+    cache_write_price: str | None = None,
+    retires_on: str | None = None,
+) -> ModelFacts:
+    """Return the facts that are not None."""
+    values = {
+        "context_window": context_window,
+        "max_output": max_output,
+        "vision": vision,
+        "tools": tools,
+        "reasoning": reasoning,
+        "efforts": efforts,
+        "input_price": input_price,
+        "output_price": output_price,
+        "cached_input_price": cached_input_price,
+        "cache_write_price": cache_write_price,
+        "retires_on": retires_on,
+    }
+    return cast("ModelFacts", {name: value for name, value in values.items() if value is not None})
 
 
 def smaller(*counts: int | None) -> int | None:
+    """Return the smallest count that is not None."""
     return min((count for count in counts if count is not None), default=None)
 
 
-def joined(one: Facts, other: Facts) -> Facts:
-    """What holds whichever of two servers of one name answers: the smaller window, what both can, the higher price."""
-    both = one | other
-    for name in one.keys() & other.keys():
-        pair = (one[name], other[name])
+def merged(one: ModelFacts, other: ModelFacts) -> ModelFacts:
+    """Return the facts that hold for both of two servers with one model: the smaller window, the higher price."""
+    first: Mapping[str, Any] = one
+    second: Mapping[str, Any] = other
+    both = {**first, **second}
+    for name in first.keys() & second.keys():
+        pair = (first[name], second[name])
         both[name] = max(pair, key=Decimal) if name.endswith("_price") else min(pair)
-    return both
+    return cast("ModelFacts", both)
 
 
-def vllm(said: Said) -> Facts:
-    return facts(context_window=said.window("max_model_len"))
+def vllm(model: ModelDescription) -> ModelFacts:
+    return facts(context_window=model.window("max_model_len"))
 
 
-def openrouter(said: Said) -> Facts:
-    """The model has one length, the provider that serves it another; the smaller holds."""
+def openrouter(model: ModelDescription) -> ModelFacts:
+    """Read OpenRouter's description. The model has one length, its provider another: the smaller counts."""
     return facts(
-        context_window=smaller(said.window("context_length"), said.window("top_provider", "context_length")),
-        max_output=said.tokens("top_provider", "max_completion_tokens"),
-        vision=said.holds("image", "architecture", "input_modalities"),
-        tools=said.holds("tools", "supported_parameters"),
-        reasoning=said.holds("reasoning", "supported_parameters"),
-        input_price=said.price("pricing", "prompt"),
-        output_price=said.price("pricing", "completion"),
-        cached_input_price=said.price("pricing", "input_cache_read"),
-        cache_write_price=said.price("pricing", "input_cache_write"),
+        context_window=smaller(model.window("context_length"), model.window("top_provider", "context_length")),
+        max_output=model.tokens("top_provider", "max_completion_tokens"),
+        vision=model.holds("image", "architecture", "input_modalities"),
+        tools=model.holds("tools", "supported_parameters"),
+        reasoning=model.holds("reasoning", "supported_parameters"),
+        input_price=model.price("pricing", "prompt"),
+        output_price=model.price("pricing", "completion"),
+        cached_input_price=model.price("pricing", "input_cache_read"),
+        cache_write_price=model.price("pricing", "input_cache_write"),
     )
 
 
-def groq(said: Said) -> Facts:
-    return facts(context_window=said.window("context_window"), max_output=said.tokens("max_completion_tokens"))
+def groq(model: ModelDescription) -> ModelFacts:
+    return facts(context_window=model.window("context_window"), max_output=model.tokens("max_completion_tokens"))
 
 
-def mistral(said: Said) -> Facts:
+def mistral(model: ModelDescription) -> ModelFacts:
     return facts(
-        context_window=said.window("max_context_length"),
-        vision=said.flag("capabilities", "vision"),
-        tools=said.flag("capabilities", "function_calling"),
-        retires_on=said.day("deprecation"),
+        context_window=model.window("max_context_length"),
+        vision=model.flag("capabilities", "vision"),
+        tools=model.flag("capabilities", "function_calling"),
+        retires_on=model.day("deprecation"),
     )
 
 
-def anthropic(said: Said) -> Facts:
-    """All of them call tools. Without a date an active model is not to be retired, whatever was said before."""
-    found = facts(
-        context_window=said.window("max_input_tokens"),
-        max_output=said.tokens("max_tokens"),
-        vision=said.flag("capabilities", "image_input", "supported"),
-        tools=True,
-        reasoning=said.flag("capabilities", "thinking", "supported"),
-        efforts=[each for each in EFFORTS if said.flag("capabilities", "effort", each, "supported")] or None,
-        retires_on=said.day("retires_at"),
-    )
-    if said.at("lifecycle") == "active" and said.at("retires_at") is None:
-        found["retires_on"] = None
-    return found
+def anthropic(model: ModelDescription) -> ModelFacts:
+    """Read Anthropic's description.
 
-
-def gemini(said: Said) -> Facts:
-    return facts(
-        context_window=said.window("inputTokenLimit"),
-        max_output=said.tokens("outputTokenLimit"),
-        reasoning=said.flag("thinking"),
-    )
-
-
-def ollama(said: Said, allocated: int | None, *, native: bool) -> Facts:
-    """`allocated`: the window the model is loaded with, if it is. `native`: its protocol says with every request the
-    window wanted, so what the model is loaded with for somebody else says nothing.
-
-    What a model was trained for is more than most machines have memory for, so it is but an upper limit.
+    All its models call tools. An active model without a date is not retired any more.
     """
-    info = said.at("model_info")
+    model_facts = facts(
+        context_window=model.window("max_input_tokens"),
+        max_output=model.tokens("max_tokens"),
+        vision=model.flag("capabilities", "image_input", "supported"),
+        tools=True,
+        reasoning=model.flag("capabilities", "thinking", "supported"),
+        efforts=[each for each in EFFORTS if model.flag("capabilities", "effort", each, "supported")] or None,
+        retires_on=model.day("retires_at"),
+    )
+    if model.at("lifecycle") == "active" and model.at("retires_at") is None:
+        model_facts["retires_on"] = None
+    return model_facts
+
+
+def gemini(model: ModelDescription) -> ModelFacts:
+    return facts(
+        context_window=model.window("inputTokenLimit"),
+        max_output=model.tokens("outputTokenLimit"),
+        reasoning=model.flag("thinking"),
+    )
+
+
+def ollama(model: ModelDescription, allocated: int | None, *, native: bool) -> ModelFacts:
+    """Read Ollama's description of a model.
+
+    `allocated`: the window of the loaded model, if it is loaded. `native`: each request sets the window, so the window
+    of the loaded model means nothing. The window of the training is an upper limit only: most machines have too little
+    memory for it.
+    """
+    info = model.at("model_info")
     family = info.get("general.architecture") if isinstance(info, Mapping) else None
-    trained = said.window("model_info", f"{family}.context_length") if family else None
-    parameters = said.at("parameters")
+    trained = model.window("model_info", f"{family}.context_length") if family else None
+    parameters = model.at("parameters")
     typed = re.search(r"^num_ctx\s+(\d{1,9})\s*$", parameters, re.MULTILINE) if isinstance(parameters, str) else None
     window = (None if native else allocated) or (int(typed[1]) if typed and int(typed[1]) >= LEAST_WINDOW else None)
     if window is None and trained and (native or trained <= LEAST_ALLOCATED):
         window = min(trained, NATIVE_WINDOW)
     return facts(
         context_window=smaller(window, trained) if window else None,
-        vision=said.holds("vision", "capabilities"),
-        tools=said.holds("tools", "capabilities"),
-        reasoning=said.holds("thinking", "capabilities"),
+        vision=model.holds("vision", "capabilities"),
+        tools=model.holds("tools", "capabilities"),
+        reasoning=model.holds("thinking", "capabilities"),
     )
 
 
-def llama_cpp(said: Said) -> Facts:
-    """Of `/props`: the window of each slot, not that which the model was trained for."""
+def llama_cpp(model: ModelDescription) -> ModelFacts:
+    """Read llama.cpp's `/props`. The window is that of each slot, not that of the training."""
     return facts(
-        context_window=said.window("default_generation_settings", "n_ctx"),
-        vision=said.flag("modalities", "vision"),
-        tools=said.flag("chat_template_caps", "supports_tool_calls"),
+        context_window=model.window("default_generation_settings", "n_ctx"),
+        vision=model.flag("modalities", "vision"),
+        tools=model.flag("chat_template_caps", "supports_tool_calls"),
     )
 
 
-def lm_studio(said: Said, name: str) -> Facts:
-    """The window of what is loaded under this name; while nothing is, only what the model can do is known."""
-    instances = [each for each in said.at("loaded_instances") or () if isinstance(each, Mapping)]
+def lm_studio(model: ModelDescription, name: str) -> ModelFacts:
+    """Read LM Studio's description. The window is that of the instance with this name; without one it is unknown."""
+    instances = [each for each in model.at("loaded_instances") or () if isinstance(each, Mapping)]
     of_name = [each for each in instances if each.get("id") == name] or instances
     return facts(
-        context_window=smaller(*(Said(each, said.strange).window("config", "context_length") for each in of_name)),
-        vision=said.flag("capabilities", "vision"),
-        tools=said.flag("capabilities", "trained_for_tool_use"),
+        context_window=smaller(
+            *(ModelDescription(each, model.strange).window("config", "context_length") for each in of_name)
+        ),
+        vision=model.flag("capabilities", "vision"),
+        tools=model.flag("capabilities", "trained_for_tool_use"),
     )
 
 
-def litellm(said: Said) -> Facts:
-    """`max_tokens` is that of the answer."""
-    answer = said.tokens("max_output_tokens")
+def litellm(model: ModelDescription) -> ModelFacts:
+    """Read LiteLLM's description. `max_tokens` limits the answer."""
+    answer = model.tokens("max_output_tokens")
     return facts(
-        context_window=said.window("max_input_tokens"),
-        max_output=said.tokens("max_tokens") if answer is None else answer,
-        vision=said.flag("supports_vision"),
-        tools=said.flag("supports_function_calling"),
-        reasoning=said.flag("supports_reasoning"),
-        input_price=said.price("input_cost_per_token"),
-        output_price=said.price("output_cost_per_token"),
-        cached_input_price=said.price("cache_read_input_token_cost"),
-        cache_write_price=said.price("cache_creation_input_token_cost"),
+        context_window=model.window("max_input_tokens"),
+        max_output=model.tokens("max_tokens") if answer is None else answer,
+        vision=model.flag("supports_vision"),
+        tools=model.flag("supports_function_calling"),
+        reasoning=model.flag("supports_reasoning"),
+        input_price=model.price("input_cost_per_token"),
+        output_price=model.price("output_cost_per_token"),
+        cached_input_price=model.price("cache_read_input_token_cost"),
+        cache_write_price=model.price("cache_creation_input_token_cost"),
     )
 
 
-# A row of a list of models has the shape of the first whose field it has.
-_SHAPES: tuple[tuple[str, Callable[[Said], Facts]], ...] = (
+# Shapes of a row in a list of models, by a member. The first member that the row has decides.
+_SHAPES: tuple[tuple[str, Shape], ...] = (
     ("max_model_len", vllm),
     ("context_length", openrouter),
     ("context_window", groq),
@@ -221,41 +268,39 @@ _SHAPES: tuple[tuple[str, Callable[[Said], Facts]], ...] = (
 
 
 def rows(body: Any, member: str = "data") -> list[Mapping[str, Any]]:
-    """The rows of a list, whatever else came instead of it."""
-    found = body.get(member) if isinstance(body, Mapping) else body
-    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+    """Return the rows of a list; none where the answer has another shape."""
+    listed = body.get(member) if isinstance(body, Mapping) else body
+    return [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
 
 
-def listed(body: Any, strange: list[str]) -> dict[str, Facts]:
-    """What a list of models (`/v1/models`) says, by name. An adapter that says nothing has what its model has."""
-    found: dict[str, Facts] = {}
+def read_list(body: Any, strange: list[str]) -> dict[str, ModelFacts]:
+    """Return the facts of a list of models (`/v1/models`), by name. An adapter without facts has those of its model."""
+    by_name: dict[str, ModelFacts] = {}
     parents: dict[str, str] = {}
     for row in rows(body):
         name = row.get("id")
         if not isinstance(name, str):
             continue
         shape = next((shape for field, shape in _SHAPES if field in row), None)
-        found[name] = _noted(shape, Said(row, strange), name) if shape else {}
+        by_name[name] = _read(shape, row, name, strange) if shape else {}
         if isinstance(row.get("parent"), str):
             parents[name] = row["parent"]
-    return {name: found.get(parents.get(name, ""), {}) | said for name, said in found.items()}
+    return {name: by_name.get(parents.get(name, ""), ModelFacts()) | own for name, own in by_name.items()}
 
 
-def of_models(
-    described: Iterable[tuple[Any, Any]], shape: Callable[[Said], Facts], strange: list[str]
-) -> dict[str, Facts]:
-    """What is said of (name, description) pairs, by name; what is said of one name twice is joined."""
-    found: dict[str, Facts] = {}
+def read_models(described: Iterable[tuple[Any, Any]], shape: Shape, strange: list[str]) -> dict[str, ModelFacts]:
+    """Return the facts of (name, description) pairs, by name. Descriptions of one name are merged."""
+    by_name: dict[str, ModelFacts] = {}
     for name, description in described:
         if isinstance(name, str):
-            said = _noted(shape, Said(description, strange), name)
-            found[name] = joined(found[name], said) if name in found else said
-    return found
+            own = _read(shape, description, name, strange)
+            by_name[name] = merged(by_name[name], own) if name in by_name else own
+    return by_name
 
 
-def _noted(shape: Callable[[Said], Facts], said: Said, name: str) -> Facts:
-    """The facts; what is strange among them is noted with the model's name."""
+def _read(shape: Shape, description: Any, name: str, strange: list[str]) -> ModelFacts:
+    """Return the facts of one description. Add its impossible values to `strange`, with the model's name."""
     notes: list[str] = []
-    found = shape(Said(said.value, notes))
-    said.strange.extend(f"{name:.60}: {note}" for note in notes)
-    return found
+    model_facts = shape(ModelDescription(description, notes))
+    strange.extend(f"{name:.60}: {note}" for note in notes)
+    return model_facts

@@ -1,4 +1,7 @@
-"""Providers and their models, as an admin sets them up. The row decides; known data only suggests."""
+"""Store providers, their models, web searches and tool servers, as an admin sets them up.
+
+The rows decide. Known data only suggests values for them.
+"""
 
 import shlex
 from decimal import Decimal
@@ -19,7 +22,7 @@ from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
 from llm.types.model_call import Prices
 
-# Tools in one request, by the kind of the provider: what OpenAI's API takes, and with it Azure, Groq and others.
+# Most tools in one request, by the kind of the provider. OpenAI's API takes 128, and so do Azure, Groq and others.
 KNOWN_TOOL_LIMITS = {"openai": 128, "responses": 128}
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
@@ -31,6 +34,8 @@ def validate_base_url(url: str) -> None:
 
 
 class Provider(models.Model):
+    """A server of models, with its address and key."""
+
     class Kind(TextChoices):
         OPENAI = "openai", "OpenAI or compatible (Chat Completions)"
         RESPONSES = "responses", "OpenAI or compatible (Responses)"
@@ -72,27 +77,27 @@ class Provider(models.Model):
 
     @property
     def tool_limit(self) -> int | None:
-        """How many tools one request may define; None where no limit is known."""
+        """Return how many tools one request may define; None where no limit is known."""
         return self.max_tools or KNOWN_TOOL_LIMITS.get(self.kind)
 
     @property
     def protocol(self) -> str:
-        """What is spoken with it: at OpenAI itself models that reason want Responses for their tools."""
+        """Return the protocol to speak. At OpenAI itself, models that reason need Responses for their tools."""
         own = urlsplit(self.base_url or OPENAI_URL).hostname == urlsplit(OPENAI_URL).hostname
         return str(self.Kind.RESPONSES if self.kind == self.Kind.OPENAI and own else self.kind)
 
     @property
     def append_only(self) -> bool:
-        """Whether later calls of a turn must only add to the earlier ones.
+        """Return whether later calls of a turn must only add to the earlier ones.
 
-        Anthropic binds the signature of a thought to all that stood before it, and OpenAI's newer models find in their
-        cache only what ends at an earlier call's end.
+        Anthropic binds the signature of a thought to the whole prompt before it. The cache of OpenAI's newer models
+        serves only a beginning that ends where an earlier call ended.
         """
         return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
 class Effort(TextChoices):
-    """How long a model may reason before it writes, in the words of OpenAI's protocol; no model takes them all."""
+    """Effort of reasoning before an answer, in the words of OpenAI's protocol. No model takes them all."""
 
     NONE = "none", _("no reasoning")
     MINIMAL = "minimal", _("minimal")
@@ -103,17 +108,17 @@ class Effort(TextChoices):
     MAX = "max", _("maximal")
 
 
-# The word for a request that says nothing of an effort, where one is chosen in place of the least.
+# The choice of a request without an effort, instead of the least effort.
 UNSAID = "unsaid"
 OWN_EFFORTS = [*Effort.choices, (UNSAID, _("not said"))]
 
-# Of a model that reasons and of which no more is known: that it can be switched off is more than nothing.
+# Efforts to offer for a model that reasons and whose own efforts are unknown.
 OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
 LONGEST_EFFORT = 10  # characters
 
 
 def effort_field(*, help_text: str) -> "models.CharField[str, str]":
-    """Whoever leaves it empty leaves the choice to the next: see `chat.prompts.turn_context.TurnContext.effort`."""
+    """Return a field for an effort. Empty leaves the choice to the next level, see `TurnContext.effort`."""
     return models.CharField(
         "effort of reasoning",
         max_length=LONGEST_EFFORT,
@@ -137,12 +142,12 @@ def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
 
 
 class Model(models.Model):
-    """One model of a provider. Windows and outputs are in tokens, prices in US dollars a million tokens.
+    """One model of a provider. Windows and outputs are in tokens, prices in US dollars for a million tokens.
 
-    `token_ratio` is provider-reported over counted prompt tokens, learnt from usage: see `llm.services.learn_ratio`.
-    What is learnt of its limits is stored with its evidence (`llm.learning.Evidence`), and an admin can forget it.
-    `found` is what the provider last said (`llm.discovery.shapes.Facts`); the fields it names follow it but for those
-    that are named in `set_by_hand`. `learnt_on`: the days on which answers have proven a deviation, by its field.
+    `token_ratio`: tokens of prompts as the provider reports them, for one of ours; see `llm.services.learn_ratio`.
+    Learnt limits are stored with their evidence (`llm.learning.Evidence`); an admin can delete them. `found`: the facts
+    that the provider last reported (`llm.types.facts.ModelFacts`). Their fields follow them, except those that
+    `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
     """
 
     class Tokenizer(TextChoices):
@@ -196,7 +201,7 @@ class Model(models.Model):
         default=True,
         help_text="Off: all system messages are sent as one, at the start.",
     )
-    # How its server deviates from its protocol. The first follows what was found; the others are learnt from answers.
+    # Deviations of its server from the protocol. The first follows reported facts, the others are learnt from answers.
     written_calls = models.BooleanField(
         "writes tool calls as text",
         default=False,
@@ -247,7 +252,7 @@ class Model(models.Model):
     found_at = models.DateTimeField("found", null=True, editable=False)
     set_by_hand = models.JSONField(default=list, editable=False)
     retires_on = models.DateField(null=True, editable=False)
-    # Of its newest calls, see `llm.truncation.ReportedCounts`.
+    # Counts of its newest calls, see `llm.truncation.ReportedCounts`.
     reported_counts: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     created = models.DateTimeField(auto_now_add=True)
 
@@ -268,13 +273,14 @@ class Model(models.Model):
         self.efforts = [each for each in Effort.values if each in (self.efforts or ())]
         if self.effort and self.effort not in self.offered_efforts:
             raise ValidationError({"effort": "Choose one of the efforts that it takes, or leave it empty."})
-        followed, known = self.fallback, set()
-        while followed is not None and followed.pk not in known:
-            if followed.pk == self.pk:
+        fallback = self.fallback
+        visited = set()
+        while fallback is not None and fallback.pk not in visited:
+            if fallback.pk == self.pk:
                 sentence = "A model cannot be its own fallback, directly or through others. Choose another model."
                 raise ValidationError({"fallback": sentence})
-            known.add(followed.pk)
-            followed = followed.fallback
+            visited.add(fallback.pk)
+            fallback = fallback.fallback
 
     @property
     def usable(self) -> bool:
@@ -282,20 +288,20 @@ class Model(models.Model):
 
     @property
     def offered_efforts(self) -> list[str]:
-        """The efforts of reasoning that can be chosen, from the least upwards."""
-        taken = self.efforts or (OFF_AND_ON if self.reasoning else ())
-        return [each for each in Effort.values if each in taken]
+        """Return the efforts of reasoning that can be chosen, from the least upwards."""
+        accepted = self.efforts or (OFF_AND_ON if self.reasoning else ())
+        return [each for each in Effort.values if each in accepted]
 
     @property
     def least_effort(self) -> str | None:
-        """With which the product itself asks for a title or a summary; None: nothing is said of it."""
+        """Return the effort for the product's own requests, such as titles and summaries; None: none is sent."""
         if self.own_effort:
             return None if self.own_effort == UNSAID else self.own_effort
         return next(iter(self.offered_efforts), None)
 
     @property
     def own_efforts(self) -> list[str | None]:
-        """The efforts to try for what the product itself asks: the least, the next one, and none at all."""
+        """Return the efforts to try for the product's own requests: the least, the next one, and none at all."""
         least = self.least_effort
         if least is None:
             return [None]
@@ -305,27 +311,30 @@ class Model(models.Model):
 
     @property
     def window(self) -> int:
-        """The window in force, in tokens: the smaller of what the row says and what was proven."""
+        """Return the window in force, in tokens: the smaller of the row's and the learnt one."""
         return min(self.context_window, self.learnt_window or self.context_window)
 
     @property
     def image_limit(self) -> int | None:
-        """The most images of one prompt that are sent; None where no limit is known."""
+        """Return the most images of one prompt that are sent; None where no limit is known."""
         limits = [limit for limit in (self.max_images, self.learnt_max_images) if limit is not None]
         return min(limits, default=None)
 
     @property
     def prices(self) -> Prices | None:
-        """None without a price for prompts and one for answers. Without those of the cache no discount is assumed."""
-        said = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
-        into, out, cached, written = (price if price is not None and price >= 0 else None for price in said)
-        if into is None or out is None:
+        """Return the prices; None unless prompts and answers have one.
+
+        Without prices of the cache there is no discount.
+        """
+        stored = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
+        prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in stored)
+        if prompt is None or answer is None:
             return None
-        return Prices(into, out, into if cached is None else cached, into if written is None else written)
+        return Prices(prompt, answer, prompt if cached is None else cached, prompt if written is None else written)
 
 
 class WebSearch(models.Model):
-    """A service that the web is searched with. Answers search with the active one; without one, not at all."""
+    """A service that searches the web. Answers search with the active one; without one they do not search."""
 
     class Kind(TextChoices):
         SEARXNG = "searxng", "SearXNG or compatible"
@@ -419,8 +428,8 @@ class ToolServer(models.Model):
         help_text="Its tools reach the internet or somebody else's service. Projects that have the web switched off go "
         "without them.",
     )
-    tools = models.JSONField(null=True, editable=False)  # as last listed, see `llm.tools.mcp.as_stored`
-    # Of the same list, as `llm.tools.servers.ToolProblem`.
+    tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.mcp.StoredTool`
+    # Problems of the same listing, see `llm.tools.mcp.StoredProblem`.
     problems: "models.JSONField[Any, Any]" = models.JSONField(
         default=list, db_default=Value([], models.JSONField()), editable=False
     )

@@ -1,4 +1,4 @@
-"""Which hosts of the web the workspace's tools reach without asking, and which never."""
+"""Store the hosts of the web that the workspace's tools reach without asking, and those that they never reach."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ def validate_hosts(text: str) -> None:
 
 
 class WebAccess(models.Model):
-    """One row for the whole workspace; without it both lists are empty."""
+    """Lists of allowed and denied hosts. One row for the whole workspace; without it both lists are empty."""
 
     ONLY = 1
 

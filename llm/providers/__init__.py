@@ -1,4 +1,11 @@
-"""The protocols that providers speak, how to make a client of one, and what cannot be asked of it."""
+"""Create the client of a provider's protocol, and tell which parameters a protocol lacks.
+
+To add a protocol:
+
+1. Write `llm/providers/<protocol>.py` with a subclass of `HttpClient` and a `StepReader` (`llm.providers.streaming`).
+2. Add it to `DEFAULT_BASE_URLS` and `_CLIENTS`, and its missing parameters to `_MISSING_PARAMETERS`.
+3. Add its kind to `llm.models.Provider.Kind`, and its cache rule to `llm.services`.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib import import_module
@@ -8,7 +15,7 @@ from core.crypto import LOST, is_lost
 from core.errors import ModelError
 from core.net.url_safety import is_http
 from core.sentences import Sentence
-from llm.types.model_call import Allocated, ModelRequest, Provider, ReasoningState, Sampling, StepEvent
+from llm.types.model_call import Allocated, ModelRequest, ProviderClient, ReasoningState, Sampling, StepEvent
 
 SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
 
@@ -20,26 +27,31 @@ DEFAULT_BASE_URLS = {
     "ollama": "http://127.0.0.1:11434",
 }
 EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Anthropic's Messages protocol
-# Parameters of OpenAI's Chat Completions that another protocol has no word for.
-_NO_WORD_FOR = {
+# Parameters of OpenAI's Chat Completions that another protocol lacks.
+_MISSING_PARAMETERS = {
     "anthropic": ("top_p", "presence_penalty", "frequency_penalty", "seed", "verbosity"),
     "responses": ("presence_penalty", "frequency_penalty", "seed", "stop"),
     "ollama": ("verbosity",),
 }
-# Modules by name, loaded at the first client of a kind: of all processes only the worker talks to models, so
-# only there is what HTTP takes in memory.
-_MODULES = {kind: f"llm.providers.{kind}" for kind in DEFAULT_BASE_URLS}
+# Client classes by protocol. Their modules are loaded at the first use: only the worker talks to models, so other
+# processes save the memory of the HTTP library.
+_CLIENTS = {
+    "openai": "OpenAIClient",
+    "responses": "ResponsesClient",
+    "anthropic": "AnthropicClient",
+    "ollama": "OllamaClient",
+}
 
 
-def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> Provider:
-    """A client for one provider row, to be used on one event loop and closed on it.
+def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> ProviderClient:
+    """Return a client for one provider row. Use it on one event loop, and close it on that loop.
 
-    `base_url` may be empty: the protocol's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of
-    an answer; there is no limit to the whole. Raises `KeyError` for an unknown protocol, and `ModelError` for a key
-    that no HTTP header can hold or a base URL that is none. Without the key that is stored, every call is refused.
+    `base_url`: empty for the protocol's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of an
+    answer; the whole answer has no limit. Raises `KeyError` for an unknown protocol, and `ModelError` for a key that no
+    HTTP header can hold or an invalid base URL. Where the stored key cannot be read, the client refuses every call.
     """
     if is_lost(api_key):
-        return KeyLost()
+        return KeyLostClient()
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
         raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
@@ -47,12 +59,13 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
     if not is_http(url):
         sentence = Sentence("The provider's base URL must begin with http:// or https:// and a host. Correct it.")
         raise ModelError("provider_unreachable", sentence, retryable=False)
-    client: Provider = import_module(_MODULES[protocol]).Client(url, key, silence_timeout)
+    client_class = getattr(import_module(f"llm.providers.{protocol}"), _CLIENTS[protocol])
+    client: ProviderClient = client_class(url, key, silence_timeout)
     return client
 
 
-class KeyLost:
-    """Stands for a provider whose stored key cannot be read: what would be asked of it is refused here."""
+class KeyLostClient:
+    """Client of a provider whose stored key cannot be read. It refuses every call."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         raise _key_lost()
@@ -77,18 +90,21 @@ def _key_lost() -> ModelError:
 def lacking(
     protocol: str, sampling: Sampling, response_format: Mapping[str, Any] | None = None, stop: Sequence[str] = ()
 ) -> str | None:
-    """The first parameter, by its name in OpenAI's protocol, that cannot be said in this protocol; None for all."""
-    for name, value in (sampling.given() | ({"stop": stop} if stop else {})).items():
+    """Return the first parameter that this protocol lacks, by its name in OpenAI's protocol; None where it has all."""
+    parameters: dict[str, object] = {**sampling.set_values()}
+    if stop:
+        parameters["stop"] = stop
+    for name, value in parameters.items():
         unknown_effort = name == "reasoning_effort" and protocol == "anthropic" and value not in EFFORTS
-        if name in _NO_WORD_FOR.get(protocol, ()) or unknown_effort:
+        if name in _MISSING_PARAMETERS.get(protocol, ()) or unknown_effort:
             return name
     unplanned = protocol == "anthropic" and response_format and "json_schema" not in response_format
     return "response_format" if unplanned else None
 
 
-def wanted_in_later_turns(state: ReasoningState) -> bool:
-    """Whether the provider wants this back in every later turn too, as DeepSeek does.
+def needed_in_later_turns(state: ReasoningState) -> bool:
+    """Return whether the provider wants this reasoning back in every later turn, too, as DeepSeek does.
 
-    Servers that send this field take it back; the others want theirs within the turn, or are better off without it.
+    Servers that send `reasoning_content` take it back. The others want their reasoning back within the turn at most.
     """
     return any("reasoning_content" in item.get("message", {}) for item in state.items)

@@ -1,9 +1,9 @@
-"""Anthropic's Messages protocol.
+"""Speak Anthropic's Messages protocol: https://docs.anthropic.com/en/api/messages.
 
-Its rules for messages, which the mapping keeps: the first is the user's, roles alternate, no text is empty, the ids of
-tool calls are unique and plain, and every call is answered at the start of the next message. A temperature is not
-sent: since version 2026-10-21 the protocol refuses it. What else it has no word for is in `llm.providers`.
-https://docs.anthropic.com/en/api/messages
+The protocol has rules for messages, which `_Messages` follows. The first message is the user's, roles alternate, and no
+text is empty. The ids of tool calls are unique and plain. Every call is answered at the start of the next message.
+No temperature is sent: the protocol refuses it since version 2026-10-21. `llm.providers` lists other parameters that it
+lacks.
 """
 
 import base64
@@ -17,15 +17,16 @@ from typing import Any
 from aiohttp import ClientResponse
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers import EFFORTS, errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_object
 from llm.types.model_call import (
     Changed,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningDelta,
     ReasoningState,
@@ -39,13 +40,13 @@ from llm.types.model_call import (
 )
 
 VERSION = "2026-10-21"  # of the protocol
-NOTHING = "(empty)"  # stands where the protocol wants a text and there is none
+NOTHING = "(empty)"  # stands for a text that the protocol demands and that does not exist
 
 _THINKING = ("thinking", "redacted_thinking")
-# Models that think without being asked to: those from 5.5 on. They show it only where a summary is asked for.
+# Models that think without a request, which are those from 5.5 on. They show their thoughts only as a summary.
 _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
-_THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # the least that it can be asked for
-# Why its cache could not serve what it had read before; the other reasons say that it cannot tell.
+_THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # its least amount of thinking
+# Reasons why the cache could not serve an earlier prompt. The reasons that are missing here mean that it cannot tell.
 _CHANGED: dict[str, Changed] = {
     "model_changed": "model",
     "system_changed": "system",
@@ -58,34 +59,38 @@ _COUNTS = (
 )
 MAX_PAUSES = 5  # of one step
 
-# Of a request, what a count may be asked with.
+# Members of a request that a request for a count may have.
 _COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
 
-Block = dict[str, Any]
+Block = JsonObject
 
 LONGEST_CALL_ID = 64  # characters
 LONGEST_ID = 200  # characters, of an answer
 UNPLANNED_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
 
 
-class Client(HttpClient):
-    unknown = ("temperature",)  # what else there is no word for, whoever asks is told before: `lacking`
+class AnthropicClient(HttpClient):
+    """Client of the Messages protocol."""
+
+    unknown = ("temperature",)  # other parameters are refused before a call, see `llm.providers.lacking`
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
-        # Compatible servers of before look for the key elsewhere than in a bearer token.
+        # Older compatible servers read the key from this header, not from a bearer token.
         headers = {"anthropic-version": VERSION} | ({"x-api-key": api_key} if api_key else {})
         root = base_url.rstrip("/").removesuffix("/v1")
         super().__init__(Connection(root, api_key, silence, headers), api_key)
-        self._greatest: dict[str, int] = {}  # answers in tokens that models have said to be their longest
-        self._without_display: set[str] = set()  # models that cannot show what they think
-        self._without_thinking: set[str] = set()  # models that know no thinking by their own measure
+        self._longest_answers: dict[str, int] = {}  # in tokens, as models have named them
+        self._without_display: set[str] = set()  # models that cannot show their thoughts
+        self._without_thinking: set[str] = set()  # models that know no adaptive thinking
 
     async def _open(self, request: ModelRequest) -> ClientResponse:
         return await self._server.send("/v1/messages", self._body(request))
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> JsonObject:
         body = wire_request(request)
-        body["max_tokens"] = min(body["max_tokens"], self._greatest.get(request.model, body["max_tokens"]))
+        longest = self._longest_answers.get(request.model)
+        if longest is not None:
+            body["max_tokens"] = min(body["max_tokens"], longest)
         if request.model in self._without_thinking and thinks(request):
             del body["thinking"]
         elif request.model in self._without_display and thinks(request):
@@ -93,35 +98,41 @@ class Client(HttpClient):
         return body
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
-        unshown = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
-        if refusal.parameter.startswith("thinking") and thinks(request) and request.model not in unshown:
-            unshown.add(request.model)
+        models = self._without_display if refusal.parameter.endswith(".display") else self._without_thinking
+        if refusal.parameter.startswith("thinking") and thinks(request) and request.model not in models:
+            models.add(request.model)
             return True
-        if refusal.parameter == "max_tokens" and refusal.limit and request.model not in self._greatest:
-            self._greatest[request.model] = refusal.limit
+        if refusal.parameter == "max_tokens" and refusal.limit and request.model not in self._longest_answers:
+            self._longest_answers[request.model] = refusal.limit
             return True
         return super()._learn(request, refusal)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        """A model that pauses is sent back what it has said so far, and goes on: all of it is one step."""
-        said: tuple[Block, ...] = ()
+        """Yield the events of one step.
+
+        A model that pauses gets its content so far back and goes on in the same step.
+        """
+        content: tuple[Block, ...] = ()
         spent: Usage | None = None
         for number in range(MAX_PAUSES + 1):
-            messages = (*request.messages, Message("assistant", reasoning=ReasoningState(said))) if said else None
-            step = super().stream(replace(request, messages=messages) if messages else request)
+            continued = request
+            if content:
+                paused = ModelMessage("assistant", reasoning=ReasoningState(content))
+                continued = replace(request, messages=(*request.messages, paused))
+            step = super().stream(continued)
             async with aclosing(step) as events:
                 async for event in events:
                     if not isinstance(event, StepFinished):
                         yield event
                         continue
                     spent = event.usage if spent is None or event.usage is None else spent + event.usage
-                    if said and event.reasoning is not None:
-                        together = replace(event.reasoning, items=said + event.reasoning.items)
+                    if content and event.reasoning is not None:
+                        together = replace(event.reasoning, items=content + event.reasoning.items)
                         event = replace(event, reasoning=together)
                     if event.reason != "pause" or number == MAX_PAUSES or event.reasoning is None:
                         yield replace(event, usage=spent)
                         return
-                    said = event.reasoning.items
+                    content = event.reasoning.items
 
     async def _count(self, request: ModelRequest) -> Any:
         body = {name: value for name, value in self._body(request).items() if name in _COUNTED}
@@ -131,14 +142,15 @@ class Client(HttpClient):
         return AnthropicReader(self._api_key)
 
     async def list_models(self) -> list[str]:
-        return named(await self._server.answer("/v1/models?limit=1000"))
+        return model_names(await self._server.answer("/v1/models?limit=1000"))
 
 
-def wire_request(request: ModelRequest) -> dict[str, Any]:
+def wire_request(request: ModelRequest) -> JsonObject:
+    """Return the request's JSON object."""
     leading = next((n for n, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "model": request.model,
-        "messages": _Messages(request.cache_points).of(request.messages[leading:], leading),
+        "messages": _Messages(request.cache_points).build(request.messages[leading:], leading),
         "max_tokens": request.max_output or request.left or UNPLANNED_OUTPUT,
         "stream": request.streaming,
     }
@@ -163,13 +175,13 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def thinks(request: ModelRequest) -> bool:
-    """Whether thinking is asked for: with an effort, and of models that think anyway, so that it is shown."""
+    """Return whether the request asks for thinking: with an effort, and always where the model thinks anyway."""
     effort = request.sampling.reasoning_effort
     return effort in EFFORTS or (effort != "none" and bool(_THINKS_ALWAYS.search(request.model)))
 
 
-def _output_config(request: ModelRequest) -> dict[str, Any]:
-    config: dict[str, Any] = {}
+def _output_config(request: ModelRequest) -> JsonObject:
+    config: JsonObject = {}
     if request.sampling.reasoning_effort in EFFORTS:
         config["effort"] = request.sampling.reasoning_effort
     if described := (request.response_format or {}).get("json_schema"):
@@ -177,10 +189,10 @@ def _output_config(request: ModelRequest) -> dict[str, Any]:
     return config
 
 
-def _tool_choice(request: ModelRequest) -> dict[str, Any]:
+def _tool_choice(request: ModelRequest) -> JsonObject:
     if request.tool_choice == "none" or not request.tools:
         return {"type": "none"}
-    choice: dict[str, Any] = {"type": "any"} if request.tool_choice == "required" else {}
+    choice: JsonObject = {"type": "any"} if request.tool_choice == "required" else {}
     if request.required_tool is not None:
         choice = {"type": "tool", "name": request.required_tool}
     if not request.parallel_tool_calls:
@@ -188,26 +200,26 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any]:
     return choice
 
 
-def _system(messages: Sequence[Message], points: Sequence[int]) -> str | list[Block]:
-    """One text, or blocks where the cache is to keep a part of them."""
+def _system(messages: Sequence[ModelMessage], points: Sequence[int]) -> str | list[Block]:
+    """Return the system prompt as one text, or as blocks where the cache should store a part of it."""
     if not any(0 < point <= len(messages) for point in points):
         return "\n\n".join(message.text for message in messages if message.text.strip())
     blocks: list[Block] = []
     for number, message in enumerate(messages, 1):
         blocks += _text(message.text)
         if number in points:
-            _keep(blocks)
+            _mark_for_cache(blocks)
     return blocks
 
 
-def _keep(blocks: list[Block]) -> None:
-    """Asks for the cache to keep everything up to the last of these blocks. A thought cannot carry that."""
+def _mark_for_cache(blocks: list[Block]) -> None:
+    """Ask the cache to store the prompt up to the last of these blocks. A thought cannot carry that mark."""
     if blocks and blocks[-1]["type"] not in _THINKING:
         blocks[-1] = {**blocks[-1], "cache_control": {"type": "ephemeral"}}
 
 
-def _tools(request: ModelRequest) -> list[dict[str, Any]]:
-    """The protocol wants definitions as soon as the messages hold a call: a stand-in for tools that are gone."""
+def _tools(request: ModelRequest) -> list[JsonObject]:
+    """Return the definitions of tools, or stand-ins: the protocol demands them where a message has a call."""
     defined = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
         for tool in request.tools
@@ -219,42 +231,42 @@ def _tools(request: ModelRequest) -> list[dict[str, Any]]:
 
 
 class _Messages:
-    """Builds the protocol's messages; neighbours of one role become one message.
+    """Builder of the protocol's messages. Neighbours of one role become one message.
 
-    A system message that does not lead is sent in its place, as the user's: in front it would change the beginning of
-    the prompt whenever it changes.
+    A system message after the first others stays in its place as a message of the user. At the front, each change of it
+    would change the beginning of the prompt, which the cache serves.
     """
 
     def __init__(self, points: Sequence[int]) -> None:
         self._points = points
-        self._wire: list[dict[str, Any]] = []
+        self._wire: list[JsonObject] = []
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
-    def of(self, messages: tuple[Message, ...], before: int) -> list[dict[str, Any]]:
-        """`before`: how many messages of the prompt stand before these."""
-        kept = self._ids.reserve(messages)
+    def build(self, messages: tuple[ModelMessage, ...], before: int) -> list[JsonObject]:
+        """Return the protocol's messages. `before`: how many messages of the prompt precede these."""
+        unchanged = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
                 self._add("user", _images(message) + _text(message.text))
             elif message.role == "assistant":
-                self._add("assistant", self._answer(message, kept=number - before - 1 in kept))
+                self._add("assistant", self._answer(message, unchanged=number - before - 1 in unchanged))
             elif message.role == "tool":
                 self._add("user", [self._result(message)])
             if number in self._points:
-                _keep(self._wire[-1]["content"])
+                _mark_for_cache(self._wire[-1]["content"])
         if not self._wire or self._wire[0]["role"] != "user":
             self._wire.insert(0, {"role": "user", "content": [{"type": "text", "text": NOTHING}]})
         return self._wire
 
     def _add(self, role: str, blocks: list[Block]) -> None:
         if not self._wire or self._wire[-1]["role"] != role:
-            # An empty message keeps its place, or its neighbours, of the other role both, would become one.
+            # Without this stand-in, an empty message's neighbours, both of the other role, would become one.
             self._wire.append({"role": role, "content": blocks or [{"type": "text", "text": NOTHING}]})
         else:
             self._wire[-1]["content"] += blocks
 
-    def _answer(self, message: Message, *, kept: bool) -> list[Block]:
-        if message.reasoning is not None and kept and _can_go_back(message):
+    def _answer(self, message: ModelMessage, *, unchanged: bool) -> list[Block]:
+        if message.reasoning is not None and unchanged and _can_go_back(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
         return _text(message.text) + [self._call(call) for call in message.tool_calls]
@@ -267,13 +279,13 @@ class _Messages:
             "input": json_object(call.arguments),
         }
 
-    def _result(self, message: Message) -> Block:
+    def _result(self, message: ModelMessage) -> Block:
         answered = self._ids.of_result(message.tool_call_id or "")
         return {"type": "tool_result", "tool_use_id": answered, "content": message.text or NOTHING}
 
 
-def _can_go_back(message: Message) -> bool:
-    """Whether its blocks can be sent as they came: their calls are of the message, and no server refuses them."""
+def _can_go_back(message: ModelMessage) -> bool:
+    """Return whether the blocks can go back unchanged: all calls are of the message, with names that servers take."""
     blocks = message.reasoning.items if message.reasoning is not None else ()
     calls = [block for block in blocks if block["type"] == "tool_use"]
     if not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
@@ -285,7 +297,7 @@ def _text(text: str) -> list[Block]:
     return [{"type": "text", "text": text.rstrip()}] if text.strip() else []
 
 
-def _images(message: Message) -> list[Block]:
+def _images(message: ModelMessage) -> list[Block]:
     return [
         {
             "type": "image",
@@ -300,14 +312,16 @@ def _images(message: Message) -> list[Block]:
 
 
 class AnthropicReader(StepReader):
+    """Reader of an answer in the Messages protocol."""
+
     replays_text = True
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
         self._counts: dict[str, int] = {}
-        self._calls: dict[int, int] = {}  # index of the content block: index of the call
-        self._blocks: dict[int, dict[str, Any]] = {}  # of the content, by index
+        self._calls: dict[int, int] = {}  # index of the call, by index of its content block
+        self._blocks: dict[int, JsonObject] = {}  # of the content, by index
         self._answer = ""
         self._changed: Changed | None = None
 
@@ -332,18 +346,19 @@ class AnthropicReader(StepReader):
                 self.done = True
             case "error":
                 raise errors.from_event(event, self._api_key)
-        return []  # pings, ends of blocks, and what future versions of the protocol add
+        return []  # pings, ends of blocks, and events of later versions of the protocol
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
         self._count(answer.get("usage"))
         self._diagnose(answer)
         for index, block in enumerate(answer["content"]):
             yield from self._block({"index": index, "content_block": block})
-        self._reason, self.done = answer.get("stop_reason"), True
+        self._reason = answer.get("stop_reason")
+        self.done = True
 
-    def _block(self, event: dict[str, Any]) -> Iterator[StepEvent]:
+    def _block(self, event: JsonObject) -> Iterator[StepEvent]:
         block = event["content_block"]
-        own = block["type"] == "tool_use"  # others are of tools that run at the provider
+        own = block["type"] == "tool_use"  # other calls are of tools that run at the provider
         self._blocks[event["index"]] = {**block, "input": ""} if own or "input" in block else dict(block)
         if own:
             index = self._calls[event["index"]] = len(self._calls)
@@ -356,8 +371,9 @@ class AnthropicReader(StepReader):
         elif block["type"] == "thinking" and block.get("thinking"):
             yield ReasoningDelta(block["thinking"])
 
-    def _delta(self, event: dict[str, Any]) -> Iterator[StepEvent]:
-        delta, place = event["delta"], event["index"]
+    def _delta(self, event: JsonObject) -> Iterator[StepEvent]:
+        delta = event["delta"]
+        place = event["index"]
         match delta["type"]:
             case "text_delta":
                 self._blocks.setdefault(place, {"type": "text", "text": ""})["text"] += delta["text"]
@@ -375,13 +391,16 @@ class AnthropicReader(StepReader):
         if place in self._calls:
             yield ToolCallDelta(self._calls[place], arguments)
 
-    def _diagnose(self, message: dict[str, Any]) -> None:
+    def _diagnose(self, message: JsonObject) -> None:
         self._answer = str(message.get("id") or "")[:LONGEST_ID]
-        found = members(members(message.get("diagnostics")).get("cache_miss_reason"))
-        self._changed = _CHANGED.get(str(found.get("type")))
+        miss = members(members(message.get("diagnostics")).get("cache_miss_reason"))
+        self._changed = _CHANGED.get(str(miss.get("type")))
 
     def _count(self, usage: Any) -> None:
-        """Counts are running totals; the later report wins, field by field."""
+        """Store the reported counts.
+
+        They are running totals, so a later report replaces an earlier one, field by field.
+        """
         for key, value in members(usage).items():
             if key in _COUNTS and value is not None:
                 self._counts[key] = tokens(value)
@@ -390,7 +409,7 @@ class AnthropicReader(StepReader):
 
     def _close(self) -> Iterator[StepEvent]:
         usage = self._usage()
-        told = "cache_read_input_tokens" in self._counts
+        cache_reported = "cache_read_input_tokens" in self._counts
         reason = finish_reason(self._reason or "end_turn")
         detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
         yield StepFinished(
@@ -398,13 +417,13 @@ class AnthropicReader(StepReader):
             usage,
             self._reasoning(usage),
             detail,
-            cache_told=told,
+            cache_reported=cache_reported,
             answer=self._answer,
             changed=self._changed,
         )
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
-        """The whole content as it came: a signature covers what stood before it too."""
+        """Return the whole content as it came: a signature also covers the blocks before it."""
         blocks = [self._blocks[place] for place in sorted(self._blocks)]
         paused = self._reason == "pause_turn"
         if not paused and not (self._calls and any(block["type"] in _THINKING for block in blocks)):

@@ -1,4 +1,4 @@
-"""Ids of tool calls as protocols take them: each for one call, and where it is wanted plain and not too long."""
+"""Give tool calls ids that protocols take: unique, and plain and short where a protocol demands it."""
 
 import hashlib
 import re
@@ -6,28 +6,31 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llm.types.model_call import Message
+from llm.types.model_call import ModelMessage
 
 _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class CallIds:
-    """Servers that send no ids, or number the calls of each step, leave `call_0` in every cycle of a conversation.
+    """Unique ids for the calls of one request.
 
+    Servers that send no ids, or number the calls of each step, leave `call_0` in every cycle of a conversation.
     `longest`: characters that the protocol allows, of letters without accents, digits, `_` and `-`; None where it
-    takes any id. `exactly`: ids are of that length, of letters and digits.
+    takes any id. `exactly`: every id has that length, of letters and digits.
     """
 
     def __init__(self, longest: int | None, *, exactly: bool = False) -> None:
-        self._longest, self._exactly = longest, exactly
-        self._sent: dict[str, str] = {}  # a call's id: the one sent for its latest use
-        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)  # a call's id: those sent for it
+        self._longest = longest
+        self._exactly = exactly
+        self._sent: dict[str, str] = {}  # the id sent for the latest call of an id
+        # Ids sent for calls without a result, by id.
+        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
         self._used: set[str] = set()
 
-    def reserve(self, messages: Sequence[Message]) -> frozenset[int]:
-        """The places of the messages whose reasoning can go back unchanged: their ids stay as they are.
+    def reserve(self, messages: Sequence[ModelMessage]) -> frozenset[int]:
+        """Return the places of the messages whose reasoning can go back unchanged, and reserve their ids.
 
-        Where two share an id, the later one keeps it: it is of the running turn, for which servers look closest.
+        The later of two messages with one id gets it: it belongs to the running turn, which servers check most.
         """
         places: set[int] = set()
         for place in range(len(messages) - 1, -1, -1):
@@ -38,12 +41,13 @@ class CallIds:
                 self._used |= ids
         return frozenset(places)
 
-    def keep(self, message: Message) -> None:
-        """The results that follow belong to its calls, whose ids stay as they are."""
+    def keep(self, message: ModelMessage) -> None:
+        """Use the ids of this message's calls unchanged. The results that follow belong to them."""
         for call in message.tool_calls:
             self._use(call.id, call.id)
 
     def of_call(self, id_: str) -> str:
+        """Return the id to send for a call of this id."""
         if self._exactly:
             return self._of_length(id_, self._longest or len(id_))
         plain = id_ if self._longest is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
@@ -54,7 +58,8 @@ class CallIds:
         return self._use(id_, sent)
 
     def _of_length(self, id_: str, length: int) -> str:
-        sent, number = id_, 0
+        sent = id_
+        number = 0
         while len(sent) != length or not (sent.isascii() and sent.isalnum()) or sent in self._used:
             sent = hashlib.sha256(f"{id_} {number}".encode()).hexdigest()[:length]
             number += 1
@@ -67,22 +72,23 @@ class CallIds:
         return sent
 
     def of_result(self, id_: str) -> str:
-        """The id of the call that it answers: the oldest of that id without a result, else the latest."""
+        """Return the id of the call that a result answers: the oldest of this id without a result, else the latest."""
         waiting = self._unanswered[id_]
         return waiting.popleft() if waiting else self._sent.get(id_, id_)
 
 
-def with_own_ids(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with an id of its own for each call, and for its result the same. Any id is taken that is one.
+def with_own_ids(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+    """Return the messages with a unique id for each call and its result.
 
-    Calls whose reasoning goes back keep theirs, since servers may know them by it.
+    Calls whose reasoning goes back keep their ids, by which servers may know them.
     """
-    ids, sent = CallIds(longest=None), list[Message]()
-    kept = ids.reserve(messages)
+    ids = CallIds(longest=None)
+    sent: list[ModelMessage] = []
+    unchanged = ids.reserve(messages)
     for place, message in enumerate(messages):
         if message.role == "tool":
             message = replace(message, tool_call_id=ids.of_result(message.tool_call_id or ""))
-        elif place in kept:
+        elif place in unchanged:
             ids.keep(message)
         elif message.tool_calls:
             calls = tuple(replace(call, id=ids.of_call(call.id)) for call in message.tool_calls)

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to the server of a model: a request and its answer, whole or as it arrives. Every failure is a `ModelError`.
+"""Send HTTP/1.1 requests to the server of a model. Every failure is a `ModelError`.
 
-An answer is thousands of small pieces, so what reads them is aiohttp, whose parsers are compiled, with nothing above
-it: docs/decisions/0018-model-streams-are-read-by-aiohttp.md.
+An answer comes in thousands of small pieces. aiohttp reads them with compiled parsers and no layer above it:
+docs/decisions/0018-model-streams-are-read-by-aiohttp.md.
 """
 
 import asyncio
@@ -24,62 +24,66 @@ from core.net.fetch import system_tls
 from core.sentences import Sentence
 from llm.providers import errors
 
-CONNECT_TIMEOUT = 10.0  # seconds, of which are name, address, proxy and TLS
-SLOWEST = 32 * 1024  # bytes of a request that a server takes in a second; one that takes less is silent
-KEPT = 60.0  # seconds that a connection waits for its next call
+CONNECT_TIMEOUT = 10.0  # seconds for name, address, proxy and TLS
+SLOWEST = 32 * 1024  # bytes of a request in a second; a server that takes less counts as silent
+IDLE_CONNECTION = 60.0  # seconds that a connection waits for its next call
 MAX_REDIRECTS = 5
-MAX_HEADER = 64 * 1024  # bytes of one
-MAX_ANSWER, MAX_TIME = 8 * 1024 * 1024, 60.0  # bytes, and seconds since it began, of an answer that is read whole
+MAX_HEADER = 64 * 1024  # bytes of one header
+MAX_ANSWER = 8 * 1024 * 1024  # bytes of an answer that is read whole
+MAX_TIME = 60.0  # seconds to read it
 
-# What aiohttp raises: errors of its own, and those of the operating system, time-outs among them.
+# Errors of aiohttp: its own, and those of the operating system, time-outs among them.
 FAILURES = (aiohttp.ClientError, OSError)
 
-_WITH_BODY, _AS_GET = (307, 308), (301, 302, 303, 307, 308)  # redirects that are followed
+# Statuses of redirects that are followed, by the method of the request.
+_POST_REDIRECTS = (307, 308)
+_GET_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Connection:
-    """To the server at one base URL, on one event loop; as many calls at once as are made. `host` with its port.
+    """Connections to the server at one base URL, on one event loop, for any number of calls at once.
 
-    `silence`: seconds that the server may say nothing. `headers` are secret, as the key is. Proxies are those of the
-    environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), authorities those that the machine trusts, or
-    SSL_CERT_FILE or SSL_CERT_DIR name.
+    `host` has the port. `silence`: seconds that the server may send nothing. `headers` are secret, as the key is.
+    Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). Certificate authorities are those
+    of the machine, or those of SSL_CERT_FILE or SSL_CERT_DIR.
     """
 
     def __init__(self, base_url: str, api_key: str, silence: float, headers: Mapping[str, str] | None = None) -> None:
         parts = urlsplit(base_url)
         self._query = parts.query
-        self.host = host = parts.netloc.rpartition("@")[2]
+        self.host = parts.netloc.rpartition("@")[2]
         path = parts.path.rstrip("/")
-        self._root = urlunsplit(parts._replace(netloc=host, path=path, query="", fragment=""))
-        self._api_key, self._silence = api_key, silence
+        self._root = urlunsplit(parts._replace(netloc=self.host, path=path, query="", fragment=""))
+        self._api_key = api_key
+        self._silence = silence
         self._secrets = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._secrets |= headers or {}
         if parts.username is not None:
             account = unquote(parts.username), unquote(parts.password or "")
             self._secrets["Authorization"] = aiohttp.encode_basic_auth(*account)
         self._proxies = getproxies()
-        self._opened: aiohttp.ClientSession | None = None
+        self._client_session: aiohttp.ClientSession | None = None
 
     async def answer(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON that the server answers to a POST with `body`, or to a GET. Raises `ModelError`."""
+        """Return the JSON that the server answers to a POST with `body`, or to a GET. Raises `ModelError`."""
         response = await self.send(path, body)
         try:
-            return json.loads(await whole(response))
+            return json.loads(await read_body(response))
         except (ValueError, RecursionError) as error:
             raise errors.wrong_endpoint() from error
 
     async def send(self, path: str, body: Mapping[str, Any] | None = None) -> ClientResponse:
-        """The answer as soon as it begins; its status is good. Whoever gets it has to release it.
+        """Return the answer as soon as it begins, with a good status. The caller must release it.
 
-        What has not been read by then closes the connection. Raises `ModelError`.
+        Releasing it before its end closes the connection. Raises `ModelError`.
         """
-        sent = None
+        content = None
         if body is not None:
-            sent = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            content = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT + self._silence + len(sent or b"") / SLOWEST):
-                response = await self._followed(path, sent)
-        except (*FAILURES, ValueError) as error:  # ValueError: a redirect to what is no URL
+            async with asyncio.timeout(CONNECT_TIMEOUT + self._silence + len(content or b"") / SLOWEST):
+                response = await self._follow_redirects(path, content)
+        except (*FAILURES, ValueError) as error:  # ValueError: a redirect to an invalid URL
             raise failure(error, begun=False) from error
         if response.status < 300:
             return response
@@ -87,32 +91,37 @@ class Connection:
             response.release()
             raise errors.wrong_endpoint()
         try:
-            said = await whole(response)
+            error_body = await read_body(response)
         except ModelError:
-            said = b""  # the status says enough
-        raise errors.from_answer(response.status, response.headers, said, self._api_key)
+            error_body = b""  # the status suffices
+        raise errors.from_answer(response.status, response.headers, error_body, self._api_key)
 
     async def close(self) -> None:
-        if self._opened is not None:
-            await self._opened.close()
+        if self._client_session is not None:
+            await self._client_session.close()
 
-    async def _followed(self, path: str, body: bytes | None) -> ClientResponse:
-        """A redirect that would make a GET of a POST is left to be told: no model answers to that."""
-        url, secrets = URL(self._root + path).extend_query(self._query), self._secrets
+    async def _follow_redirects(self, path: str, body: bytes | None) -> ClientResponse:
+        """Send a request along its redirects, and return the last response.
+
+        A redirect that would turn a POST into a GET is returned as it is: no model answers to that. Another origin does
+        not get the secrets.
+        """
+        url = URL(self._root + path).extend_query(self._query)
+        secrets = self._secrets
         for _ in range(MAX_REDIRECTS):
-            response = await self._sent(url, body, secrets)
-            place = response.headers.get("Location", "")
-            if not place or response.status not in (_AS_GET if body is None else _WITH_BODY):
+            response = await self._request(url, body, secrets)
+            location = response.headers.get("Location", "")
+            if not location or response.status not in (_GET_REDIRECTS if body is None else _POST_REDIRECTS):
                 return response
             response.release()
-            there = url.join(URL(place))
-            if there.origin() not in (url.origin(), _with_tls(url).origin()):
+            target = url.join(URL(location))
+            if target.origin() not in (url.origin(), _with_tls(url).origin()):
                 secrets = {}
-            url = there
+            url = target
         raise errors.wrong_endpoint()
 
-    async def _sent(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
-        """Servers close connections that wait: a call that finds its one closed is sent again, by another."""
+    async def _request(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
+        """Send one request. Servers close idle connections: a call that meets a closed one is sent by another."""
         proxy = self._proxy(url)
         headers = {"Accept": "application/json", "User-Agent": "Glasshouse", **tracing.headers(), **secrets}
         if body is not None:
@@ -135,18 +144,18 @@ class Connection:
                     raise
 
     def _session(self) -> aiohttp.ClientSession:
-        if self._opened is None:
+        if self._client_session is None:
             trace = aiohttp.TraceConfig()
             trace.on_connection_reuseconn.append(_note_reuse)
-            self._opened = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT),
+            self._client_session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION),
                 timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=self._silence),
                 max_line_size=MAX_HEADER,
                 max_field_size=MAX_HEADER,
                 trace_configs=[trace],
             )
-            weakref.finalize(self, _let_go, self._opened, asyncio.get_running_loop())
-        return self._opened
+            weakref.finalize(self, _close_session, self._client_session, asyncio.get_running_loop())
+        return self._client_session
 
     def _proxy(self, url: URL) -> str | None:
         proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
@@ -163,8 +172,8 @@ class Connection:
         return proxy
 
 
-def _let_go(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Closes what nobody has closed: a client that serves its process to the end, or that was given up for another."""
+def _close_session(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the session of a client that nobody closed: it lived as long as its process, or was replaced."""
     if session.closed or not loop.is_running():
         return
     closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
@@ -178,18 +187,21 @@ async def _note_reuse(_: aiohttp.ClientSession, context: SimpleNamespace, __: ob
 
 
 def _exempt(url: URL, hosts: str) -> bool:
-    """Whether NO_PROXY has this host, or one above it; with or without its port."""
-    known = [each.strip().removeprefix("*.").removeprefix(".").lower() for each in hosts.split(",")]
-    asked = (url.host_subcomponent or "", url.host_port_subcomponent or "", url.host or "")
-    return any(each == "*" or each in asked or (each and asked[0].endswith(f".{each}")) for each in known)
+    """Return whether NO_PROXY has this host or a parent domain of it, with or without its port."""
+    exempt = [each.strip().removeprefix("*.").removeprefix(".").lower() for each in hosts.split(",")]
+    names = (url.host_subcomponent or "", url.host_port_subcomponent or "", url.host or "")
+    return any(each == "*" or each in names or (each and names[0].endswith(f".{each}")) for each in exempt)
 
 
 def _with_tls(url: URL) -> URL:
     return url.with_scheme("https").with_port(443) if url.scheme == "http" and url.port == 80 else url
 
 
-async def whole(response: ClientResponse) -> bytes:
-    """The rest of the body; released then. Raises `ModelError` where it breaks off, or has no end."""
+async def read_body(response: ClientResponse) -> bytes:
+    """Return the rest of the body, and release the response.
+
+    Raises `ModelError` for a body that breaks off or is huge.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(MAX_TIME):
@@ -205,14 +217,14 @@ async def whole(response: ClientResponse) -> bytes:
 
 
 def failure(error: Exception, *, begun: bool) -> ModelError:
-    """`begun`: the answer had started to arrive."""
+    """Return the `ModelError` of one of `FAILURES`. `begun`: the answer had started to arrive."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return errors.timed_out()
     return errors.cut() if begun else errors.unreachable()
 
 
-def said(answer: Any, *path: str) -> int:
-    """The number that stands at this path of an answer; 0 for what is none."""
+def number_at(answer: Any, *path: str) -> int:
+    """Return the positive number at this path of an answer; 0 where there is none."""
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
     return answer if type(answer) is int and answer > 0 else 0

@@ -1,4 +1,4 @@
-"""OpenAI's protocol for embeddings, as the many servers that copy it speak it."""
+"""Speak OpenAI's protocol for embeddings, as the many servers that copy it understand it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,31 +6,40 @@ from itertools import count
 from typing import Any
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers import errors
-from llm.providers.connection import Connection, said
+from llm.providers.connection import Connection, number_at
 
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between attempts; each wait is twice the one before
+# Seconds between attempts; each wait is twice the one before.
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
 
 
-class Client:
-    """`patience`: seconds until a request has to be answered; `again`: how often one that failed is sent again."""
+class EmbeddingsClient:
+    """Client of an embeddings server.
+
+    `patience`: seconds until a request must be answered. `again`: how often a failed request is sent again.
+    """
 
     def __init__(self, base_url: str, api_key: str, patience: float, again: int) -> None:
         self._server = Connection(base_url, api_key, patience)
-        self._patience, self._again = patience, again
+        self._patience = patience
+        self._again = again
 
     async def embed(self, model: str, texts: Sequence[str]) -> tuple[list[Any], int]:
-        """What the server gives as the vector of each text, unchecked, and the tokens that it says it has read, 0 where
-        it does not say. Raises `ModelError`."""
+        """Return the server's vector for each text, unchecked, and the tokens that it reports, 0 without a report.
+
+        Raises `ModelError`.
+        """
         # Plain numbers: not every server knows base64.
         answer = await self._answer({"model": model, "input": list(texts), "encoding_format": "float"})
         try:
             vectors = [row["embedding"] for row in sorted(answer["data"], key=lambda row: row["index"])]
         except (TypeError, LookupError) as error:
             raise errors.wrong_endpoint() from error
-        return vectors, said(answer, "usage", "prompt_tokens") or said(answer, "usage", "total_tokens")
+        return vectors, number_at(answer, "usage", "prompt_tokens") or number_at(answer, "usage", "total_tokens")
 
-    async def _answer(self, body: dict[str, Any]) -> Any:
+    async def _answer(self, body: JsonObject) -> Any:
         for attempt in count():
             try:
                 async with asyncio.timeout(self._patience):

@@ -1,7 +1,9 @@
-"""From what a provider answers when it fails to a `ModelError` with a code and a sentence.
+"""Turn the error of a provider into a `ModelError` with a code and a sentence.
 
-The shapes are those of OpenAI, Anthropic, llama.cpp, vLLM, Ollama, Mistral, Google's and OpenRouter's compatible
-endpoints; anything else is judged by its HTTP status.
+1. `_report` finds the error in the JSON, in the shapes of OpenAI, Anthropic, llama.cpp, vLLM, Ollama, Mistral, and the
+   compatible endpoints of Google and OpenRouter.
+2. `_classify` looks for known words: images, a prompt that is too long, quota, reasoning, a parameter.
+3. The HTTP status decides the rest.
 """
 
 import json
@@ -19,8 +21,8 @@ from core.errors import ModelError
 from core.sentences import Sentence
 from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
-# Characters of a key that is cut out of what a provider says. Local servers have keys such as `x` or `none`, whose
-# letters stand in any sentence, and which are no secrets.
+# Characters of a key from which it is removed from a provider's message. Local servers have shorter keys such as `x` or
+# `none`, which are no secrets and whose letters stand in any sentence.
 SECRET_FROM = 8
 MAX_QUOTE = 300  # characters of a provider's own message shown to people
 
@@ -48,7 +50,7 @@ _MODEL_WORDS = re.compile(
     r"model_not_found|not a valid model|(?:unknown|invalid) model|model .{1,100}(?:not found|does not exist)",
     re.IGNORECASE,
 )
-# What a server says when a parameter itself, or its value, is not for this model.
+# Wordings of servers that refuse a parameter, or its value, for this model. The first group is its name.
 _PARAMETERS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -56,7 +58,7 @@ _PARAMETERS = tuple(
         r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
         r"unrecognized request arguments? supplied: (\w+)",  # Azure
         r"unknown name ['\"](\w+)['\"]",  # Google
-        r"(prompt_cache_breakpoint|cache_control)\b",  # whatever is said of it; these are ours, nobody asked for them
+        r"(prompt_cache_breakpoint|cache_control)\b",  # in any sentence: the product adds them, people do not
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
         r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only
@@ -73,7 +75,7 @@ _PARAMETERS = tuple(
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
     )
 )
-# A server, or an account, for which answers come only whole: OpenAI's organisations that are not verified, gateways.
+# Refusals to stream: of OpenAI for organisations that are not verified, of gateways.
 _NO_STREAM = re.compile(
     r"\bstream(?:ing)?\b.{0,60}\b(?:not (?:supported|available|allowed|enabled|permitted|implemented)|unsupported)"
     r"|(?:does not|doesn't|do not|cannot|can't|not able to|unable to) (?:support )?stream(?:ing)?\b"
@@ -81,7 +83,7 @@ _NO_STREAM = re.compile(
     r"|\bstream['\"`]?\s*(?:=|:|must be|to)\s*['\"`]?false\b",
     re.IGNORECASE,
 )
-_GREATEST_ANSWER = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
+_LONGEST_ANSWER = re.compile(r"max_tokens: \d+ > (\d+), which is the maximum", re.IGNORECASE)  # Anthropic
 _RESPONSES_WORDS = re.compile(
     r"use (?:the )?(?:/?v1/)?responses(?: API| endpoint)?\b|only supported in v1/responses", re.I
 )
@@ -119,8 +121,8 @@ _CODE_OF_TYPE = {
     "timeout_error": "provider_timeout",
     "invalid_request_error": "bad_model_request",
 }
-_REFUSALS = (None, 400, 413, 422, 429)  # statuses of a request that is wrong or too much; None: within a stream
-_UNCLEAR = ("bad_model_request", "rate_limited", "provider_overloaded")  # codes that a number can make clearer
+_REFUSALS = (None, 400, 413, 422, 429)  # statuses of a wrong or too large request; None: an error within a stream
+_UNCLEAR = ("bad_model_request", "rate_limited", "provider_overloaded")  # codes that our own count may correct
 _SENTENCES = {
     "bad_credentials": gettext_noop(
         "The provider refused the API key or what it may do. An administrator must check the key."
@@ -175,7 +177,7 @@ _SECRET = re.compile(r"\b(?:sk|key|xai|gsk|AIza)[-_][\w*.-]{6,}|\bBearer\s+\S+|\
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What the provider says of its failure; every field may be empty."""
+    """A provider's report of its failure. Every field may be empty."""
 
     message: str
     names: str  # its machine-readable code and type
@@ -190,11 +192,12 @@ class _Report:
 
 
 def malformed() -> ModelError:
+    """Return the error for an answer that is no valid stream."""
     return _error("malformed_stream")
 
 
 def wrong_endpoint() -> ModelError:
-    """For an answer with status 200 that no model gave: a web page, for example."""
+    """Return the error for an answer with status 200 that comes from no model: a web page, for example."""
     sentence = Sentence(
         "What answers at the provider's base URL is not a model. Check the provider's kind and base URL."
     )
@@ -202,32 +205,36 @@ def wrong_endpoint() -> ModelError:
 
 
 def cut() -> ModelError:
+    """Return the error for a stream that broke off."""
     return _error("stream_cut")
 
 
 def unreachable() -> ModelError:
+    """Return the error for a server that cannot be reached."""
     return _error("provider_unreachable")
 
 
 def timed_out() -> ModelError:
+    """Return the error for a server that did not answer in time."""
     return _error("provider_timeout")
 
 
 def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: str) -> ModelError:
-    """For an answer that is an error by its status. `headers` by names in any case."""
+    """Return the error of an answer that is one by its status. Names of `headers` may have any case."""
     try:
-        said = json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
-        said = None  # an HTML page of a proxy, for example: nothing to quote
-    error = _judged(_report(said, status), api_key, _retry_after(headers))
+        answer = None  # an HTML page of a proxy, for example: nothing to quote
+    error = _classify(_report(answer, status), api_key, _retry_after(headers))
     if error.code == "bad_model_request":
-        error.refused_tools, error.most_tools = refused_tools(said), most_tools(said)
+        error.refused_tools = refused_tools(answer)
+        error.most_tools = most_tools(answer)
     return error
 
 
 def from_event(body: Any, api_key: str) -> ModelError:
-    """For an error object in the middle of a stream. Without a better reason the provider failed: worth another try."""
-    return _judged(_report(body, None), api_key, None)
+    """Return the error of an error object within a stream. Without a known reason it is retryable."""
+    return _classify(_report(body, None), api_key, None)
 
 
 _PLACE_OF_TOOL = (
@@ -252,9 +259,9 @@ MAX_DEPTH = 8  # of its JSON
 
 
 def refused_tools(body: Any) -> frozenset[str | int]:
-    """Return what an error says of tools that it refuses: names, and numbers in the request's list, from 0.
+    """Return the tools that an error names: their names, and their numbers in the request's list, from 0.
 
-    A name may be any word after “function” or “tool”: the caller looks whether the request has such a tool.
+    A name may be any word after “function” or “tool”. The caller checks whether the request has such a tool.
     """
     words = _words(body)
     numbers = next(filter(None, (pattern.findall(words) for pattern in _PLACE_OF_TOOL)), [])
@@ -262,13 +269,16 @@ def refused_tools(body: Any) -> frozenset[str | int]:
 
 
 def most_tools(body: Any) -> int | None:
-    """Return how many tools an error says that a request may have."""
+    """Return the largest number of tools that an error allows; None where it names none."""
     match = _MOST_TOOLS.search(_words(body))
     return int(next(number for number in match.groups() if number)[:6]) if match else None
 
 
 def _words(body: Any, depth: int = 0) -> str:
-    """All texts of an error's JSON, the places that validators give as lists joined by dots."""
+    """Return all texts of an error's JSON, one a line.
+
+    Lists of names and numbers, as validators send, join with dots.
+    """
     if isinstance(body, str):
         return body[:MAX_WORDS]
     if depth >= MAX_DEPTH:
@@ -282,7 +292,7 @@ def _words(body: Any, depth: int = 0) -> str:
     return ""
 
 
-# Members in which servers say what is wrong: most; Jina and FastAPI's; Baidu; many in China; MiniMax; Apigee.
+# Members with the message: of most servers; Jina and FastAPI; Baidu; many in China; MiniMax; Apigee.
 _MESSAGES = ("message", "detail", "error_msg", "error_message", "errorMessage", "msg", "status_msg", "faultstring")
 _CODES = ("code", "error_code", "status_code")
 # Members that hold the error: Mistral; Cloudflare and watsonx; MiniMax; Apigee.
@@ -291,7 +301,7 @@ MAX_INSIDE = 4  # errors in one another
 
 
 def says_error(body: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object that is no answer is an error, as far as it can be told from its form."""
+    """Return whether a JSON object is an error instead of an answer, as far as its form tells."""
     inside = body.get("base_resp")
     if isinstance(inside, Mapping) and inside.get("status_code"):
         return True
@@ -301,7 +311,7 @@ def says_error(body: Mapping[str, Any]) -> bool:
 
 
 def of_list(body: bytes) -> Mapping[str, Any] | None:
-    """Return the error that stands in a JSON list; None where the body is no such list."""
+    """Return the error in a JSON list; None where the body is no such list."""
     try:
         first = next(iter(json.loads(body)), None)
     except (ValueError, RecursionError):
@@ -329,10 +339,11 @@ def _report(body: Any, status: int | None) -> _Report:
     if isinstance(error, Mapping) and isinstance(error.get("detail"), list):
         return _invalid_fields(error["detail"], status)
     if not isinstance(error, Mapping):
-        said = error if isinstance(error, str) else ""
-        return _Report(said, "", "", None, status, _parameter(said, None, None))
+        words = error if isinstance(error, str) else ""
+        return _Report(words, "", "", None, status, _parameter(words, None, None))
     code = next((error[name] for name in _CODES if error.get(name)), None)
-    kind, limit = error.get("type"), error.get("n_ctx")
+    kind = error.get("type")
+    limit = error.get("n_ctx")
     details = error.get("details")
     detail = details.get("error_code") if isinstance(details, Mapping) else None
     message = next((error[name] for name in _MESSAGES if isinstance(error.get(name), str)), "")
@@ -348,7 +359,7 @@ def _report(body: Any, status: int | None) -> _Report:
 
 
 def _upstream(metadata: Any) -> str:
-    """Return what the provider behind OpenRouter has said; its own message is “Provider returned error” then."""
+    """Return the message of the provider behind OpenRouter. OpenRouter's own is “Provider returned error” then."""
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
     if not isinstance(raw, str):
         return ""
@@ -359,27 +370,28 @@ def _upstream(metadata: Any) -> str:
 
 
 def _parameter(message: str, named: Any, code: Any) -> str:
-    """The parameter that is not for this model; empty where the error is about something else."""
+    """Return the parameter that the model refuses; "" where the error is about another thing."""
     if named == "stream" or _NO_STREAM.search(message):
         return "stream"
     if code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") and isinstance(named, str):
         return named
     for pattern in (*_PARAMETERS, _REASONING_MISSING):
-        if found := pattern.search(message):
-            return next(name for name in found.groups() if name).lower()
+        if match := pattern.search(message):
+            return next(name for name in match.groups() if name).lower()
     return ""
 
 
 def _invalid_fields(details: list[Any], status: int | None) -> _Report:
-    """The list of fields that a validator refuses, as FastAPI's servers and Mistral give it."""
+    """Return the report of a list of refused fields, as FastAPI's servers and Mistral send it."""
     first = details[0] if details and isinstance(details[0], Mapping) else {}
     place = [str(each) for each in first.get("loc") or () if each != "body" and not isinstance(each, int)]
-    message, kind = str(first.get("msg") or ""), str(first.get("type") or "")
+    message = str(first.get("msg") or "")
+    kind = str(first.get("type") or "")
     forbidden = kind == "extra_forbidden" or "extra" in message.lower()
     return _Report(f"{'.'.join(place)}: {message}", kind, kind, None, status, ".".join(place) if forbidden else "")
 
 
-def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
+def _classify(report: _Report, api_key: str, retry_after: float | None) -> ModelError:
     image_limit = _image_limit(report.message)
     if image_limit is not None or _IMAGE_WORDS.search(f"{report.names} {report.message}"):
         return _error("too_many_images", limit=image_limit)
@@ -390,52 +402,56 @@ def _judged(report: _Report, api_key: str, retry_after: float | None) -> ModelEr
         wait = max(1, round(retry_after))
         sentence = Sentence("The provider is receiving too many requests. Try again in {wait} s.", wait=wait)
         return _error(code, sentence=sentence, retry_after=retry_after, message=report.message)
-    if found := _GREATEST_ANSWER.search(report.message):
-        return _error(code, limit=int(found[1]), parameter="max_tokens")
+    if longest := _LONGEST_ANSWER.search(report.message):
+        return _error(code, limit=int(longest[1]), parameter="max_tokens")
     if code == "bad_model_request" and (quote := _quote(report.message, api_key)):
         sentence = Sentence(
             "The provider refused the request and said: “{quote}” Check the model's settings.", quote=quote
         )
         return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
     wait_for = retry_after if code in _RETRYABLE else None
-    judged_again = report.status in _REFUSALS  # a server that is down speaks of something else
-    message = report.message if judged_again else ""
+    # `with_count` examines the message of a refusal only: the numbers of a server that is down mean other things.
+    message = report.message if report.status in _REFUSALS else ""
     return _error(code, retry_after=wait_for, parameter=report.parameter, message=message)
 
 
 def with_count(error: ModelError, counted: int | None) -> ModelError:
-    """Return the error as a prompt that is too long where its numbers say so, of a prompt of `counted` tokens by our
-    count; else the error itself."""
+    """Return `context_too_long` where the numbers in the error show that; else the error itself.
+
+    `counted`: tokens of the prompt by our count.
+    """
     without_limit = error.code == "context_too_long" and error.limit is None
     if counted is None or not (error.code in _UNCLEAR or without_limit) or not error.message:
         return error
     overflow = overflow_by_numbers(error.message, counted)
     if overflow is None:
         return error
-    # What is refused as too much for now is no limit of the model.
+    # A rate limit says nothing about the model's window.
     of_account = overflow.of_account or error.code == "rate_limited"
     return _too_long(replace(overflow, of_account=of_account), error.message)
 
 
 def _too_long(overflow: Overflow, message: str) -> ModelError:
     error = _error("context_too_long", limit=overflow.limit, message=message)
-    error.requested, error.of_account, error.proven = overflow.requested, overflow.of_account, overflow.proven
+    error.requested = overflow.requested
+    error.of_account = overflow.of_account
+    error.proven = overflow.proven
     return error
 
 
 def _code(report: _Report) -> str:
-    """Words first: providers agree on them better than on statuses."""
-    said = f"{report.names} {report.message}"
-    if _QUOTA_WORDS.search(said):
+    """Return the code of a failure. Words decide before the status: providers agree on words better."""
+    text = f"{report.names} {report.message}"
+    if _QUOTA_WORDS.search(text):
         return "quota_exhausted"
     if report.status == 429:
         return "rate_limited"
     for code, words in _OF_REASONING:
-        if words.search(said):
+        if words.search(text):
             return code
     if _FILTER_WORDS.search(report.names):
         return "content_filtered"
-    if _MODEL_WORDS.search(said):
+    if _MODEL_WORDS.search(text):
         return "model_not_found"
     return _code_of_status(report)
 
@@ -457,7 +473,7 @@ def _image_limit(message: str) -> int | None:
 
 
 def _quote(message: str, api_key: str) -> str:
-    """The provider's message without keys, control characters and length."""
+    """Return the provider's message without keys and control characters, in at most `MAX_QUOTE` characters."""
     if len(api_key) >= SECRET_FROM:
         message = message.replace(api_key, "…")
     text = _SECRET.sub("…", " ".join("".join(char if char.isprintable() else " " for char in message).split()))
@@ -465,7 +481,10 @@ def _quote(message: str, api_key: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; the header holds seconds or a date (RFC 9110, 10.2.3), or milliseconds in OpenAI's own variant."""
+    """Return the seconds to wait.
+
+    The header has seconds or a date (RFC 9110, 10.2.3); OpenAI's variant has milliseconds.
+    """
     with suppress(ValueError, TypeError):  # TypeError: a date without a zone
         return max(0.0, float(headers["retry-after-ms"]) / 1000) if "retry-after-ms" in headers else _seconds(headers)
     return None

@@ -1,7 +1,9 @@
-"""How servers say that an answer has ended.
+"""Map the words of servers for the end of an answer to `FinishReason`.
 
-One table for all protocols: gateways pass on the words of the provider behind them. A reason that is not here is kept
-as one that is not known, since an answer may be missing its end then.
+All protocols share one table: gateways pass on the words of the provider behind them. A word that is missing here
+becomes `other`, since such an answer may lack its end.
+
+To add a word, put it into `_GOOD_ENDS`, `_LENGTHS`, `_CALLS`, `_FILTERED`, `_REASONS` or `_FAILED`.
 """
 
 from llm.types.model_call import FinishReason
@@ -36,7 +38,10 @@ _NONE = ("", "null", "none", "finish_reason_unspecified")  # DashScope's, while 
 
 
 def _plain(word: str) -> str:
-    """Google says what was filtered behind a colon: “content_filter: SAFETY”; Vercel's gateway writes hyphens."""
+    """Return a word in its plain form.
+
+    Google adds a detail after a colon: “content_filter: SAFETY”. Vercel uses hyphens.
+    """
     return word.strip().lower().partition(":")[0].replace("-", "_").replace(" ", "_")
 
 
@@ -51,5 +56,5 @@ def is_failure(word: str) -> bool:
 
 
 def finish_reason(word: str) -> FinishReason:
-    """Return why an answer ended by the server's word for it."""
+    """Return why an answer ended, by the server's word for it."""
     return _REASONS.get(_plain(word), "other")

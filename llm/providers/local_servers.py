@@ -1,8 +1,7 @@
-"""What servers of one's own say beside their protocol: the window that they have really given a model,
-and how many tokens a prompt has.
+"""Ask local servers outside of their protocol: the window that they allocated for a model, the tokens of a prompt.
 
-Who is there is judged by the shape of the answers, never by their status: servers answer what they do not know with
-pages, and with 200.
+The shape of an answer tells which server it is. Its status does not: some servers answer unknown paths with a page and
+status 200.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers.connection import Connection
 from llm.providers.streaming import members, tokens
 from llm.types.model_call import Allocated
@@ -17,8 +17,8 @@ from llm.types.model_call import Allocated
 PATIENCE = 2.0  # seconds
 
 
-async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object that the server answers to a GET, or to a POST with `body`; an empty one for anything else."""
+async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
+    """Return the JSON object that the server answers to a GET, or to a POST with `body`; else an empty one."""
     try:
         async with asyncio.timeout(PATIENCE):
             return members(await server.answer(path, body))
@@ -26,22 +26,22 @@ async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = No
         return {}
 
 
-async def counted(server: Connection, body: Mapping[str, Any]) -> int | None:
-    """The tokens of a request of Chat Completions, by vLLM or llama.cpp; None from anybody else."""
-    said = await ask(server, "/tokenize", body)
-    if "count" in said:  # vLLM
-        return tokens(said["count"]) or None
-    if not isinstance(said.get("tokens"), list):
+async def count_prompt(server: Connection, body: Mapping[str, Any]) -> int | None:
+    """Return the tokens of a request of Chat Completions by vLLM or llama.cpp; None from other servers."""
+    answer = await ask(server, "/tokenize", body)
+    if "count" in answer:  # vLLM
+        return tokens(answer["count"]) or None
+    if not isinstance(answer.get("tokens"), list):
         return None
     prompt = (await ask(server, "/apply-template", body)).get("prompt")
     if not isinstance(prompt, str):
         return None
-    found = (await ask(server, "/tokenize", {"content": prompt})).get("tokens")
-    return len(found) or None if isinstance(found, list) else None
+    prompt_tokens = (await ask(server, "/tokenize", {"content": prompt})).get("tokens")
+    return len(prompt_tokens) or None if isinstance(prompt_tokens, list) else None
 
 
 async def allocated(server: Connection, model: str) -> Allocated | None:
-    """From Ollama or llama.cpp, whichever it is."""
+    """Return the window that Ollama or llama.cpp has allocated for a model; None from other servers."""
     running = (await ask(server, "/api/ps")).get("models")
     if isinstance(running, list):
         names = (model, f"{model}:latest")

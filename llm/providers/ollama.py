@@ -1,26 +1,26 @@
-"""Ollama's own protocol, which unlike its OpenAI-compatible one can be told how large the window is to be.
+"""Speak Ollama's own protocol: https://docs.ollama.com/api.
 
-A prompt that is too long for that window is an error here: the server is asked not to shorten it.
-https://docs.ollama.com/api
+Unlike Ollama's OpenAI-compatible protocol it lets a request set the size of the window. A prompt that is too long for
+the window is an error: every request asks the server not to shorten it.
 """
 
 import base64
 import json
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from aiohttp import ClientResponse
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers import errors, local_servers
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason
-from llm.providers.streaming import LONGEST_DETAIL, MAX_EVENT, HttpClient, StepReader, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, MAX_EVENT, HttpClient, StepReader, model_names, parse, tokens
 from llm.step_filters.valid_calls import json_object
 from llm.types.model_call import (
     Allocated,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningDelta,
     ReasoningState,
@@ -33,17 +33,19 @@ from llm.types.model_call import (
     Usage,
 )
 
-_NO_ANSWER = ("load", "unload")  # the server has only loaded the model, or let go of it
+_NO_ANSWER = ("load", "unload")  # the server has only loaded or unloaded the model
 _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high", "max": "high"}
 
 
-class Client(HttpClient):
-    # Tools cannot be forced, and are called one after the other or together as the model likes.
+class OllamaClient(HttpClient):
+    """Client of Ollama's own protocol."""
+
+    # A request cannot demand a tool, nor forbid calls side by side.
     unknown = ("tool_choice", "parallel_tool_calls", "verbosity")
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
         super().__init__(Connection(server_url(base_url), api_key, silence), api_key)
-        self._without_levels: set[str] = set()  # models that think or do not, and know nothing in between
+        self._without_levels: set[str] = set()  # models that only switch thinking on and off
 
     async def _open(self, request: ModelRequest) -> ClientResponse:
         body = wire_request(request)
@@ -61,26 +63,27 @@ class Client(HttpClient):
         return OllamaReader(self._api_key)
 
     async def list_models(self) -> list[str]:
-        return named(await self._server.answer("/api/tags"), "models", "name")
+        return model_names(await self._server.answer("/api/tags"), "models", "name")
 
     async def allocated(self, model: str) -> Allocated | None:
         return await local_servers.allocated(self._server, model)
 
 
 def server_url(base_url: str) -> str:
-    """The server's address, also from that of its OpenAI-compatible endpoint."""
+    """Return the server's address, also from that of its OpenAI-compatible endpoint."""
     parts = urlsplit(base_url)
     path = parts.path.rstrip("/").removesuffix("/v1").removesuffix("/api")
     return urlunsplit(parts._replace(path=path))
 
 
-def wire_request(request: ModelRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {
+def wire_request(request: ModelRequest) -> JsonObject:
+    """Return the request's JSON object."""
+    body: JsonObject = {
         "model": request.model,
         "messages": list(_messages(request.messages)),
         "stream": request.streaming,
-        # By themselves these servers drop messages from the front of a long prompt, and forget the beginning of a
-        # long answer, without a word.
+        # By default these servers silently drop messages from the front of a long prompt, and forget the beginning of
+        # a long answer.
         "truncate": False,
         "shift": False,
         "options": _options(request),
@@ -94,7 +97,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _options(request: ModelRequest) -> dict[str, Any]:
+def _options(request: ModelRequest) -> JsonObject:
     sampling = request.sampling
     options = {
         "num_ctx": request.window,
@@ -109,11 +112,11 @@ def _options(request: ModelRequest) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
+def _messages(messages: tuple[ModelMessage, ...]) -> Iterator[JsonObject]:
     names: dict[str, str] = {}
     for message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
-        wire: dict[str, Any] = {"role": message.role, "content": message.text}
+        wire: JsonObject = {"role": message.role, "content": message.text}
         if message.images:
             wire["images"] = [base64.b64encode(image.data).decode() for image in message.images]
         if message.tool_calls:
@@ -128,19 +131,19 @@ def _messages(messages: tuple[Message, ...]) -> Iterator[dict[str, Any]]:
         yield wire
 
 
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
+def _tool(tool: ToolDefinition) -> JsonObject:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
 
-class Lines:
-    """Feeds on bytes, gives every whole line, which is one JSON object."""
+class JsonLineDecoder:
+    """Decoder of a stream that has one JSON object in each line."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Raises `ModelError` (malformed_stream) for a line without end."""
+        """Return the lines that these bytes complete. Raises `ModelError` (malformed_stream) for a line without end."""
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_EVENT:
@@ -148,16 +151,19 @@ class Lines:
         return [line for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
-        rest, self._rest = self._rest, b""
+        rest = self._rest
+        self._rest = b""
         return [rest] if rest.strip() else []
 
 
 class OllamaReader(StepReader):
-    decoder = Lines
+    """Reader of an answer in Ollama's own protocol."""
+
+    decoder = JsonLineDecoder
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
-        self._last: dict[str, Any] | None = None
+        self._last: JsonObject | None = None
         self._thinking: list[str] = []
         self._calls = 0
 
@@ -166,12 +172,16 @@ class OllamaReader(StepReader):
         return self._last is not None
 
     def is_whole(self, content_type: str, beginning: bytes) -> bool:
-        """Each line of a stream is an object here, so only the content type tells."""
+        """Return whether the body is no stream.
+
+        Each line of a stream is an object here, so the content type decides.
+        """
         return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
         yield from self._message(answer["message"])
-        self._last, self.done = answer, True
+        self._last = answer
+        self.done = True
 
     def _read(self, payload: bytes) -> list[StepEvent]:
         line = parse(payload)
@@ -179,17 +189,19 @@ class OllamaReader(StepReader):
             raise errors.from_event(line, self._api_key)
         events = list(self._message(line.get("message") or {}))
         if line.get("done"):
-            self._last, self.done = line, True
+            self._last = line
+            self.done = True
         return events
 
-    def _message(self, message: dict[str, Any]) -> Iterator[StepEvent]:
+    def _message(self, message: JsonObject) -> Iterator[StepEvent]:
         if thinking := message.get("thinking"):
             self._thinking.append(str(thinking))
             yield ReasoningDelta(str(thinking))
         if content := message.get("content"):
             yield TextDelta(str(content))
         for call in message.get("tool_calls") or ():
-            function, index = call["function"], self._calls
+            function = call["function"]
+            index = self._calls
             self._calls += 1
             yield ToolCallStarted(index, str(call.get("id") or f"call_{index}"), str(function.get("name") or ""))
             arguments = function.get("arguments") or {}
@@ -200,9 +212,9 @@ class OllamaReader(StepReader):
         last = self._last or {}
         if last.get("done_reason") in _NO_ANSWER:
             raise errors.cut()
-        said = str(last.get("done_reason") or "stop")
-        reason = finish_reason(said)
-        detail = said[:LONGEST_DETAIL] if reason == "other" else ""
+        word = str(last.get("done_reason") or "stop")
+        reason = finish_reason(word)
+        detail = word[:LONGEST_DETAIL] if reason == "other" else ""
         state = None
         if self._calls:
             reason = "tool_calls" if reason == "stop" else reason

@@ -1,4 +1,4 @@
-"""The OpenAI Chat Completions protocol, as OpenAI and the many servers that copy it speak it."""
+"""Speak OpenAI's Chat Completions protocol, as OpenAI and the many servers that copy it understand it."""
 
 import base64
 import json
@@ -12,16 +12,17 @@ from typing import Any
 from aiohttp import ClientResponse
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers import errors, local_servers, responses
 from llm.providers.call_ids import CallIds, with_own_ids
 from llm.providers.connection import Connection
 from llm.providers.finish_reasons import finish_reason, is_failure, is_finish
 from llm.providers.ollama import server_url
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_object
 from llm.types.model_call import (
     Allocated,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningDelta,
     ReasoningState,
@@ -34,47 +35,53 @@ from llm.types.model_call import (
     Usage,
 )
 
-# Members of a request that only some servers know; those that refuse them do not get them again.
-SHOWN_THOUGHTS, TEMPLATE_SWITCH = "extra_body", "chat_template_kwargs"
-_SOME_KNOW = ("stream_options", SHOWN_THOUGHTS, TEMPLATE_SWITCH)
+# Members of a request that only some servers know. A server that refuses one does not get it again.
+SHOWN_THOUGHTS = "extra_body"
+TEMPLATE_SWITCH = "chat_template_kwargs"
+_OPTIONAL_MEMBERS = ("stream_options", SHOWN_THOUGHTS, TEMPLATE_SWITCH)
 # Open models whose chat template has a switch for thinking, by their names.
 _SWITCHED = re.compile(r"qwen-?3|qwq|glm-?[4-9]|gemma-?[4-9]|granite|hunyuan|nemotron|smollm-?3|exaone|ernie")
-_THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # around what Gemini shows of its thoughts
+_THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # around the thoughts that Gemini shows
 
-_ONLY_CALL = "function_call"  # in the place of a number
+_ONLY_CALL = "function_call"  # stands for the missing number of a call
 
 Filler = Mapping[str, Mapping[str, Any]]  # members of a message with calls, and of its first call
 
-# DeepSeek wants the field with every call of the conversation, and takes it empty from other models; Google wants a
-# signature with the first call of each step of the turn, and has a word for those that were never signed.
+# Stand-ins for reasoning behind calls of another model. DeepSeek wants the field with every call of the conversation,
+# and takes an empty one. Google wants a signature with the first call of each step of the turn, and has a word for
+# calls that were never signed.
 _EMPTY_REASONING: Filler = {"message": {"reasoning_content": ""}}
 _NEVER_SIGNED: Filler = {
     "call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 }
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
-# Mistral's models take ids of calls of exactly this length, also other models' calls.
-CALL_ID, SHORT_ID = "tool call id", 9  # how it calls them; letters and digits
+# Mistral's models take only ids of calls of nine letters and digits, also for calls of other models.
+CALL_ID = "tool call id"  # in Mistral's refusal
+SHORT_ID = 9
 _SHORT_IDS = re.compile(r"(?:mis|minis|magis|devs|codes|pix|vox)tral")
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
-# What chat templates of open models refuse, in their words: a second system message (Qwen's), neighbours of one role
-# (Mistral's and Gemma's).
-ONE_SYSTEM_MESSAGE, TAKING_TURNS = "system message", "roles"
-_KNOWN_FOR_ONE = re.compile(r"qwen-?(?:3\.[5-9]|[4-9])")
+# Words in the refusals of chat templates: Qwen's refuses a second system message, Mistral's and Gemma's refuse
+# neighbours of one role.
+ONE_SYSTEM_MESSAGE = "system message"
+ALTERNATING_ROLES = "roles"
+_ONE_SYSTEM_MODELS = re.compile(r"qwen-?(?:3\.[5-9]|[4-9])")
 
 # Fields of a message that hold reasoning: DeepSeek's, vLLM's and llama.cpp's, Groq's and Ollama's, OpenRouter's.
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 
 
-class Client(HttpClient):
+class OpenAIClient(HttpClient):
+    """Client of the Chat Completions protocol."""
+
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
         super().__init__(Connection(base_url, api_key, silence), api_key)
-        self._beside = Connection(server_url(base_url), api_key, silence)  # what is said outside of the protocol
-        # Most servers know no other name; that of newer models is learnt when they refuse it.
+        self._local_server = Connection(server_url(base_url), api_key, silence)  # for questions outside of the protocol
+        # The member that limits the answer, by model. Newer models refuse the first name and teach the second.
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
-        self._responses = responses.Client(base_url, api_key, silence)
-        self._of_responses: set[str] = set()  # models that are not to be had, or not with tools, by this protocol
-        # Models by what they refused: calls without the reasoning that led to them, ids, an order of messages, members.
-        names = ("reasoning_missing", CALL_ID, ONE_SYSTEM_MESSAGE, TAKING_TURNS, *_SOME_KNOW)
+        self._responses = responses.ResponsesClient(base_url, api_key, silence)
+        self._of_responses: set[str] = set()  # models that need the Responses protocol, at least for tools
+        # Models by the thing that they refused: calls without their reasoning, ids, an order of messages, members.
+        names = ("reasoning_missing", CALL_ID, ONE_SYSTEM_MESSAGE, ALTERNATING_ROLES, *_OPTIONAL_MEMBERS)
         self._peculiar: dict[str, set[str]] = {name: set() for name in names}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
@@ -89,17 +96,17 @@ class Client(HttpClient):
         _fill_reasoning(body["messages"], fill)
         if request.model in self._peculiar[CALL_ID] or _SHORT_IDS.search(request.model.lower()):
             _shorten_ids(body["messages"])
-        for name in _SOME_KNOW:
+        for name in _OPTIONAL_MEMBERS:
             if request.model in self._peculiar[name]:
                 _leave_out(name, body, request.sampling.reasoning_effort)
         return await self._server.send("/chat/completions", body | limit)
 
     def _ordered(self, request: ModelRequest) -> ModelRequest:
-        """With its messages in the order that the model's chat template takes, each call with an id of its own."""
+        """Return the request with messages in the order that the template takes, and a unique id for each call."""
         request = replace(request, messages=with_own_ids(request.messages))
-        if request.model in self._peculiar[TAKING_TURNS]:
-            return replace(request, messages=tuple(taking_turns(tuple(_one_system_message(request.messages)))))
-        one = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _KNOWN_FOR_ONE.search(request.model.lower())
+        if request.model in self._peculiar[ALTERNATING_ROLES]:
+            return replace(request, messages=tuple(merge_neighbours(tuple(_one_system_message(request.messages)))))
+        one = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _ONE_SYSTEM_MODELS.search(request.model.lower())
         return replace(request, several_system_messages=request.several_system_messages and not one)
 
     def _reader(self) -> "OpenAIReader":
@@ -118,36 +125,36 @@ class Client(HttpClient):
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
-        return named(await self._server.answer("/models"))
+        return model_names(await self._server.answer("/models"))
 
     async def _count(self, request: ModelRequest) -> Any:
         if request.model in self._of_responses:
             return await self._responses.count_tokens(request)
         whole = wire_request(self._ordered(request))
         body = {name: value for name, value in whole.items() if name in ("model", "messages", "tools")}
-        return await local_servers.counted(self._beside, body)
+        return await local_servers.count_prompt(self._local_server, body)
 
     async def allocated(self, model: str) -> Allocated | None:
-        return await local_servers.allocated(self._beside, model)
+        return await local_servers.allocated(self._local_server, model)
 
     async def close(self) -> None:
         await super().close()
-        for each in (self._beside, self._responses):
+        for each in (self._local_server, self._responses):
             await each.close()
 
 
-def _leave_out(name: str, body: dict[str, Any], effort: str | None) -> None:
+def _leave_out(name: str, body: JsonObject, effort: str | None) -> None:
     body.pop(name, None)
     if name == TEMPLATE_SWITCH and effort is not None:
-        body["reasoning_effort"] = effort  # without the switch no thinking is an effort like the others
+        body["reasoning_effort"] = effort  # without the switch, "none" is an effort like the others
 
 
 def filler(model: str) -> Filler:
-    """What a model wants in the place of reasoning behind calls that another model made."""
+    """Return the stand-in for reasoning that a model wants behind calls of another model."""
     return next((fill for name, fill in _FILLERS_OF.items() if name in model.lower()), {})
 
 
-def _fill_reasoning(messages: list[dict[str, Any]], fill: Filler) -> None:
+def _fill_reasoning(messages: list[JsonObject], fill: Filler) -> None:
     for message in messages:
         if fill and message.get("tool_calls"):
             for name, value in fill.get("message", {}).items():
@@ -156,7 +163,7 @@ def _fill_reasoning(messages: list[dict[str, Any]], fill: Filler) -> None:
                 message["tool_calls"][0].setdefault(name, value)
 
 
-def _shorten_ids(messages: list[dict[str, Any]]) -> None:
+def _shorten_ids(messages: list[JsonObject]) -> None:
     ids = CallIds(SHORT_ID, exactly=True)
     for message in messages:
         for call in message.get("tool_calls", ()):
@@ -165,10 +172,10 @@ def _shorten_ids(messages: list[dict[str, Any]]) -> None:
             message["tool_call_id"] = ids.of_result(message["tool_call_id"])
 
 
-def wire_request(request: ModelRequest) -> dict[str, Any]:
-    """The request's JSON object, without the limit of the answer, whose name depends on the server."""
+def wire_request(request: ModelRequest) -> JsonObject:
+    """Return the request's JSON object, without the limit of the answer, whose name depends on the server."""
     messages = request.messages if request.several_system_messages else tuple(_one_system_message(request.messages))
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "model": request.model,
         "messages": [_message(message) for message in messages],
         "stream": request.streaming,
@@ -185,13 +192,16 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _sampling(request: ModelRequest) -> dict[str, Any]:
-    """DeepSeek and the templates of open models have a switch for thinking; how long it takes is said as elsewhere.
+def _sampling(request: ModelRequest) -> JsonObject:
+    """Return the members for sampling and thinking.
 
-    Gemini's models show what they think only when they are asked to.
+    DeepSeek and the templates of open models have a switch for thinking, next to the usual effort. Gemini's models show
+    their thoughts only on request.
     """
-    given, name = request.sampling.given(), request.model.lower()
-    effort, body = given.get("reasoning_effort"), dict[str, Any]()
+    parameters: JsonObject = {**request.sampling.set_values()}
+    name = request.model.lower()
+    effort = request.sampling.reasoning_effort
+    body: JsonObject = {}
     switched = "deepseek" in name or bool(_SWITCHED.search(name))
     if effort is not None and "deepseek" in name:
         body["thinking"] = {"type": "disabled" if effort == "none" else "enabled"}
@@ -200,21 +210,21 @@ def _sampling(request: ModelRequest) -> dict[str, Any]:
     elif effort != "none" and "gemini" in name:
         body[SHOWN_THOUGHTS] = {"google": {"thinking_config": {"include_thoughts": True}}}
     if effort == "none" and switched:
-        del given["reasoning_effort"]
-    return given | body
+        del parameters["reasoning_effort"]
+    return parameters | body
 
 
-def _one_system_message(messages: tuple[Message, ...]) -> Iterator[Message]:
-    """Many chat templates know one system message, and only at the start."""
+def _one_system_message(messages: tuple[ModelMessage, ...]) -> Iterator[ModelMessage]:
+    """Yield the messages with all system messages as one at the start: many chat templates know no other."""
     texts = [message.text for message in messages if message.role == "system" and message.text]
     if texts:
-        yield Message("system", "\n\n".join(texts))
+        yield ModelMessage("system", "\n\n".join(texts))
     yield from (message for message in messages if message.role != "system")
 
 
-def taking_turns(messages: Sequence[Message]) -> list[Message]:
-    """Neighbours of one role become one message; what a person says behind a tool's result stands below it."""
-    merged: list[Message] = []
+def merge_neighbours(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Merge neighbours of one role into one message. A user's text after a tool's result goes below that result."""
+    merged: list[ModelMessage] = []
     for message in messages:
         last = merged[-1] if merged else None
         below = last is not None and (last.role, message.role) == ("tool", "user") and not message.images
@@ -223,15 +233,16 @@ def taking_turns(messages: Sequence[Message]) -> list[Message]:
             merged.append(message)
             continue
         text = "\n\n".join(text for text in (last.text, message.text) if text)
-        calls, reasoning = message.tool_calls, message.reasoning
+        calls = message.tool_calls
+        reasoning = message.reasoning
         merged[-1] = replace(
             last, text=text, images=last.images + message.images, tool_calls=calls, reasoning=reasoning
         )
     return merged
 
 
-def _message(message: Message) -> dict[str, Any]:
-    wire: dict[str, Any] = {"role": message.role, "content": message.text}
+def _message(message: ModelMessage) -> JsonObject:
+    wire: JsonObject = {"role": message.role, "content": message.text}
     if message.images:
         parts = [{"type": "text", "text": message.text}] if message.text else []
         wire["content"] = parts + [
@@ -253,19 +264,19 @@ def _message(message: Message) -> dict[str, Any]:
     return wire
 
 
-def _add_reasoning(wire: dict[str, Any], reasoning: ReasoningState) -> None:
-    """The fields that the server sent with this answer and its calls, as it sent them."""
+def _add_reasoning(wire: JsonObject, reasoning: ReasoningState) -> None:
+    """Add the fields of reasoning that the server sent with this answer and its calls, unchanged."""
     for item in reasoning.items:
         wire |= item.get("message", {})
         for call in wire.get("tool_calls", ()):
             call |= item.get("calls", {}).get(call["id"], {})
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
-    """The members of the request that are about tools; servers refuse the others without the first."""
+def _tools(request: ModelRequest) -> JsonObject:
+    """Return the members of the request about tools; without tools none, since servers refuse the others then."""
     if not request.tools:
         return {}
-    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    members: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
     if request.required_tool is not None:
         members["tool_choice"] = {"type": "function", "function": {"name": request.required_tool}}
     elif request.tool_choice != "auto":
@@ -275,14 +286,14 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     return members
 
 
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
+def _tool(tool: ToolDefinition) -> JsonObject:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call on its way. `number` is the server's own, None when it sends none."""
+    """A tool call that is still arriving. `number` is the server's own, None when it sends none."""
 
     index: int
     number: Any
@@ -290,34 +301,35 @@ class _Call:
     name: str = ""
     started: bool = False
     arguments: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)  # Google's signature of a thought, which must come back
+    extra: JsonObject = field(default_factory=dict)  # Google's signature of a thought, which must go back
 
     def add_name(self, piece: str) -> None:
-        """Servers send the name whole, in pieces, again with every chunk, or growing."""
+        """Add a piece of the name. Servers send it whole, in pieces, again with every chunk, or growing."""
         if not self.started:
             self.name = piece if piece.startswith(self.name) else self.name + piece
 
     def start(self) -> Iterator[StepEvent]:
-        """The call, and what has come of its arguments."""
+        """Yield the start of the call, and its arguments so far."""
         self.started = True
-        yield ToolCallStarted(self.index, self.known_as, self.name)
+        yield ToolCallStarted(self.index, self.sent_id, self.name)
         if self.arguments:
             yield ToolCallDelta(self.index, self.arguments)
 
     @property
-    def known_as(self) -> str:
+    def sent_id(self) -> str:
         return self.id or f"call_{self.index}"
 
 
 class OpenAIReader(StepReader):
-    """The chunks of an answer, with the liberties that servers take."""
+    """Reader of an answer in chunks, with all deviations of servers that are known."""
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._reason: str | None = None
-        self._declined = self._thinking = False
+        self._declined = False
+        self._thinking = False
         self._usage: Usage | None = None
-        self._cache_told = False
+        self._cache_reported = False
         self._calls: list[_Call] = []
         self._reasoning: dict[str, list[Any]] = {}  # pieces, by the name of the field they came in
 
@@ -337,10 +349,10 @@ class OpenAIReader(StepReader):
         choices = chunk.get("choices")
         return list(self._choice(choices[0])) if choices and choices[0] else []
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
         choice = answer["choices"][0]
         message = dict(choice["message"])
-        # One after the other, whatever their ids are: here a call is never in pieces.
+        # Number the calls by their order, whatever their ids are: here a call never comes in pieces.
         calls = message.get("tool_calls") or ()
         if calls:
             message["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
@@ -349,14 +361,14 @@ class OpenAIReader(StepReader):
         yield from self._choice({**choice, "delta": message})
         self.done = True
 
-    def _report_usage(self, usage: dict[str, Any]) -> None:
+    def _report_usage(self, usage: JsonObject) -> None:
         self._usage = _usage(usage)
-        self._cache_told = isinstance(_cached(usage), int)
+        self._cache_reported = isinstance(_cached(usage), int)
 
-    def _choice(self, choice: dict[str, Any]) -> Iterator[StepEvent]:
-        # Some servers send the last piece, or all of it, as a message.
+    def _choice(self, choice: JsonObject) -> Iterator[StepEvent]:
+        # Some servers send the last piece, or the whole answer, as a message.
         delta = (choice["delta"] if "delta" in choice else choice.get("message")) or {}
-        if self._google(delta):
+        if self._is_thought(delta):
             yield ReasoningDelta(_THOUGHT_TAG.sub("", _text(delta.pop("content", None) or "")))
         self._keep_reasoning(delta)
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
@@ -371,29 +383,30 @@ class OpenAIReader(StepReader):
         for piece in [calls] if isinstance(calls, dict) else calls:
             yield from self._tool_call(piece)
         if isinstance(call := delta.get("function_call"), dict):
-            # What there was before `tool_calls`: one call, without number and id.
+            # The form before `tool_calls` existed: one call, without number and id.
             yield from self._tool_call({"index": _ONLY_CALL, "function": call})
         if (reason := choice.get("finish_reason")) and is_finish(_text(reason)):
             if is_failure(reason):
                 raise errors.from_event(choice, self._api_key)
             self._reason = reason
 
-    def _google(self, delta: dict[str, Any]) -> bool:
-        """Whether its text is a thought. The text behind thoughts begins with the end of their tag."""
+    def _is_thought(self, delta: JsonObject) -> bool:
+        """Return whether Google marks the text as a thought. Remove the closing tag from the text after thoughts."""
         thought = members(members(delta.get("extra_content")).get("google")).get("thought") is True
         if self._thinking and not thought and isinstance(delta.get("content"), str):
             delta["content"] = _THOUGHT_TAG.sub("", delta["content"])
         self._thinking = thought or (self._thinking and not delta.get("content"))
         return thought
 
-    def _keep_reasoning(self, delta: dict[str, Any]) -> None:
+    def _keep_reasoning(self, delta: JsonObject) -> None:
         for name in _REASONING:
             if piece := delta.get(name):
                 self._reasoning.setdefault(name, []).append(piece)
 
-    def _tool_call(self, piece: dict[str, Any]) -> Iterator[StepEvent]:
+    def _tool_call(self, piece: JsonObject) -> Iterator[StepEvent]:
         function = piece.get("function") or {}
-        name, arguments = _text(function.get("name") or ""), function.get("arguments")
+        name = _text(function.get("name") or "")
+        arguments = function.get("arguments")
         call = self._same_call(piece, name)
         if call is None:
             call = _Call(len(self._calls), piece.get("index"), str(piece.get("id") or ""))
@@ -407,33 +420,37 @@ class OpenAIReader(StepReader):
                 yield ToolCallDelta(call.index, text)
         yield from self._start_ready()
 
-    def _same_call(self, piece: dict[str, Any], name: str) -> _Call | None:
-        """The call that a piece continues. Some servers number every call 0, some send no number, or no id."""
-        number, identity = piece.get("index"), piece.get("id")
+    def _same_call(self, piece: JsonObject, name: str) -> _Call | None:
+        """Return the call that a piece continues; None where it begins one.
+
+        Some servers number every call 0, some send no number, or no id.
+        """
+        number = piece.get("index")
+        identity = piece.get("id")
         if not name and self._calls:
-            # It begins no call. Gateways lose count: the index of such a piece may be of no call, or of an older one.
+            # The piece begins no call. Gateways lose count: its index may be of no call, or of an older one.
             own = [call for call in self._calls if (call.id == identity if identity else call.number == number)]
             numbers = [call.number for call in self._calls]
             if not own and identity and number is not None and number not in numbers and self._calls[-1].id:
-                return None  # its name comes later
+                return None  # a new call, whose name comes later
             return own[-1] if own else self._calls[-1]
-        known = [call for call in self._calls if number is None or call.number == number]
-        if not known:
+        numbered = [call for call in self._calls if number is None or call.number == number]
+        if not numbered:
             return None
-        last = known[-1]
+        last = numbered[-1]
         if identity and name and identity != last.id:
             return None
         if not identity and name and last.started:
-            # Without a number it is another one; with one that every call has, once the arguments are whole.
+            # Without a number it is a new call. With one that every call has, it is new once the arguments are whole.
             more = (piece.get("function") or {}).get("arguments")
             whole = last.arguments.endswith("}") and is_object(last.arguments)
             return None if number is None or (more and whole) else last
         return last
 
     def _start_ready(self) -> Iterator[StepEvent]:
-        """Start calls in their order, each once it has a name and an argument, or another call has followed it.
+        """Start calls in their order, each once it has a name and an argument, or another call follows it.
 
-        Until then more of the name may come.
+        Until then more of the name may arrive.
         """
         for call in self._calls:
             if not call.name or not (call.arguments or call is not self._calls[-1]):
@@ -450,18 +467,18 @@ class OpenAIReader(StepReader):
             reason = "tool_calls" if self._calls else "refusal"  # several servers say "stop" after tool calls
         reasoning = self._reasoning_state() if self._calls else None
         detail = (self._reason or "")[:LONGEST_DETAIL] if reason == "other" else ""
-        yield StepFinished(reason, self._usage, reasoning, detail, cache_told=self._cache_told)
+        yield StepFinished(reason, self._usage, reasoning, detail, cache_reported=self._cache_reported)
 
     def _reasoning_state(self) -> ReasoningState | None:
-        """The fields of reasoning that came with the calls, put together, as the message has to hold them again."""
-        message: dict[str, Any] = {
+        """Return the fields of reasoning that came with the calls, joined, as the message must send them back."""
+        message: JsonObject = {
             name: "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else [*chain(*pieces)]
             for name, pieces in self._reasoning.items()
         }
         if "reasoning_details" in message:
             message.pop("reasoning", None)  # the same once more, as text
-        # Of calls that share an id the first: it is the one that keeps it.
-        calls = {call.known_as: call.extra for call in reversed(self._calls) if call.extra}
+        # The first of several calls with one id counts: it keeps the id.
+        calls = {call.sent_id: call.extra for call in reversed(self._calls) if call.extra}
         if not (message or calls):
             return None
         return ReasoningState(({"message": message, "calls": calls},), self._usage.reasoning if self._usage else 0)
@@ -474,7 +491,7 @@ def _text(value: Any) -> str:
 
 
 def _parts(content: list[Any]) -> Iterator[StepEvent]:
-    """Mistral's reasoning models send content as a list of text and thinking parts."""
+    """Yield the events of content in parts: Mistral's reasoning models send lists of text and thinking parts."""
     for part in content:
         kind = part.get("type")
         if kind in ("thinking", "reasoning"):
@@ -485,14 +502,15 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
             yield TextDelta(_text(part.get("text") or ""))
 
 
-def _cached(usage: dict[str, Any]) -> Any:
-    """What the server says that its cache has served; the second name is DeepSeek's."""
+def _cached(usage: JsonObject) -> Any:
+    """Return the tokens that the server read from its cache, as it reports them. The second name is DeepSeek's."""
     read = members(usage.get("prompt_tokens_details")).get("cached_tokens")
     return usage.get("prompt_cache_hit_tokens") if read is None else read
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    into, out = members(usage.get("prompt_tokens_details")), members(usage.get("completion_tokens_details"))
+def _usage(usage: JsonObject) -> Usage:
+    into = members(usage.get("prompt_tokens_details"))
+    out = members(usage.get("completion_tokens_details"))
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),

@@ -1,8 +1,11 @@
-"""Recognises a refusal of a prompt that is too long, and reads the limit that it names.
+"""Recognise the refusal of a prompt that is too long, and read the limit that it names.
 
-Three ways, in this order: a known wording with a number, a known code or wording without one, and numbers alone. The
-last asks for our own count of the prompt: a refusal that names a number near it and a smaller one names what was sent
-and what is allowed, whatever its words are.
+Three ways, in this order:
+
+1. a known wording with a number;
+2. a known code or wording without a number;
+3. numbers alone. A refusal that names a number near our own count of the prompt, and a smaller one, names the size of
+   the prompt and the limit, whatever its words are.
 """
 
 import re
@@ -11,18 +14,18 @@ from dataclasses import dataclass
 
 LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is no window
 NEAR = 0.25  # share by which a server's count of a prompt may differ from ours
-LARGEST = 2**31 - 1  # what a column of the database holds
-LOOKED_AT = 4_000  # characters of a refusal
+LARGEST = 2**31 - 1  # a column of the database holds no more
+EXAMINED = 4_000  # characters of a refusal
 
 _NUMBER = r"\(?(\d[\d,]*)"
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """A prompt was too long. `limit` and `requested`: tokens that the refusal names, if it does.
+    """Refusal of a prompt that is too long. `limit` and `requested`: tokens that the refusal names; None: not named.
 
     `of_account`: the limit is one of tokens a minute. It belongs to the account, not to the model's window.
-    `proven`: the numbers count the prompt. Otherwise they may be of a field that the words speak of.
+    `proven`: the numbers count the prompt. Otherwise they may belong to a field that the refusal names.
     """
 
     limit: int | None = None
@@ -64,7 +67,7 @@ _LIMITS = tuple(
         rf"prompt length \d+ exceeds (?:the )?max(?:imum)? (?:prompt |input )?length:? {_NUMBER}",  # Databricks
     )
 )
-# Codes and wordings without a number, or with one that is no limit.
+# Codes and wordings without a number, or with a number that is no limit.
 _WORDS = re.compile(
     r"context_length_exceeded|context_window_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
     r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
@@ -105,7 +108,7 @@ _ACCOUNT_LIMIT_ALONE = re.compile(
     re.IGNORECASE,
 )
 
-# What numbers of a refusal say nothing about the prompt: times, amounts of other things, parts of names.
+# Numbers in a refusal that say nothing about the prompt: times, amounts of other things, parts of names.
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b")
 _QUANTITY = re.compile(r"(?<![\w.\-#/])\d{1,3}(?:,\d{3})+(?![\w.\-/]*\d)|(?<![\w.,\-#/])\d+(?![\w\-/]|[.,:]\d)")
 _OTHER_UNIT = re.compile(
@@ -113,8 +116,8 @@ _OTHER_UNIT = re.compile(
     r"|tools?|functions?|messages?|items?|files?|pages?|dollars?|usd|%)\b",
     re.IGNORECASE,
 )
-# A refusal about the answer is none of the prompt's length, unless it speaks of the prompt, too; one about something
-# else is none, unless it counts tokens.
+# A refusal about the answer is no overflow, unless it mentions the prompt, too. A refusal about another thing is no
+# overflow, unless it counts tokens.
 _OF_ANSWER = re.compile(
     r"max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens|num_predict|output tokens|completion tokens"
     r"|budget_tokens|thinking budget",
@@ -130,13 +133,13 @@ _OF_OTHERS = re.compile(
     r"|\bschema|\bdescription|\bmetadata|\buser[_ ]id\b|\bpages?\b|\bbatch|\bstop[_ ]sequence|\bduration\b",
     re.IGNORECASE,
 )
-# Of the request's form, whatever else it speaks of.
+# Words about the form of the request, which is no overflow whatever else the refusal mentions.
 _OF_FORM = re.compile(
     r"\bjson\b|unexpected (?:token|character|end)|unterminated|\bline \d+|\bcolumn \d+|at (?:char|position)"
     r"|(?:array|string) too long",
     re.IGNORECASE,
 )
-# Of some field of the request, so that its numbers prove nothing unless it speaks of the prompt or of tokens.
+# Words about a field of the request. The numbers then prove nothing, unless the refusal mentions prompt or tokens.
 _OF_FIELD = re.compile(
     r"must be|invalid|\b(?:parameter|field|value|argument|property|id|name|too (?:long|many))\b", re.I
 )
@@ -153,11 +156,11 @@ _IS_LIMIT = re.compile(
 
 
 def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status: int | None = None) -> Overflow | None:
-    """Return what a refusal in a known wording says; None where it is no overflow, or in no known wording.
+    """Return the overflow of a refusal in a known wording; None where it is no overflow, or has another wording.
 
     `names`: the machine-readable code and type. `n_ctx`: the window as a member of the error (llama.cpp).
     """
-    message = message[:LOOKED_AT]
+    message = message[:EXAMINED]
     if (account := _account_overflow(message)) is not None:
         return account
     if _OF_ACCOUNT.search(message) and status != 413:
@@ -168,26 +171,27 @@ def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status
     of_answer = _OF_ANSWER.search(message) and not _OF_PROMPT.search(message)
     if _WORDS.search(names) or _CODES.search(names) or (_WORDS.search(message) and not of_answer):
         return Overflow(n_ctx)
-    # A server or proxy that says no more than this (Cerebras, nginx) has been sent too much.
+    # Status 413 alone (Cerebras, nginx) means a prompt that is too long.
     return Overflow(n_ctx) if status == 413 else None
 
 
 def _account_overflow(message: str) -> Overflow | None:
-    """Return the limit of tokens a minute that one request alone is above; None where waiting helps."""
+    """Return the limit of tokens a minute that one request alone exceeds; None where waiting helps."""
     if _OF_ACCOUNT.search(message) and (named := _ACCOUNT_LIMIT.search(message)):
-        limit, requested = _value(named[1]), _value(named[2])
+        limit = _value(named[1])
+        requested = _value(named[2])
         if limit is not None and requested is not None and requested > limit:
             return Overflow(limit, requested, of_account=True)
     return None
 
 
 def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
-    """Return what the numbers of a refusal say, of a prompt of `counted` tokens by our count.
+    """Return the overflow that the numbers of a refusal show. `counted`: tokens of the prompt by our count.
 
-    One number must be near our count and another be smaller than it. The limit is taken from the words around it; where
-    they do not tell which of several numbers it is, none is named.
+    One number must be near our count, and another one smaller. The words around a number tell whether it is the limit.
+    Where they do not decide between several numbers, the overflow has no limit.
     """
-    message = message[:LOOKED_AT]
+    message = message[:EXAMINED]
     if _OF_ACCOUNT.search(message):
         return _account_overflow_by_count(message, counted)
     if _OF_FORM.search(message):
@@ -213,7 +217,7 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
 
 
 def _account_overflow_by_count(message: str, counted: int) -> Overflow | None:
-    """Return the limit of tokens a minute that a request is above by our count; None where waiting helps."""
+    """Return the limit of tokens a minute that a request exceeds by our count; None where waiting helps."""
     named = _ACCOUNT_LIMIT_ALONE.search(message)
     limit = _value(next(number for number in named.groups() if number)) if named else None
     return Overflow(limit, counted, of_account=True) if limit is not None and limit < counted else None
@@ -225,7 +229,8 @@ def _numbers(text: str) -> Iterator[tuple[int, bool]]:
         value = _value(match[0])
         if value is None or _OTHER_UNIT.match(text, match.end()):
             continue
-        before, after = text[max(0, match.start() - 60) : match.start()], text[match.end() : match.end() + 30]
+        before = text[max(0, match.start() - 60) : match.start()]
+        after = text[match.end() : match.end() + 30]
         yield value, bool(_AT_LIMIT.search(before) or _IS_LIMIT.search(after))
 
 

@@ -1,6 +1,6 @@
-"""The two protocols of re-rankers, which read a query and a text together and say how well one answers the other.
+"""Speak the two protocols of re-rankers, which score how well a text answers a query.
 
-Cohere's `POST /rerank` is spoken by Cohere, Jina, vLLM and llama.cpp, the other one by Text Embeddings Inference.
+Cohere, Jina, vLLM and llama.cpp speak Cohere's `POST /rerank`. Text Embeddings Inference has a protocol of its own.
 """
 
 import asyncio
@@ -8,65 +8,70 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from core.json_types import JsonObject
 from llm.providers import errors
-from llm.providers.connection import Connection, said
+from llm.providers.connection import Connection, number_at
 
 TEI = "tei"
-# Texts of one request: Text Embeddings Inference takes 32 unless it is started otherwise, the others a hundred or more.
+# Texts of one request. Text Embeddings Inference takes 32 by default, the others a hundred or more.
 BATCH = {TEI: 32}
 MOST = 100
 
 
-class Judged(NamedTuple):
-    """A score for each text, the higher the better, on a scale of the model's own; the tokens that the server says it
-    has read, 0 where it does not say; searches as it bills them, one a request where it does not say."""
+class RerankScores(NamedTuple):
+    """Scores of texts for one query, and what they cost.
+
+    `scores`: one for each text, the higher the better, on the model's own scale. `tokens`: as the server reports them;
+    0 without a report. `searches`: as the server bills them; one for each request without a report.
+    """
 
     scores: list[float]
     tokens: int
     searches: int
 
 
-class Client:
-    """`patience`: seconds until all texts have to be judged."""
+class RerankingClient:
+    """Client of a re-ranker. `patience`: seconds until all texts must have their scores."""
 
     def __init__(self, protocol: str, base_url: str, api_key: str, patience: float) -> None:
         self._server = Connection(base_url, api_key, patience)
-        self._protocol, self._patience = protocol, patience
+        self._protocol = protocol
+        self._patience = patience
 
-    async def scores(self, model: str, query: str, texts: Sequence[str]) -> Judged:
-        """Raises `ModelError`."""
+    async def scores(self, model: str, query: str, texts: Sequence[str]) -> RerankScores:
+        """Return the scores of the texts. Raises `ModelError`."""
         size = BATCH.get(self._protocol, MOST)
         batches = [texts[first : first + size] for first in range(0, len(texts), size)]
         try:
             async with asyncio.timeout(self._patience):
-                found = await asyncio.gather(*(self._scores(model, query, batch) for batch in batches))
+                parts = await asyncio.gather(*(self._scores(model, query, batch) for batch in batches))
         except TimeoutError as error:
             raise errors.timed_out() from error
-        tokens = [each.tokens for each in found]
-        scores = [score for each in found for score in each.scores]
-        return Judged(scores, sum(tokens) if all(tokens) else 0, sum(each.searches for each in found))
+        tokens = [part.tokens for part in parts]
+        scores = [score for part in parts for score in part.scores]
+        return RerankScores(scores, sum(tokens) if all(tokens) else 0, sum(part.searches for part in parts))
 
-    async def _scores(self, model: str, query: str, texts: Sequence[str]) -> Judged:
+    async def _scores(self, model: str, query: str, texts: Sequence[str]) -> RerankScores:
         answer = await self._server.answer("/rerank", self._body(model, query, texts))
-        rows, named = (answer, "score") if self._protocol == TEI else (_results(answer), "relevance_score")
+        rows, member = (answer, "score") if self._protocol == TEI else (_results(answer), "relevance_score")
         try:
-            scores = {int(row["index"]): float(row[named]) for row in rows}
+            scores = {int(row["index"]): float(row[member]) for row in rows}
         except (TypeError, ValueError, LookupError) as error:
             raise errors.wrong_endpoint() from error
         if len(rows) != len(texts) or set(scores) != set(range(len(texts))):
             raise errors.malformed()
         if not all(math.isfinite(score) for score in scores.values()):
             raise errors.malformed()
-        tokens = said(answer, "usage", "total_tokens") or said(answer, "meta", "tokens", "input_tokens")
-        searches = said(answer, "meta", "billed_units", "search_units") or 1
-        return Judged([scores[at] for at in range(len(texts))], tokens, searches)
+        tokens = number_at(answer, "usage", "total_tokens") or number_at(answer, "meta", "tokens", "input_tokens")
+        searches = number_at(answer, "meta", "billed_units", "search_units") or 1
+        return RerankScores([scores[at] for at in range(len(texts))], tokens, searches)
 
-    def _body(self, model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    def _body(self, model: str, query: str, texts: Sequence[str]) -> JsonObject:
         if self._protocol == TEI:
-            # What is too long is to be refused, not cut without a word.
+            # The server must refuse a text that is too long, not cut it silently.
             return {"query": query, "texts": list(texts), "raw_scores": False, "truncate": False}
-        named = {"model": model} if model else {}
-        return {**named, "query": query, "documents": list(texts), "top_n": len(texts)}
+        body: JsonObject = {"query": query, "documents": list(texts), "top_n": len(texts)}
+        return {"model": model, **body} if model else body
 
 
 def _results(answer: Any) -> Any:

@@ -1,8 +1,8 @@
-"""OpenAI's Responses protocol, stateless: nothing is stored there, and every request carries all it needs.
+"""Speak OpenAI's Responses protocol without state: OpenAI stores nothing, and every request has all that it needs.
 
-What a step put out, its encrypted reasoning included, goes back item by item as it came, with the results of its calls.
-Of older turns only what can be read goes back: ids tie items together, and an answer that was replaced by a stub or
-edited would break them. https://platform.openai.com/docs/api-reference/responses
+The output of a step goes back item by item, unchanged, with its encrypted reasoning and the results of its calls. Older
+turns go back as plain text and calls only: ids tie items together, and an edited or shortened answer would break them.
+https://platform.openai.com/docs/api-reference/responses
 """
 
 import base64
@@ -14,14 +14,15 @@ from typing import Any
 from aiohttp import ClientResponse
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from llm.providers import errors
 from llm.providers.call_ids import CallIds
 from llm.providers.connection import Connection
-from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, named, parse, tokens
+from llm.providers.streaming import LONGEST_DETAIL, HttpClient, StepReader, members, model_names, parse, tokens
 from llm.step_filters.valid_calls import is_plain, json_text
 from llm.types.model_call import (
     FinishReason,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningDelta,
     ReasoningState,
@@ -39,16 +40,18 @@ ENCRYPTED = "reasoning.encrypted_content"
 LONGEST_CALL_ID = 64  # characters
 
 
-# Of a request, what a count may be asked with.
+# Members of a request that a request for a count may have.
 _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
 
 
-class Client(HttpClient):
+class ResponsesClient(HttpClient):
+    """Client of the Responses protocol."""
+
     unknown = ("stop", "seed", "presence_penalty", "frequency_penalty")
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
         super().__init__(Connection(base_url, api_key, silence), api_key)
-        # Models that do not reason refuse to be asked for it, as do accounts that may not have summaries.
+        # Models that do not reason refuse encrypted reasoning. Some accounts may not have summaries.
         self._without_encrypted: set[str] = set()
         self._without_summary: set[str] = set()
 
@@ -79,22 +82,22 @@ class Client(HttpClient):
         return super()._learn(request, refusal)
 
     async def list_models(self) -> list[str]:
-        return named(await self._server.answer("/models"))
+        return model_names(await self._server.answer("/models"))
 
 
 def _of_effort(refusal: ModelError) -> bool:
     return refusal.parameter == "reasoning.effort"
 
 
-def wire_request(request: ModelRequest) -> dict[str, Any]:
-    """The request's JSON object, without `include`."""
+def wire_request(request: ModelRequest) -> JsonObject:
+    """Return the request's JSON object, without `include`."""
     leading = list(takewhile(lambda message: message.role == "system", request.messages))
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "model": request.model,
-        "input": list(_Items().of(request.messages[len(leading) :], _points(request, len(leading)))),
+        "input": list(_Items().build(request.messages[len(leading) :], _points(request, len(leading)))),
         "store": False,
         "stream": request.streaming,
-        "truncation": "disabled",  # the other choice drops from the front without a word
+        "truncation": "disabled",  # "auto" drops messages from the front silently
     }
     if instructions := "\n\n".join(message.text for message in leading if message.text):
         body["instructions"] = instructions
@@ -108,20 +111,21 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _points(request: ModelRequest, leading: int) -> set[int]:
-    """The places in the input after which the cache is to keep what was read."""
+    """Return the numbers of the messages, from 0, up to which the cache should store the input."""
     return {point - leading - 1 for point in request.cache_points}
 
 
-def _sampling(request: ModelRequest) -> dict[str, Any]:
-    sampling, text = request.sampling, _text_config(request)
-    members: dict[str, Any] = {} if sampling.top_p is None else {"top_p": sampling.top_p}
+def _sampling(request: ModelRequest) -> JsonObject:
+    sampling = request.sampling
+    text = _text_config(request)
+    members: JsonObject = {} if sampling.top_p is None else {"top_p": sampling.top_p}
     if sampling.reasoning_effort is not None:
         members["reasoning"] = {"effort": sampling.reasoning_effort}
     return members | ({"text": text} if text else {})
 
 
-def _text_config(request: ModelRequest) -> dict[str, Any]:
-    config: dict[str, Any] = {}
+def _text_config(request: ModelRequest) -> JsonObject:
+    config: JsonObject = {}
     if request.sampling.verbosity is not None:
         config["verbosity"] = request.sampling.verbosity
     if request.response_format is not None:
@@ -130,10 +134,10 @@ def _text_config(request: ModelRequest) -> dict[str, Any]:
     return config
 
 
-def _tools(request: ModelRequest) -> dict[str, Any]:
+def _tools(request: ModelRequest) -> JsonObject:
     if not request.tools:
         return {}
-    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    members: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
     if request.required_tool is not None:
         members["tool_choice"] = {"type": "function", "name": request.required_tool}
     elif request.tool_choice != "auto":
@@ -143,8 +147,8 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     return members
 
 
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    # The protocol's own choice is a strict schema, which most definitions of tools are not.
+def _tool(tool: ToolDefinition) -> JsonObject:
+    # The protocol's default is a strict schema, which most tools do not have.
     return {
         "type": "function",
         "name": tool.name,
@@ -154,8 +158,8 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
     }
 
 
-def _can_go_back(message: Message) -> bool:
-    """Whether its items can be sent as they came: their calls are of the message, and no server refuses them."""
+def _can_go_back(message: ModelMessage) -> bool:
+    """Return whether the items can go back unchanged: all calls are of the message, and no server refuses them."""
     items = message.reasoning.items if message.reasoning is not None else ()
     calls = [item for item in items if item.get("type") == "function_call"]
     if not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
@@ -164,25 +168,25 @@ def _can_go_back(message: Message) -> bool:
 
 
 class _Items:
-    """Builds the items of a request's input."""
+    """Builder of the items of a request's input."""
 
     def __init__(self) -> None:
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
-    def of(self, messages: tuple[Message, ...], points: Collection[int]) -> Iterator[dict[str, Any]]:
-        """`points`: numbers from 0 of the messages that end a part of the prompt which comes again."""
-        kept = self._ids.reserve(messages)
+    def build(self, messages: tuple[ModelMessage, ...], points: Collection[int]) -> Iterator[JsonObject]:
+        """Yield the items. `points`: numbers of the messages, from 0, up to which the cache should store the input."""
+        unchanged = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
                 call_id = self._ids.of_result(message.tool_call_id or "")
                 yield {"type": "function_call_output", "call_id": call_id, "output": message.text}
-            elif message.reasoning is not None and number in kept and _can_go_back(message):
+            elif message.reasoning is not None and number in unchanged and _can_go_back(message):
                 self._ids.keep(message)
                 yield from message.reasoning.items
             else:
                 yield from self._message(message, keep=number in points and message.role == "user")
 
-    def _message(self, message: Message, *, keep: bool) -> Iterator[dict[str, Any]]:
+    def _message(self, message: ModelMessage, *, keep: bool) -> Iterator[JsonObject]:
         if message.text or message.images:
             yield {"role": message.role, "content": _content(message, keep=keep)}
         for call in message.tool_calls:
@@ -194,10 +198,10 @@ class _Items:
             }
 
 
-def _content(message: Message, *, keep: bool) -> str | list[dict[str, Any]]:
+def _content(message: ModelMessage, *, keep: bool) -> str | list[JsonObject]:
     if not message.images and not keep:
         return message.text
-    parts: list[dict[str, Any]] = [{"type": "input_text", "text": message.text}] if message.text else []
+    parts: list[JsonObject] = [{"type": "input_text", "text": message.text}] if message.text else []
     parts += [
         {
             "type": "input_image",
@@ -214,9 +218,9 @@ def _content(message: Message, *, keep: bool) -> str | list[dict[str, Any]]:
 _INCOMPLETE: dict[str, FinishReason] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
-    "steered": "pause",  # somebody has written meanwhile
+    "steered": "pause",  # a person wrote during the answer
 }
-_WITHOUT_END = ("failed", "cancelled", "queued", "in_progress")  # states of a response that is no answer
+_WITHOUT_END = ("failed", "cancelled", "queued", "in_progress")  # states of a response without an answer
 
 
 _PIECES = (
@@ -230,16 +234,18 @@ _PIECES = (
 
 
 class ResponsesReader(StepReader):
+    """Reader of an answer in the Responses protocol."""
+
     replays_text = True
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
-        self._response: dict[str, Any] | None = None
-        self._items: dict[int, dict[str, Any]] = {}  # finished, by their place in the output
-        self._calls: dict[int, int] = {}  # place in the output: index of the call
-        self._written: dict[int, int] = {}  # place in the output: characters of arguments so far
+        self._response: JsonObject | None = None
+        self._items: dict[int, JsonObject] = {}  # finished, by their place in the output
+        self._calls: dict[int, int] = {}  # index of the call, by its place in the output
+        self._written: dict[int, int] = {}  # characters of arguments so far, by place in the output
         self._refused = False
-        self._begun = False  # a part of the answer has come
+        self._started = False  # a part of the answer has arrived
 
     @property
     def finished(self) -> bool:
@@ -247,7 +253,7 @@ class ResponsesReader(StepReader):
 
     def _read(self, payload: bytes) -> list[StepEvent]:
         event = parse(payload)
-        self._begun = self._begun or event.get("type") in _PIECES
+        self._started = self._started or event.get("type") in _PIECES
         match event.get("type"):
             case "response.output_text.delta":
                 return [TextDelta(str(event["delta"]))]
@@ -268,15 +274,16 @@ class ResponsesReader(StepReader):
                 raise errors.from_event(event["response"], self._api_key)
             case "error":
                 raise errors.from_event(event, self._api_key)
-        return []  # what else happens is told again by these
+        return []  # the other events repeat what these say
 
-    def _completed(self, response: dict[str, Any]) -> list[StepEvent]:
-        if not self._begun and isinstance(response.get("output"), list):
+    def _completed(self, response: JsonObject) -> list[StepEvent]:
+        if not self._started and isinstance(response.get("output"), list):
             return list(self._whole(response))  # some gateways send no pieces
-        self._response, self.done = response, True
+        self._response = response
+        self.done = True
         return []
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
+    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
         if answer.get("status") in _WITHOUT_END:
             raise errors.from_event(answer, self._api_key)
         for place, item in enumerate(answer["output"]):
@@ -285,14 +292,15 @@ class ResponsesReader(StepReader):
             elif item.get("type") == "reasoning":
                 yield from (ReasoningDelta(str(part["text"])) for part in item.get("summary") or ())
             yield from self._finished_item(place, item)
-        self._response, self.done = answer, True
+        self._response = answer
+        self.done = True
 
-    def _content(self, parts: list[dict[str, Any]]) -> Iterator[StepEvent]:
+    def _content(self, parts: list[JsonObject]) -> Iterator[StepEvent]:
         for part in parts:
             self._refused = self._refused or part.get("type") == "refusal"
             yield TextDelta(str(part.get("text") or part.get("refusal") or ""))
 
-    def _added(self, place: int, item: dict[str, Any]) -> list[StepEvent]:
+    def _added(self, place: int, item: JsonObject) -> list[StepEvent]:
         if item.get("type") != "function_call":
             return []
         index = self._calls[place] = len(self._calls)
@@ -303,47 +311,48 @@ class ResponsesReader(StepReader):
         self._written[place] += len(delta)
         return [ToolCallDelta(self._calls[place], delta)] if delta else []
 
-    def _finished_item(self, place: int, item: dict[str, Any]) -> list[StepEvent]:
-        """What is to be sent back is the finished item: the one that began may be incomplete."""
+    def _finished_item(self, place: int, item: JsonObject) -> list[StepEvent]:
+        """Store the finished item, which goes back: the item that began may be incomplete."""
         self._items[place] = {key: value for key, value in item.items() if value is not None}
         if item.get("type") != "function_call":
             return []
-        begun = [] if place in self._calls else self._added(place, item)
+        started = [] if place in self._calls else self._added(place, item)
         arguments = item.get("arguments") or ""
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         self._items[place] |= {"call_id": _call_id(item, self._calls[place]), "arguments": text}
-        return [*begun, *self._arguments(place, text[self._written[place] :])]
+        return [*started, *self._arguments(place, text[self._written[place] :])]
 
     def _close(self) -> Iterator[StepEvent]:
         response = self._response or {}
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         detail = ""
         if response.get("status") == "incomplete":
-            named = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
-            reason = _INCOMPLETE.get(named, "other")
-            detail = named[:LONGEST_DETAIL] if reason == "other" else ""
+            word = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
+            reason = _INCOMPLETE.get(word, "other")
+            detail = word[:LONGEST_DETAIL] if reason == "other" else ""
         reported = members(response.get("usage"))
         usage = _usage(reported)
         read = members(reported.get("input_tokens_details")).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None
-        yield StepFinished(reason, usage, reasoning, detail, cache_told=isinstance(read, int))
+        yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(read, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
-        """None where a part could not be taken back: the calls then go back without what was thought about them."""
+        """Return the items to send back; None where one cannot go back. The calls then go back without reasoning."""
         items = [self._items[place] for place in sorted(self._items)]
         if any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items):
             return None
         return ReasoningState(tuple(items), usage.reasoning if usage else 0)
 
 
-def _call_id(item: dict[str, Any], index: int) -> str:
+def _call_id(item: JsonObject, index: int) -> str:
     return str(item.get("call_id") or item.get("id") or f"call_{index}")
 
 
-def _usage(usage: dict[str, Any]) -> Usage | None:
+def _usage(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
-    into, out = members(usage.get("input_tokens_details")), members(usage.get("output_tokens_details"))
+    into = members(usage.get("input_tokens_details"))
+    out = members(usage.get("output_tokens_details"))
     return Usage(
         input=tokens(usage.get("input_tokens")),
         output=tokens(usage.get("output_tokens")),

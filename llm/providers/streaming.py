@@ -1,4 +1,10 @@
-"""One model call: bytes in, step events out, every failure a `ModelError`.
+"""Make one model call: a request in, step events out, every failure a `ModelError`.
+
+1. `HttpClient.stream` leaves out the parameters and tools that the model has refused before (`RefusedParameters`,
+   `llm.providers.tool_refusals`) and sends the request.
+2. A refusal that names a parameter teaches the client. The request is sent again without it.
+3. A `PayloadDecoder` splits the bytes of the answer into payloads, a `StepReader` turns these into events.
+4. A `StepFilter` (`llm.step_filters`) finds reasoning and tool calls in the text, and passes the events on.
 
 Server-sent events become parsed JSON at once, without a validated object for every chunk. Their format is that of
 https://html.spec.whatwg.org/multipage/server-sent-events.html.
@@ -20,21 +26,22 @@ from aiohttp import ClientResponse
 from opentelemetry.trace import SpanKind
 
 from core.errors import ModelError
+from core.json_types import JsonObject
 from core.logs import tracing
 from core.logs.metrics import CALLS
 from core.sound import sound
 from llm.providers import errors
-from llm.providers.connection import FAILURES, Connection, failure, whole
+from llm.providers.connection import FAILURES, Connection, failure, read_body
 from llm.providers.tool_refusals import RefusedTools
 from llm.step_filters.pipeline import StepFilter
 from llm.step_filters.valid_calls import mended
 from llm.types.model_call import (
     EFFORTS,
-    NO_SAMPLING,
     STREAM,
     Allocated,
     ModelRequest,
     ParametersLeftOut,
+    Sampling,
     StepEvent,
     StepFinished,
 )
@@ -42,9 +49,9 @@ from llm.types.model_call import (
 MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
 COUNT_PATIENCE = 2.0  # seconds for a count before a call
-COUNT_AGAIN = 600.0  # seconds after which who did not count is asked again
-LONGEST_DETAIL = 100  # characters of a reason for the end of an answer that is not known
-MOST_TOKENS = 2**31 - 1  # of a count that is believed; it is what a column of the database holds
+COUNT_AGAIN = 600.0  # seconds until a provider that did not count is asked again
+LONGEST_DETAIL = 100  # characters of an unknown reason for the end of an answer
+MOST_TOKENS = 2**31 - 1  # of a count that is believed; a column of the database holds no more
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +66,10 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-class Decoder:
-    """Feeds on bytes, gives the payload (`data`) of every complete event. Event names are not used by any provider.
+class EventDecoder:
+    """Decoder of server-sent events. It returns the payload (`data`) of every complete event; no provider uses names.
 
-    Some servers leave out the empty line between events: a line behind a whole JSON object begins the next one.
+    Some servers leave out the empty line between events. So a line after a whole JSON object begins the next event.
     """
 
     def __init__(self) -> None:
@@ -70,10 +77,10 @@ class Decoder:
         self._data: list[bytes] = []
         self._size = 0
         self._after_cr = False
-        self._begun = False
+        self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Raises `ModelError` (malformed_stream) for an event without end."""
+        """Return the payloads that these bytes complete. Raises `ModelError` (malformed_stream) for a huge event."""
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")  # the line has ended already
         self._after_cr = chunk.endswith(b"\r")
@@ -82,8 +89,9 @@ class Decoder:
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         payloads = []
-        if lines and not self._begun:
-            lines[0], self._begun = lines[0].removeprefix(BYTE_ORDER_MARK), True
+        if lines and not self._started:
+            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+            self._started = True
         for line in lines:
             if line.startswith(b"data:"):
                 if len(self._data) == 1 and self._data[0].endswith(b"}") and _is_object(self._data[0]):
@@ -96,7 +104,7 @@ class Decoder:
         return payloads
 
     def finish(self) -> list[bytes]:
-        """An event that the end of the stream left open: some servers omit the last empty line."""
+        """Return the event that the end of the stream left open: some servers omit the last empty line."""
         return (self.feed(b"\n\n") if self._rest else []) + ([self._take()] if self._data else [])
 
     def _add(self, data: bytes) -> None:
@@ -105,12 +113,13 @@ class Decoder:
 
     def _take(self) -> bytes:
         payload = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        self._data, self._size = [], 0
+        self._data = []
+        self._size = 0
         return payload
 
 
-def parse(payload: bytes) -> dict[str, Any]:
-    """The JSON object of an event, its texts safe to store. Raises `ModelError` (malformed_stream)."""
+def parse(payload: bytes) -> JsonObject:
+    """Return the JSON object of an event, its texts safe to store. Raises `ModelError` (malformed_stream)."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -118,13 +127,13 @@ def parse(payload: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise errors.malformed()
     if b"\\u" in payload:
-        sounded: dict[str, Any] = sound(value)
+        sounded: JsonObject = sound(value)
         return sounded
     return value
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Reads what follows the last event, so that the connection can serve the next call, but does not wait for it."""
+    """Read the rest after the last event for a moment, so that the connection can serve the next call."""
     try:
         async with asyncio.timeout(DRAIN_TIMEOUT):
             async for _ in chunks:
@@ -134,7 +143,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 
 class PayloadDecoder(Protocol):
-    """Feeds on the bytes of a stream, gives the payloads that are complete; `finish` gives what its end left open."""
+    """Interface of decoders. `feed` returns the payloads that are complete, `finish` those that the end left open."""
 
     def feed(self, chunk: bytes) -> list[bytes]: ...
 
@@ -142,14 +151,13 @@ class PayloadDecoder(Protocol):
 
 
 class StepReader(ABC):
-    """Turns the bytes of one answer into events, without any I/O.
+    """Reader that turns the bytes of one answer into events, without any I/O.
 
-    `done`: the protocol's end mark has come. `finished`: the model said why it ended, so nothing it wrote is missing.
+    `done`: the protocol's end mark has come. `finished`: the model said why it ended, so its text is complete.
     """
 
-    decoder: type[PayloadDecoder] = Decoder
-    # Whether the state of reasoning that goes back holds the text of the step as it came.
-    replays_text = False
+    decoder: type[PayloadDecoder] = EventDecoder
+    replays_text = False  # whether the reasoning that is sent back has the text of the step as it came
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
@@ -162,21 +170,22 @@ class StepReader(ABC):
 
     @abstractmethod
     def _read(self, payload: bytes) -> list[StepEvent]:
-        """The events of one payload; may fail with the errors of a surprising shape."""
+        """Return the events of one payload. A surprising shape may raise any error of Python's."""
 
     @abstractmethod
     def _close(self) -> Iterator[StepEvent]:
-        """What the end of the stream makes certain, up to `StepFinished`."""
+        """Yield the events that the end of the stream makes certain, up to `StepFinished`."""
 
     def is_whole(self, content_type: str, beginning: bytes) -> bool:
-        """Whether the body is no stream: one JSON object, or a web page. `beginning` holds no leading white space.
+        """Return whether the body is no stream, but one JSON object or a web page.
 
-        Some servers ignore that a stream was asked for. Their content type does not always tell.
+        Some servers ignore the request for a stream, and their content type does not always tell. `beginning` has no
+        leading white space.
         """
         return content_type.startswith("text/html") or beginning.startswith((b"{", b"[", b"<"))
 
     def read_whole(self, body: bytes) -> list[StepEvent]:
-        """The events of an answer that came as one JSON object. Raises `ModelError`."""
+        """Return the events of an answer that came as one JSON object. Raises `ModelError`."""
         try:
             answer = parse(body)
         except ModelError as error:
@@ -197,15 +206,16 @@ class StepReader(ABC):
         return events
 
     @abstractmethod
-    def _whole(self, answer: dict[str, Any]) -> Iterator[StepEvent]:
-        """The events of a whole answer; may fail with the errors of a surprising shape."""
+    def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
+        """Yield the events of a whole answer. A surprising shape may raise any error of Python's."""
 
     def feed(self, chunk: bytes) -> Iterator[StepEvent]:
+        """Yield the events that these bytes complete. Raises `ModelError`."""
         for payload in self._decoder.feed(chunk):
             yield from self._events(payload)
 
     def finish(self) -> Iterator[StepEvent]:
-        """Raises `ModelError` (stream_cut) when the answer is not complete."""
+        """Yield the last events. Raises `ModelError` (stream_cut) when the answer is not complete."""
         if not self.finished:
             for payload in self._decoder.finish():
                 try:
@@ -227,17 +237,17 @@ class StepReader(ABC):
             raise errors.malformed() from error
 
 
-# Parameters that a model refuses are left out of its requests, and whoever reads the answer is told. Which model takes
-# which changes from month to month, and servers name the one they refuse; so this is no table of who takes what, but a
-# memory of what was refused.
+# The client remembers the parameters that a model has refused, and leaves them out of later requests. It needs no table
+# of models: servers name the parameter that they refuse, and such a table would change from month to month. People are
+# told which parameters were left out.
 
-MAX_REFUSALS = 8  # of one call, each of another parameter
-MAX_TOOL_REFUSALS = 16  # of one call, each of other tools
+MAX_REFUSALS = 8  # of parameters, in one call
+MAX_TOOL_REFUSALS = 16  # of tools, in one call
 
 REASONING = "reasoning of earlier steps"
 EFFORT = "reasoning_effort"
 
-# Names under which servers refuse a parameter: its name in OpenAI's Chat Completions protocol.
+# Parameters by the names under which servers refuse them; the values are names of OpenAI's Chat Completions.
 _NAMES = {
     "reasoning": "reasoning_effort",
     "reasoning.effort": "reasoning_effort",
@@ -261,18 +271,18 @@ _NAMES = {
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_UNTOLD = {"cache_key", "cache_points", "previous_answer"}  # nobody asked for them, so nobody misses them
+_SILENT = {"cache_key", "cache_points", "previous_answer"}  # the product adds them, so nobody misses them
 
 
-class Refused:
-    """What the models of one client have refused so far. `unknown`: what their protocol has no word for."""
+class RefusedParameters:
+    """Parameters that the models of one client have refused so far. `unknown`: those that their protocol lacks."""
 
     def __init__(self, unknown: tuple[str, ...] = ()) -> None:
         self._unknown = unknown
         self._names: dict[str, list[str]] = defaultdict(list)
 
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
-        """Whether the request can be sent again without what was refused in it."""
+        """Remember the parameter of a refusal. Return whether the request can be sent again without it."""
         name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
         if name == EFFORT:  # a model that refuses one takes others
             name = f"{EFFORT} {request.sampling.reasoning_effort}"
@@ -283,78 +293,105 @@ class Refused:
         return True
 
     def removed(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
-        """The request without what its model refuses, and what of it the person or program had asked for."""
+        """Return the request without the refused parameters, and the names of those that people had set."""
         names = (*self._unknown, *self._names.get(request.model, ()))
-        told = []
+        left_out = []
         for name in names:
-            kept = without(request, name)
-            if kept != request and name not in _UNTOLD:
-                told.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
-            request = kept
-        return request, tuple(told)
-
-
-# Parameters that are left out alike, and what stands there then.
-_LEFT_OUT: dict[str, Any] = {
-    "temperature": None,
-    "stop": (),
-    "parallel_tool_calls": True,
-    "response_format": None,
-    "cache_key": "",
-    "cache_points": (),
-    "previous_answer": None,
-}
+            shorter = without(request, name)
+            if shorter != request and name not in _SILENT:
+                left_out.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
+            request = shorter
+        return request, tuple(left_out)
 
 
 def without(request: ModelRequest, name: str) -> ModelRequest:
-    """The request without the named parameter; as it was when it has no such one, or cannot do without."""
-    if name in _LEFT_OUT:
-        return replace(request, **{name: _LEFT_OUT[name]})
+    """Return the request without the named parameter; unchanged where it lacks it, or cannot do without it."""
     match name:
+        case "temperature":
+            return replace(request, temperature=None)
+        case "stop":
+            return replace(request, stop=())
+        case "parallel_tool_calls":
+            return replace(request, parallel_tool_calls=True)
+        case "response_format":
+            return replace(request, response_format=None)
+        case "cache_key" | "cache_points" | "previous_answer":
+            return _without_cache(request, name)
         case "tool_choice" if request.tool_choice == "required":
             return replace(request, tool_choice="auto", required_tool=None)
         case _ if name == REASONING:
             return replace(request, messages=tuple(replace(each, reasoning=None) for each in request.messages))
         case _ if name == f"{EFFORT} {request.sampling.reasoning_effort}":
             name = EFFORT
-    if name in request.sampling.given():
-        return replace(request, sampling=replace(request.sampling, **{name: getattr(NO_SAMPLING, name)}))
-    return request
+    return replace(request, sampling=_without_sampling(request.sampling, name))
+
+
+def _without_cache(request: ModelRequest, name: str) -> ModelRequest:
+    """Return the request without the named parameter for the provider's cache."""
+    match name:
+        case "cache_key":
+            return replace(request, cache_key="")
+        case "cache_points":
+            return replace(request, cache_points=())
+    return replace(request, previous_answer=None)
+
+
+def _without_sampling(sampling: Sampling, name: str) -> Sampling:
+    """Return the parameters of sampling without the named one."""
+    match name:
+        case "top_p":
+            return replace(sampling, top_p=None)
+        case "presence_penalty":
+            return replace(sampling, presence_penalty=None)
+        case "frequency_penalty":
+            return replace(sampling, frequency_penalty=None)
+        case "seed":
+            return replace(sampling, seed=None)
+        case "reasoning_effort":
+            return replace(sampling, reasoning_effort=None)
+        case "verbosity":
+            return replace(sampling, verbosity=None)
+    return sampling
 
 
 class HttpClient(ABC):
-    """What the clients of all protocols do alike: one call, sent again without the parameters that its model refuses.
+    """Base of the clients of all protocols: it sends a call, and again without parameters that the model refuses.
 
-    `unknown`: parameters of a request that the protocol has no word for, by their names in OpenAI's Chat Completions.
+    `unknown`: parameters of a request that the protocol lacks, by their names in OpenAI's Chat Completions.
     """
 
     unknown: tuple[str, ...] = ()
 
     def __init__(self, server: Connection, api_key: str) -> None:
-        self._server, self._api_key = server, api_key
-        self._refused, self._refused_tools = Refused(self.unknown), RefusedTools()
+        self._server = server
+        self._api_key = api_key
+        self._refused = RefusedParameters(self.unknown)
+        self._refused_tools = RefusedTools()
         self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
 
     @abstractmethod
     async def _open(self, request: ModelRequest) -> ClientResponse:
-        """See `Connection.send`."""
+        """Send the request, and return the answer as soon as it begins. See `Connection.send`."""
 
     @abstractmethod
     def _reader(self) -> StepReader: ...
 
     def _learn(self, request: ModelRequest, refusal: ModelError) -> bool:
-        """Whether the request is worth sending again, now that this is known."""
+        """Remember a refusal. Return whether the request should be sent again."""
         return self._refused.learn(request, refusal)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """See `llm.types.model_call.Provider`. Who did not count is left alone for a while, and that is logged once."""
+        """Return the provider's count of a prompt; see `llm.types.model_call.ProviderClient`.
+
+        A provider that did not count is not asked again for `COUNT_AGAIN` seconds. That is logged once.
+        """
         if self._not_counting.get(request.model, 0.0) > time.monotonic():
             return None
         try:
-            asked, _ = self._refused.removed(replace(request, messages=mended(request.messages)))
-            asked = self._refused_tools.known_of(asked)
+            accepted, _ = self._refused.removed(replace(request, messages=mended(request.messages)))
+            accepted = self._refused_tools.removed(accepted)
             async with asyncio.timeout(COUNT_PATIENCE):
-                if count := tokens(await self._count(asked)):
+                if count := tokens(await self._count(accepted)):
                     return count
         except (ModelError, TimeoutError, ValueError, TypeError, LookupError) as error:
             reason = type(error).__name__
@@ -366,23 +403,30 @@ class HttpClient(ABC):
         return None
 
     async def _count(self, request: ModelRequest) -> Any:
-        """The number as the provider says it; None where the protocol has no way to ask."""
+        """Return the number as the provider sends it; None where the protocol cannot count."""
         return None
 
     async def allocated(self, model: str) -> Allocated | None:
-        """Nothing, as services of others do not cut prompts."""
+        """Return None: hosted services do not truncate prompts."""
         return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        """Yields the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
+        """Yield the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
         request = replace(request, messages=mended(request.messages))
-        reader, began, outcome = self._reader(), time.monotonic(), "given up"
+        reader = self._reader()
+        began = time.monotonic()
+        outcome = "given up"
         step = StepFilter(request, replays_text=reader.replays_text)
-        asked = {"gen_ai__operation__name": "chat", "gen_ai__request__model": request.model}
-        call = tracing.begin(f"chat {request.model}", SpanKind.CLIENT, **asked, server__address=self._server.host)
+        call = tracing.begin(
+            f"chat {request.model}",
+            SpanKind.CLIENT,
+            gen_ai__operation__name="chat",
+            gen_ai__request__model=request.model,
+            server__address=self._server.host,
+        )
         try:
             with tracing.inside(call):
-                response, left_out = await self._opened(request)
+                response, left_out = await self._open_accepted(request)
             call.add_event("answers")
             logger.info("asked %s: it answers after %.2f s", request.model, time.monotonic() - began)
             try:
@@ -393,7 +437,7 @@ class HttpClient(ABC):
                         for event in step.pass_on(events):
                             yield event
             except FAILURES as error:
-                if not reader.finished:  # else only the report of usage and the end mark are missing
+                if not reader.finished:  # otherwise only the usage and the end mark are missing
                     raise failure(error, begun=True) from error
             finally:
                 response.release()
@@ -401,53 +445,57 @@ class HttpClient(ABC):
             for event in step.pass_on(reader.finish()):
                 yield event
         except ModelError as refusal:
-            understood = errors.with_count(refusal, request.counted)
-            outcome = understood.code
+            explained = errors.with_count(refusal, request.counted)
+            outcome = explained.code
             logger.info("asked %s: %s after %.2f s", request.model, outcome, time.monotonic() - began)
-            raise understood from refusal.__cause__
+            raise explained from refusal.__cause__
         finally:
             CALLS.labels(self._server.host, request.model, outcome).inc()
             tracing.end(call, "" if outcome == "answered" else outcome)
 
-    async def _opened(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
-        """The response, and what was left out of the request for its model's sake."""
-        forgotten: tuple[str, ...] = ()
-        sent = known = self._refused_tools.known_of(request)
-        met: list[ModelError] = []
+    async def _open_accepted(self, request: ModelRequest) -> tuple[ClientResponse, ParametersLeftOut]:
+        """Return the response, and the parameters and tools that were left out of the request."""
+        dropped: tuple[str, ...] = ()
+        first = self._refused_tools.removed(request)
+        sent = first
+        tool_refusals: list[ModelError] = []
         while True:
-            asked, left_out = self._refused.removed(sent)
+            accepted, left_out = self._refused.removed(sent)
             try:
-                response = await self._open(asked)
+                response = await self._open(accepted)
             except ModelError as refusal:
-                if refusal.code == "reasoning_refused" and REASONING not in forgotten:
-                    sent, forgotten = without(sent, REASONING), (*forgotten, REASONING)
+                if refusal.code == "reasoning_refused" and REASONING not in dropped:
+                    sent = without(sent, REASONING)
+                    dropped = (*dropped, REASONING)
                 elif refusal.parameter == STREAM and sent.streaming:
-                    sent, forgotten = replace(sent, streaming=False), (*forgotten, STREAM)
-                elif not self._learn(asked, refusal):
+                    sent = replace(sent, streaming=False)
+                    dropped = (*dropped, STREAM)
+                elif not self._learn(accepted, refusal):
                     fewer = self._refused_tools.without(sent, refusal)
-                    if len(met) >= MAX_TOOL_REFUSALS or fewer == sent:
+                    if len(tool_refusals) >= MAX_TOOL_REFUSALS or fewer == sent:
                         raise
                     sent = fewer
-                    met.append(refusal)
+                    tool_refusals.append(refusal)
                 continue
-            if met:
-                self._refused_tools.remember(known, met, sent)
+            if tool_refusals:
+                self._refused_tools.remember(first, tool_refusals, sent)
             names = {each.name for each in sent.tools}
-            lost = tuple(each.name for each in request.tools if each.name not in names)
-            return response, ParametersLeftOut(left_out + forgotten, lost)
+            missing = tuple(each.name for each in request.tools if each.name not in names)
+            return response, ParametersLeftOut(left_out + dropped, missing)
 
     async def close(self) -> None:
         await self._server.close()
 
 
 async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerator[Iterable[StepEvent], None]:
-    """The events of each piece of the body, up to the end of the answer; of one that is no stream all at once."""
-    chunks, begun = response.content.iter_any(), False
+    """Yield the events of each piece of the body, up to the end of the answer; all at once if it is no stream."""
+    chunks = response.content.iter_any()
+    started = False
     async for chunk in chunks:
-        if not begun and (beginning := chunk.lstrip(_BEFORE_CONTENT)):
-            begun = True
+        if not started and (beginning := chunk.lstrip(_BEFORE_CONTENT)):
+            started = True
             if reader.is_whole(response.headers.get("content-type", ""), beginning):
-                yield reader.read_whole(beginning + await whole(response))
+                yield reader.read_whole(beginning + await read_body(response))
                 return
         yield reader.feed(chunk)
         if reader.done:
@@ -456,7 +504,7 @@ async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerato
 
 
 def tokens(value: Any) -> int:
-    """A count that a provider reports; what is none, negative or beyond reason is as if it had not been reported."""
+    """Return the count that a provider reports; 0 for a negative or huge number, and for anything else."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
@@ -470,17 +518,17 @@ def tokens(value: Any) -> int:
 
 @lru_cache
 def note_strange(what: str) -> None:
-    """Once: a provider that reports nonsense does so with every answer."""
+    """Log a count that is no number of tokens, once: such a provider sends it with every answer."""
     logger.warning("a provider reported a %s as its count of tokens, which is not taken", what)
 
 
-def members(value: Any) -> dict[str, Any]:
-    """Those of a JSON object that a provider may send; none where it sends something else."""
+def members(value: Any) -> JsonObject:
+    """Return a JSON object of a provider; an empty one where it sends anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def named(listed: Any, member: str = "data", name: str = "id") -> list[str]:
-    """The names in a server's list of models. Raises `ModelError` for what is none."""
+def model_names(listed: Any, member: str = "data", name: str = "id") -> list[str]:
+    """Return the names in a server's list of models. Raises `ModelError` where it is no such list."""
     try:
         return [str(model[name]) for model in listed[member]]
     except (TypeError, LookupError) as error:

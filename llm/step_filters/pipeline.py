@@ -1,11 +1,11 @@
-"""What the readers of all protocols share: from the events of a server to those of a step.
+"""Filter the events of a server into those of a step, for all protocols.
 
 Each event passes these filters, in this order:
 
-1. `thoughts`: reasoning that stands in the text is reasoning.
-2. `written_calls`: calls that stand in the text are calls, for models that are known to write them so.
-3. Ids of calls are unique within the step.
-4. A step that ended with `tool_calls` and has none did not come to a good end.
+1. `thoughts`: reasoning within the text becomes reasoning.
+2. `written_calls`: calls within the text become calls, for models that write them so.
+3. Ids of calls become unique within the step.
+4. A step that ended with `tool_calls` but has no call gets the reason `other`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ COMPLETE = ("stop", "tool_calls")  # ends of a step that the model chose
 
 
 class StepFilter:
-    """The filters of one step. `replays_text`: the protocol's state of reasoning holds the text as it came."""
+    """The filters of one step. `replays_text`: the protocol's state of reasoning has the text as it came."""
 
     def __init__(self, request: ModelRequest, *, replays_text: bool) -> None:
         inside = request.untagged_reasoning and request.sampling.reasoning_effort != "none"
@@ -40,6 +40,7 @@ class StepFilter:
         self._renamed = False
 
     def pass_on(self, events: Iterable[StepEvent]) -> Iterator[StepEvent]:
+        """Yield the filtered events."""
         for event in events:
             match event:
                 case TextDelta(text):
@@ -71,10 +72,12 @@ class StepFilter:
                 yield event
 
     def _with_own_id(self, event: ToolCallStarted) -> ToolCallStarted:
-        """Some gateways give all calls of an answer one id."""
-        id_, number = event.id, 2
+        """Return the event with a unique id: some gateways give all calls of an answer one id."""
+        id_ = event.id
+        number = 2
         while id_ in self._ids:
-            id_, number = f"{event.id}_{number}", number + 1
+            id_ = f"{event.id}_{number}"
+            number += 1
         self._ids.add(id_)
         if id_ == event.id:
             return event
@@ -94,6 +97,6 @@ class StepFilter:
                 event = replace(event, reason="tool_calls")
         if event.reason == "tool_calls" and not self._ids:
             event = replace(event, reason="other", detail=event.detail or "tool_calls")
-        if self._replays_text and event.reason != "pause" and (self._thoughts.found or self._renamed):
-            event = replace(event, reasoning=None)  # it would bring back what was taken out of the text
+        if self._replays_text and event.reason != "pause" and (self._thoughts.has_reasoning or self._renamed):
+            event = replace(event, reasoning=None)  # it still has the text that the filters removed
         yield event

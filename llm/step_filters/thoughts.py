@@ -1,12 +1,15 @@
-"""Reasoning that a model writes into its text becomes reasoning: `<think>…</think>` and its kin.
+"""Separate the reasoning that a model writes into its text: `<think>…</think>` and similar tags.
 
-Servers without a parser for reasoning send it as a part of the answer. There are two forms:
+Servers without a parser for reasoning send it as a part of the answer, in two forms:
 
-1. The text begins with an opening tag. What stands between the tags is reasoning; what follows is the answer.
-2. The chat template has written the opening tag, so only the closing one comes. The text before it has been passed on
-   as an answer by then. `TextBecameReasoning` takes it back. A model that is known to do so begins with reasoning.
+1. The text begins with an opening tag. The text between the tags is reasoning, the rest is the answer.
+2. The chat template wrote the opening tag, so only the closing one arrives. By then the text before it was passed on as
+   an answer, and `TextBecameReasoning` takes it back. For a model that is known to do so, the text begins as reasoning.
 
-Only the beginning of a step is looked at. A tag in a code block, or one that is mentioned in a sentence, stays text.
+Only the beginning of a step can be reasoning. A tag in a block of code, or in a sentence about tags, stays text.
+
+`ThoughtFilter` has four states: `start` (looks for an opening tag), `inside` (waits for the closing tag), `watching`
+(passes text on, a lone closing tag may come), `plain` (passes everything on).
 """
 
 import re
@@ -15,11 +18,11 @@ from typing import Literal
 
 from llm.types.model_call import ReasoningDelta, TextBecameReasoning, TextDelta
 
-# Names of tags: DeepSeek's and Qwen's; Claude's imitators and Claude 3's own; Gemini's; a few fine-tunes; ByteDance's
-# Seed-OSS. They are written in any case, with blanks and attributes, and not always closed by the name that opened.
+# Names of tags: DeepSeek's and Qwen's; Claude 3's and those of its imitators; Gemini's; a few fine-tunes; ByteDance's
+# Seed-OSS. Models write them in any case, with blanks and attributes, and may close them by another name.
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "antthinking", "seed:think")
-# Marks that are always written alike, with their ends: Mistral's Magistral; Kimi-VL's; Sky-T1's and OpenThinker's;
-# Gemma 4's; gpt-oss', whose two channels follow each other directly or as messages of their own.
+# Fixed marks with their ends: Mistral's Magistral; Kimi-VL's; Sky-T1's and OpenThinker's; Gemma 4's; gpt-oss', whose
+# two channels follow each other directly or as messages of their own.
 _FINAL = "<|channel|>final<|message|>"
 _MARKS: dict[str, tuple[str, ...]] = {
     "[think]": ("[/think]",),
@@ -35,20 +38,20 @@ _ATTRIBUTE = r"""\s{1,4}[\w:-]{1,40}(?:=(?:"[^"<>]{0,100}"|'[^'<>]{0,100}'|[^\s"
 _NAMED_OPENING = rf"<\s{{0,4}}(?:{_NAME})(?:{_ATTRIBUTE}){{0,4}}\s{{0,4}}(?P<empty>/?)>"
 _NAMED_END = rf"<\s{{0,4}}/\s{{0,4}}(?:{_NAME})\s{{0,4}}>"
 _OPENING = re.compile("|".join((_NAMED_OPENING, *map(re.escape, _MARKS))), re.IGNORECASE)
-# The beginning of a tag, up to the end of a piece.
-_BEGUN = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
+# A tag that the end of a piece cuts off.
+_PARTIAL_TAG = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
 _TAG_NAME = re.compile(rf"<\s{{0,4}}/?\s{{0,4}}({_NAME})\b", re.IGNORECASE)
 _INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u2060"  # before a tag: white space, a byte order mark, zero width
-_SIGNS = ("<", "[", "◁")  # with which tags begin
+_SIGNS = ("<", "[", "◁")  # first characters of tags
 _QUOTES = tuple("`\"'")  # around a tag that is mentioned
 _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-# A tag that a sentence speaks of has a blank or a quotation mark before it, and the sentence goes on behind it.
+# A mentioned tag has a blank or a quotation mark before it, and its sentence goes on after it.
 _BEFORE_MENTION = tuple(" \t\"'“‘«(")
 _GOES_ON = re.compile(r"[ \t]+[a-z0-9(]|[ \t]*[,.;:)\"'”’»]")
 _SENTENCE_END = tuple(".!?…:;。！？*")
 BEHIND = 3  # characters behind a closing tag that tell an end from a mention
-MAX_MENTIONS = 8  # of closing tags; what follows is text
+MAX_MENTIONS = 8  # of closing tags; the rest is text
 
 
 def _pattern(*ends: str) -> re.Pattern[str]:
@@ -62,31 +65,32 @@ _END_OF_MARK = {mark: _pattern(*map(re.escape, ends)) for mark, ends in _MARKS.i
 
 
 def _begins_tag(text: str, *, opening: bool) -> bool:
-    """Whether a text may be the beginning of a tag that ends thoughts; with `opening` also of one that begins them."""
+    """Return whether a text may be the beginning of a closing tag; with `opening` also of an opening one."""
     lower = text.lower()
     marks = (*_MARKS, *_MARKED_ENDS) if opening else _MARKED_ENDS
     if any(mark.startswith(lower) for mark in marks):
         return True
-    begun = _BEGUN.fullmatch(text)
-    if begun is None or len(text) > LONGEST_TAG or not (opening or begun["slash"] or not begun["name"]):
+    partial = _PARTIAL_TAG.fullmatch(text)
+    if partial is None or len(text) > LONGEST_TAG or not (opening or partial["slash"] or not partial["name"]):
         return False
-    if not begun["rest"]:
-        return any(name.startswith(begun["name"].lower()) for name in _NAMES)
-    if begun["slash"]:
-        return begun["name"].lower() in _NAMES and begun["rest"].isspace()
-    attributes = begun["rest"].lstrip()
-    whole = begun["name"].lower() in _NAMES and (not attributes or attributes != begun["rest"] or attributes == "/")
+    name = partial["name"].lower()
+    if not partial["rest"]:
+        return any(each.startswith(name) for each in _NAMES)
+    if partial["slash"]:
+        return name in _NAMES and partial["rest"].isspace()
+    attributes = partial["rest"].lstrip()
+    whole = name in _NAMES and (not attributes or attributes != partial["rest"] or attributes == "/")
     return whole and (opening or not attributes)
 
 
 def _name_of(tag: str) -> str:
-    """The name in a tag, in lower case; empty for a mark."""
-    named = _TAG_NAME.match(tag)
-    return named[1].lower() if named else ""
+    """Return the name in a tag, in lower case; "" for a fixed mark."""
+    match = _TAG_NAME.match(tag)
+    return match[1].lower() if match else ""
 
 
 def _waiting_for_end(text: str) -> int:
-    """The number of characters at the end of a text with which a tag that ends thoughts may begin."""
+    """Return how many characters at the end of a text may be the beginning of a closing tag."""
     start = max(0, len(text) - LONGEST_TAG)
     for at in range(start, len(text)):
         if text[at] in _SIGNS and _begins_tag(text[at:], opening=False):
@@ -95,25 +99,26 @@ def _waiting_for_end(text: str) -> int:
 
 
 class ThoughtFilter:
-    """Feeds on the text of one step; gives text and reasoning.
+    """Filter that splits the text of one step into text and reasoning.
 
-    `begins_inside`: the model is known to begin with reasoning whose opening tag its template has written.
-    `found`: the text held reasoning.
+    `begins_inside`: the model is known to begin with reasoning whose opening tag its template wrote. `has_reasoning`:
+    the text had reasoning.
     """
 
     def __init__(self, *, begins_inside: bool = False) -> None:
-        self.found = False
+        self.has_reasoning = False
         self._state: Literal["start", "inside", "watching", "plain"] = "start"
         self._begins_inside = begins_inside
-        self._separate = False  # the server sends reasoning apart
-        self._assumed = False  # it is written as reasoning, and nothing has proven that yet
-        self._end = _ANY_END  # with which the reasoning may end
-        self._exact = ""  # the name of the tag that opened it; other names end it only where they are no mention
+        self._separate = False  # the server sends reasoning outside of the text
+        self._assumed = False  # the text is passed on as reasoning, which nothing has proven yet
+        self._end = _ANY_END  # tags that may end the reasoning
+        self._exact = ""  # the name of the opening tag; another name ends it only outside of a sentence
         self._rest = ""  # not passed on yet
-        self._passed: list[str] = []  # what a lone closing tag would prove to be reasoning
+        self._passed: list[str] = []  # pieces that a lone closing tag would turn into reasoning
         self._mentions = 0
 
     def feed(self, text: str) -> Iterator[TextEvent]:
+        """Yield the events of a piece of text, except for its end, which may wait for more."""
         if self._state == "plain":
             yield TextDelta(text)
             return
@@ -125,26 +130,35 @@ class ThoughtFilter:
         yield from self._read(final=False)
 
     def separate(self) -> None:
-        """The server sends reasoning apart from the text, so a lone closing tag in the text is a mention."""
-        self._begins_inside, self._separate = False, True
+        """Note that the server sends reasoning outside of the text.
+
+        A lone closing tag in the text is a mention then.
+        """
+        self._begins_inside = False
+        self._separate = True
         if self._state == "watching":
             self._state = "plain"
 
     def end_text(self) -> Iterator[TextEvent]:
-        """A tool call follows: what has waited is passed on, and text behind the call is text."""
+        """Pass on the waiting text before a tool call. Text after the call is text."""
         yield from self._read(final=True)
-        self._state, self._assumed = "plain", False
+        self._state = "plain"
+        self._assumed = False
 
     def finish(self, *, complete: bool) -> Iterator[TextEvent]:
-        """`complete`: the model has come to its end. What was only assumed to be reasoning is the answer then."""
+        """Yield the last events.
+
+        `complete`: the model ended its answer, so text that was assumed to be reasoning is the answer.
+        """
         yield from self._read(final=True)
         if self._assumed and complete and (answer := "".join(self._passed).strip()):
             yield TextDelta(answer)
 
     def _read(self, *, final: bool) -> Iterator[TextEvent]:
-        """Goes on as long as a state has decided something about the rest."""
+        """Read the rest as long as each state decides something about it."""
         while self._rest:
-            state, length = self._state, len(self._rest)
+            state = self._state
+            length = len(self._rest)
             match state:
                 case "start":
                     self._begin(final=final)
@@ -159,23 +173,31 @@ class ThoughtFilter:
                 return
 
     def _begin(self, *, final: bool) -> None:
-        """Looks for a tag at the beginning. White space and the beginning of a tag wait for more."""
+        """Look for a tag at the beginning. White space and a partial tag wait for more."""
         text = self._rest.lstrip(_INVISIBLE)
         if opening := _OPENING.match(text):
-            self.found, self._assumed, self._rest = True, False, text[opening.end() :]
+            self.has_reasoning = True
+            self._assumed = False
+            self._rest = text[opening.end() :]
             if not opening["empty"]:
-                self._state, self._exact = "inside", _name_of(opening[0])
+                self._state = "inside"
+                self._exact = _name_of(opening[0])
                 self._end = _END_OF_MARK.get(opening[0].lower(), _END_OF_NAMED)
         elif closing := _ANY_END.match(text):
-            # Without text before it, it ends nothing: an empty thought, or one that the server has sent apart.
-            self.found, self._begins_inside, self._rest = True, False, text[closing.end() :]
+            # No text precedes the tag: it ends an empty thought, or one that the server sent outside of the text.
+            self.has_reasoning = True
+            self._begins_inside = False
+            self._rest = text[closing.end() :]
         elif final or (text and not _begins_tag(text, opening=True)):
             if self._begins_inside:
-                self._state, self._assumed, self._end, self._exact = "inside", True, _ANY_END, ""
+                self._state = "inside"
+                self._assumed = True
+                self._end = _ANY_END
+                self._exact = ""
             else:
-                self._state = "plain" if self.found or self._separate else "watching"
-            if self.found:
-                self._rest = text  # the lines between the reasoning and the answer belong to neither
+                self._state = "plain" if self.has_reasoning or self._separate else "watching"
+            if self.has_reasoning:
+                self._rest = text  # without the lines between the reasoning and the answer
 
     def _read_reasoning(self, *, final: bool) -> Iterator[TextEvent]:
         at, behind, undecided = self._end_of_reasoning(final=final)
@@ -187,15 +209,21 @@ class ThoughtFilter:
             return
         yield from self._think(self._rest[:at].rstrip())
         self._rest = self._rest[behind:]
-        self._state, self._begins_inside, self._assumed, self.found = "start", False, False, True
+        self._state = "start"
+        self._begins_inside = False
+        self._assumed = False
+        self.has_reasoning = True
 
     def _waiting(self) -> int:
-        """The number of characters at the end that may be the beginning of a closing tag, or of a quoted one."""
+        """Return how many characters at the end may be the beginning of a closing tag, or of a quoted one."""
         length = _waiting_for_end(self._rest)
         return length + self._rest[: len(self._rest) - length].endswith(_QUOTES)
 
     def _end_of_reasoning(self, *, final: bool) -> tuple[int | None, int, int]:
-        """Where the closing tag begins and ends; else how many characters wait until a quoted tag is told from it."""
+        """Return (start, end, 0) of the closing tag, else (None, 0, number of characters that wait for more).
+
+        Characters wait where the next one decides whether the tag is quoted.
+        """
         for closing in self._end.finditer(self._rest):
             at, behind = closing.span()
             quote = self._rest[at - 1 : at]
@@ -211,14 +239,17 @@ class ThoughtFilter:
         return None, 0, 0
 
     def _is_in_code(self, at: int) -> bool:
-        """Whether a block of code is open at a tag; a model that was assumed to reason may have answered at once."""
+        """Return whether a tag stands in a block of code.
+
+        A model that was assumed to reason may have answered at once.
+        """
         if self._mentions == MAX_MENTIONS:
             return False
         self._mentions += 1
         return len(_FENCE.findall("".join(self._passed) + self._rest[:at])) % 2 == 1
 
     def _is_mentioned(self, at: int) -> bool:
-        """Whether a tag of another name than the one that opened stands within a sentence."""
+        """Return whether a tag of another name than the opening one stands within a sentence."""
         before = "".join(self._passed[-2:]) + self._rest[:at]
         return before.endswith(_BEFORE_MENTION)
 
@@ -235,14 +266,16 @@ class ThoughtFilter:
             yield from self._pass(len(self._rest) - (0 if final else _waiting_for_end(self._rest)))
             return
         yield from self._pass(closing.start())
-        length, before = closing.end() - closing.start(), "".join(self._passed)
+        length = closing.end() - closing.start()
+        before = "".join(self._passed)
         undecided = before.endswith(_BEFORE_MENTION) or _open_quotes(before)
         if not final and undecided and len(self._rest) < length + BEHIND:
             return
         if _is_end(before, self._rest[length:]):
             yield TextBecameReasoning()
             self._rest = self._rest[length:]
-            self._state, self.found = "start", True
+            self._state = "start"
+            self.has_reasoning = True
             return
         self._mentions += 1
         yield from self._pass(length)
@@ -250,26 +283,27 @@ class ThoughtFilter:
             self._state = "plain"
 
     def _pass(self, length: int) -> Iterator[TextEvent]:
-        """Passes on so many characters of the rest as text."""
-        text, self._rest = self._rest[:length], self._rest[length:]
+        """Pass on this number of characters of the rest as text."""
+        text = self._rest[:length]
+        self._rest = self._rest[length:]
         if text:
             self._passed.append(text)
             yield TextDelta(text)
 
 
 def _open_quotes(before: str) -> list[str]:
-    """The quotation marks that the last line of a text has opened and not closed."""
+    """Return the quotation marks that the last line of a text opens and does not close."""
     line = before[before.rfind("\n") + 1 :]
     return [quote for quote in _QUOTES if line.count(quote) % 2]
 
 
 def _is_end(before: str, behind: str) -> bool:
-    """Whether a lone closing tag ends reasoning. In code, or in a sentence about tags, it does not."""
+    """Return whether a lone closing tag ends reasoning. In code, or in a sentence about tags, it does not."""
     line = before[before.rfind("\n") + 1 :]
     if not before.strip() or len(_FENCE.findall(before)) % 2 or line.count("`") % 2:
         return False
     if _OPENING.search(_CODE.sub("", before)) or behind[:1] in _open_quotes(before):
-        return False  # the text speaks of both tags, or has this one between quotation marks
+        return False  # the text mentions both tags, or quotes this one
     spoken = line.rstrip()
     if not spoken or not line.endswith(_BEFORE_MENTION):
         return True
@@ -277,9 +311,9 @@ def _is_end(before: str, behind: str) -> bool:
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
-    """Return the reasoning that a text begins with, and its answer. Reasoning without an end has an empty answer.
+    """Return the reasoning at the beginning of a text, and its answer. Reasoning without an end has an empty answer.
 
-    For rows that were stored before readers knew of tags.
+    Used for rows that were stored before this filter existed.
     """
     if not _OPENING.match(text.lstrip(_INVISIBLE)):
         return "", text

@@ -1,16 +1,17 @@
-"""Tool calls as every server takes them: a plain name, a JSON object of arguments, and an id of their own.
+"""Mend tool calls so that every server takes them: a plain name, and a JSON object of arguments.
 
-A call that a server refuses stands in each later request of its conversation, which then can never be answered again.
+Each later request of a conversation repeats its calls. One call that a server refuses would block the conversation for
+ever.
 """
 
 import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
+from core.json_types import JsonObject
 from core.sound import sound
-from llm.types.model_call import Message, ToolCall
+from llm.types.model_call import ModelMessage, ToolCall
 from llm.types.tools import refuse_constant
 
 LONGEST_NAME = 64  # characters; OpenAI's and Anthropic's pattern is ^[a-zA-Z0-9_-]{1,64}$
@@ -20,8 +21,8 @@ _UNSENDABLE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")  # escapes of NUL and of
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def json_object(arguments: str) -> dict[str, Any]:
-    """The arguments of a call as an object. What a model wrote instead of one is kept in it as it was."""
+def json_object(arguments: str) -> JsonObject:
+    """Return the arguments of a call as an object. Any other text or value becomes a member of it, unchanged."""
     try:
         value = sound(json.loads(arguments or "{}", parse_constant=refuse_constant))
     except (ValueError, RecursionError):
@@ -30,7 +31,7 @@ def json_object(arguments: str) -> dict[str, Any]:
 
 
 def is_object(arguments: str) -> bool:
-    """Whether the text is a JSON object."""
+    """Return whether the text is a JSON object."""
     try:
         return isinstance(json.loads(arguments, parse_constant=refuse_constant), dict)
     except (ValueError, RecursionError):
@@ -38,7 +39,7 @@ def is_object(arguments: str) -> bool:
 
 
 def json_text(arguments: str) -> str:
-    """The arguments as the text of a JSON object: to the letter where they are one that can be sent."""
+    """Return the arguments as the text of a JSON object, unchanged where servers take them."""
     if is_object(arguments) and not _UNSENDABLE.search(arguments):
         return arguments
     return json.dumps(json_object(arguments), ensure_ascii=False)
@@ -49,23 +50,23 @@ def is_plain(name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """The name with nothing in it that servers refuse."""
+    """Return the name without characters that servers refuse, in at most 64 characters."""
     return _NOT_PLAIN.sub("_", name).strip("_")[:LONGEST_NAME] or UNKNOWN_NAME if not is_plain(name) else name
 
 
-def resolved_name(name: str, known: Collection[str]) -> str:
-    """The one known tool that a name holds, as in `functions.x` or `x<|channel|>commentary`; else the name itself."""
-    if name in known:
+def resolved_name(name: str, tools: Collection[str]) -> str:
+    """Return the one tool that a name contains, as in `functions.x` or `x<|channel|>commentary`; else the name."""
+    if name in tools:
         return name
-    words = [word for word in _NOT_PLAIN.split(name) if word in known]
+    words = [word for word in _NOT_PLAIN.split(name) if word in tools]
     return words[0] if len(set(words)) == 1 else name
 
 
-def mended(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with calls that every server takes. Ids are left to the adapters, as protocols differ in them."""
+def mended(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+    """Return the messages with calls that every server takes. Clients mend the ids, since protocols differ in them."""
     return tuple(_mended(message) if message.tool_calls else message for message in messages)
 
 
-def _mended(message: Message) -> Message:
+def _mended(message: ModelMessage) -> ModelMessage:
     calls = tuple(ToolCall(call.id, plain_name(call.name), json_text(call.arguments)) for call in message.tool_calls)
     return message if calls == message.tool_calls else replace(message, tool_calls=calls)

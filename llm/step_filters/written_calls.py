@@ -1,4 +1,4 @@
-"""Tool calls that a model writes as text become calls, for models whose row says that they do so.
+"""Find the tool calls that a model writes as text, for models whose row says that they do so.
 
 Small models, and servers without a parser for a model's format, send calls as a part of the answer:
 
@@ -9,8 +9,10 @@ Small models, and servers without a parser for a model's format, send calls as a
 * Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]` and `[TOOL_CALLS]NAME[ARGS]{…}`
 * any of them: the object in a fenced block
 
-Text in such a form waits until the step has ended, or until its block has and was no call. Only tools of the request
-are called; anything else stays text.
+Text in such a form waits until the step ends, or until its block ends and is no call. Only tools of the request become
+calls; the rest stays text.
+
+To add a format: 1. add its marker to `_MARKERS`; 2. add its block to `_BLOCK`; 3. read the block in `_read_block`.
 """
 
 import json
@@ -19,10 +21,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.json_types import JsonObject
 from llm.step_filters.valid_calls import is_plain, resolved_name
 from llm.types.model_call import TextDelta
 
-MAX_WAITING = 70_000  # characters, a little more than a call may have; longer text is passed on as text
+MAX_WAITING = 70_000  # characters, a little more than a call may have; longer text is text
 MAX_CALLS = 64  # of one step
 
 _MARKERS = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
@@ -46,43 +49,47 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
+    """A call that was written as text."""
+
     name: str
     arguments: str  # a JSON object
 
 
 def parse_calls(text: str, tools: Collection[str]) -> tuple[str, list[WrittenCall]]:
-    """The text without the calls of these tools that it holds, and the calls. All of the text where it holds none."""
+    """Return the text without the calls of these tools, and the calls. Without calls the text is unchanged."""
     bare = _of_json(text, tools)
     if bare:
         return "", bare
     calls: list[WrittenCall] = []
-    kept, at = [], 0
+    pieces: list[str] = []
+    at = 0
     for block in _BLOCK.finditer(text):
-        found = _of_block(block, tools)
-        if found and len(calls) + len(found) <= MAX_CALLS:
-            calls += found
-            kept.append(text[at : block.start()])
+        calls_of_block = _read_block(block, tools)
+        if calls_of_block and len(calls) + len(calls_of_block) <= MAX_CALLS:
+            calls += calls_of_block
+            pieces.append(text[at : block.start()])
             at = block.end()
-    return ("".join([*kept, text[at:]]).strip(), calls) if calls else (text, [])
+    return ("".join([*pieces, text[at:]]).strip(), calls) if calls else (text, [])
 
 
-def _of_block(block: re.Match[str], tools: Collection[str]) -> list[WrittenCall]:
+def _read_block(block: re.Match[str], tools: Collection[str]) -> list[WrittenCall]:
     if (call := block["call"]) is not None:
         return _of_json(call, tools) or _of_function(call, tools) or _of_glm(call, tools)
     if (name := block["name"]) is not None:
         return _named(name, _parameters(block["body"]), tools)
     if (mistral := block["mistral"]) is not None:
-        named = _MISTRAL.match(mistral)
-        return _named(named[1], _object(mistral[named.end() :]), tools) if named else _of_json(mistral, tools)
+        match = _MISTRAL.match(mistral)
+        return _named(match[1], _object(mistral[match.end() :]), tools) if match else _of_json(mistral, tools)
     if (python := block["python"]) is not None:
         return _of_json(python, tools)
     return _of_json(block["fenced"] or "", tools)
 
 
 def _of_json(text: str, tools: Collection[str]) -> list[WrittenCall]:
-    """The calls of a text that is nothing but JSON: an object, a list of objects, or several behind one another."""
+    """Return the calls of a text of JSON only: an object, a list of objects, or several objects in a row."""
     values: list[Any] = []
-    at, text = 0, text.strip()
+    text = text.strip()
+    at = 0
     while at < len(text) and len(values) <= MAX_CALLS:
         try:
             value, end = _DECODER.raw_decode(text, at)
@@ -107,13 +114,13 @@ def _of_value(value: Any, tools: Collection[str]) -> list[WrittenCall]:
 
 
 def _of_function(text: str, tools: Collection[str]) -> list[WrittenCall]:
-    calls = [_named(found[1], _parameters(found[2]), tools) for found in _FUNCTION.finditer(text)]
+    calls = [_named(match[1], _parameters(match[2]), tools) for match in _FUNCTION.finditer(text)]
     return [call for each in calls for call in each]
 
 
 def _of_glm(text: str, tools: Collection[str]) -> list[WrittenCall]:
     name, *pairs = text.split("<arg_key>")
-    arguments: dict[str, Any] = {}
+    arguments: JsonObject = {}
     for pair in pairs:
         key, _, value = pair.partition("</arg_key>")
         arguments[key.strip()] = _value(value.partition("<arg_value>")[2].partition("</arg_value>")[0])
@@ -123,12 +130,12 @@ def _of_glm(text: str, tools: Collection[str]) -> list[WrittenCall]:
 def _parameters(body: str) -> Mapping[str, Any] | None:
     if not body.strip():
         return {}
-    given = {found[1]: _value(found[2]) for found in _PARAMETER.finditer(body)}
-    return given or _object(body)
+    parameters = {match[1]: _value(match[2]) for match in _PARAMETER.finditer(body)}
+    return parameters or _object(body)
 
 
 def _value(text: str) -> Any:
-    """What is valid JSON and no text is taken as such: these formats write numbers and lists without quotes."""
+    """Return the value of a parameter. These formats write numbers and lists as JSON, but texts without quotes."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -152,32 +159,34 @@ def _named(name: Any, arguments: Any, tools: Collection[str]) -> list[WrittenCal
 
 
 class WrittenCallFilter:
-    """Feeds on the text of one step; gives the text, and in the end the calls of these `tools` that it held."""
+    """Filter that takes the calls of these `tools` out of the text of one step."""
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools
         self._waiting = ""
-        self._begun = False  # something but white space was passed on
+        self._started = False  # text other than white space was passed on
 
     def feed(self, text: str) -> Iterator[TextDelta]:
+        """Yield the text that cannot be a part of a call."""
         self._waiting += text
-        yield from self._say(self._undecided_from())
+        yield from self._pass_on(self._undecided_from())
 
     def flush(self) -> Iterator[TextDelta]:
-        """Passes on what waits, as text."""
-        yield from self._say(len(self._waiting))
+        """Yield the waiting text."""
+        yield from self._pass_on(len(self._waiting))
 
     def finish(self) -> tuple[str, list[WrittenCall]]:
-        """The text that is left, and the calls."""
-        waiting, self._waiting = self._waiting, ""
+        """Return the rest of the text, and the calls."""
+        waiting = self._waiting
+        self._waiting = ""
         return parse_calls(waiting, self._tools)
 
     def _undecided_from(self) -> int:
-        """How many characters can be passed on: those before a call, or before what may become one."""
+        """Return how many characters can be passed on: those before a call, or before text that may become one."""
         text = self._waiting
         if len(text) > MAX_WAITING:
             return len(text)
-        if not self._begun and text.lstrip()[:1] in ("", "{", "["):
+        if not self._started and text.lstrip()[:1] in ("", "{", "["):
             return 0
         at = 0
         while beginning := _BEGINNING.search(text, at):
@@ -197,8 +206,9 @@ class WrittenCallFilter:
                 return length
         return 0
 
-    def _say(self, length: int) -> Iterator[TextDelta]:
-        text, self._waiting = self._waiting[:length], self._waiting[length:]
+    def _pass_on(self, length: int) -> Iterator[TextDelta]:
+        text = self._waiting[:length]
+        self._waiting = self._waiting[length:]
         if text:
-            self._begun = self._begun or bool(text.strip())
+            self._started = self._started or bool(text.strip())
             yield TextDelta(text)

@@ -1,8 +1,8 @@
-"""Tools of MCP servers, over streamable HTTP or over the standard streams of a process.
+"""List and call the tools of MCP servers, over streamable HTTP or over the standard streams of a process.
 
-Each call makes a session of its own: nothing has to be kept alive between the steps of a turn, and a server that has
-failed once is simply asked again. What a server lists is taken tool by tool: one that cannot be offered is left out
-and named, the others stay.
+Each call opens a session. So nothing must stay alive between the steps of a turn, and a server that failed once is
+simply asked again. Tools of a list are read one by one: a tool that cannot be offered is left out and reported, the
+others stay.
 """
 
 import asyncio
@@ -10,14 +10,15 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypedDict
 
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools.mcp_schemas import BadSchema, repaired
-from llm.tools.servers import Server, ServerFailed, ToolProblem
+from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
@@ -25,7 +26,7 @@ from llm.types.tools import ToolOutput
 MAX_TOOLS = 1_000  # of one server
 MAX_DESCRIPTION = 20_000  # characters
 MAX_LISTING = 4_000_000  # characters of all definitions of one server
-MAX_NAME = 64  # characters, what every provider takes
+MAX_NAME = 64  # characters; every provider takes these
 LIST_TIMEOUT = 15.0
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 _SIGN = 8  # characters that tell two names apart
@@ -34,8 +35,9 @@ _SIGN = 8  # characters that tell two names apart
 class ServerTool:
     """One tool of a server."""
 
-    def __init__(self, server: Server, name: str, definition: ToolDefinition) -> None:
-        self._server, self.served_as = server, name
+    def __init__(self, server: ToolServerConfig, name: str, definition: ToolDefinition) -> None:
+        self._server = server
+        self.served_as = name
         self.definition = definition
         self.timeout = server.timeout
 
@@ -54,24 +56,24 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server, named `server__tool`, and those that are not offered as it lists them."""
+    """The tools of a server, named `server__tool`, and the problems of those that are not offered as it lists them."""
 
     tools: Sequence[ServerTool] = ()
     problems: Sequence[ToolProblem] = ()
 
 
-async def tools_of(server: Server) -> Listing:
+async def tools_of(server: ToolServerConfig) -> Listing:
     """Ask a server for its tools. Raises `ServerFailed`."""
     await _read_protocol()
     from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
-    raw = await mcp_client.listed(server, MAX_TOOLS, LIST_TIMEOUT)
-    # In a thread: a long list takes a part of a second, and every other answer waits for this loop.
+    raw = await mcp_client.list_tools(server, MAX_TOOLS, LIST_TIMEOUT)
+    # In a thread: a long list takes a part of a second, in which this loop could serve no other answer.
     return await asyncio.to_thread(listing_of, server, raw.tools, endless=raw.endless)
 
 
-def listing_of(server: Server, raw: Sequence[Any], *, endless: bool = False) -> Listing:
-    """Return the tools of a list as the server wrote it, each by itself: a bad one costs no other.
+def listing_of(server: ToolServerConfig, raw: Sequence[Any], *, endless: bool = False) -> Listing:
+    """Return the tools of a server's raw list. A bad tool does not affect the others.
 
     `endless`: the server's pages did not end.
     """
@@ -123,8 +125,8 @@ def listing_of(server: Server, raw: Sequence[Any], *, endless: bool = False) -> 
     return Listing(list(tools.values()), problems)
 
 
-def _name(server: Server, served_as: str, others: Mapping[str, ServerTool]) -> str:
-    """What models know the tool by. Where another one has that name already, a sign of its own tells it apart."""
+def _name(server: ToolServerConfig, served_as: str, others: Mapping[str, ServerTool]) -> str:
+    """Return the tool's name for models. A digest is added where another tool has that name already."""
     name = _FORBIDDEN.sub("_", f"{server.name}__{served_as}")[:MAX_NAME]
     if name in others and others[name].served_as != served_as:
         sign = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
@@ -137,27 +139,54 @@ def _description(tool: Mapping[str, Any], served_as: str) -> str:
     return next(clean(each) for each in texts if isinstance(each, str) and each)
 
 
-def as_stored(tools: Iterable[ServerTool]) -> list[dict[str, Any]]:
-    """JSON of a listing, which `stored_tools` takes back."""
-    return [{"tool": tool.served_as, **asdict(tool.definition)} for tool in tools]
+class StoredTool(TypedDict):
+    """A tool as it stands in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models."""
+
+    tool: str
+    name: str
+    description: str
+    parameters: JsonObject
 
 
-def stored_tools(server: Server, listing: Iterable[Mapping[str, Any]]) -> list[ServerTool]:
+class StoredProblem(TypedDict):
+    """A `ToolProblem` as it stands in `ToolServer.problems`."""
+
+    name: str
+    reason: str
+    offered: bool
+
+
+def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredTool]:
+    """Return the stored form of tools, which `stored_tools` reads."""
+    return [
+        {
+            "tool": tool.served_as,
+            "name": tool.definition.name,
+            "description": tool.definition.description,
+            "parameters": dict(tool.definition.parameters),
+        }
+        for tool in tools
+    ]
+
+
+def stored_tools(server: ToolServerConfig, listing: Iterable[StoredTool]) -> list[ServerTool]:
+    """Return the tools of their stored form."""
     return [
         ServerTool(server, each["tool"], ToolDefinition(each["name"], each["description"], each["parameters"]))
         for each in listing
     ]
 
 
-def problems_as_stored(problems: Iterable[ToolProblem]) -> list[dict[str, Any]]:
-    """JSON of problems, which `stored_problems` takes back."""
+def problems_as_stored(problems: Iterable[ToolProblem]) -> list[StoredProblem]:
+    """Return the stored form of problems, which `stored_problems` reads."""
     return [{"name": each.name, "reason": each.reason.dump(), "offered": each.offered} for each in problems]
 
 
-def stored_problems(problems: Iterable[Mapping[str, Any]]) -> list[ToolProblem]:
+def stored_problems(problems: Iterable[StoredProblem]) -> list[ToolProblem]:
+    """Return the problems of their stored form."""
     return [ToolProblem(each["name"], Sentence.load(each["reason"]), each["offered"]) for each in problems]
 
 
 async def _read_protocol() -> None:
-    """The package takes half a second to read: beside the event loop, and in a process that asks a server alone."""
+    """Import the client in a thread, where it is needed: the protocol's package takes half a second to load."""
     await asyncio.to_thread(import_module, "llm.tools.mcp_client")

@@ -1,10 +1,16 @@
-"""Sessions with MCP servers.
+"""Hold sessions with MCP servers.
 
-A module of its own: the package of the protocol takes a quarter of the time in which a process starts, and only what
-asks a tool server needs it.
+Import this module only to ask a tool server: the protocol's package takes a quarter of the time in which a process
+starts.
 
-The package validates a list of tools or a result as a whole, so that one bad tool takes all others with it. Here both
-are read as they came (`_Raw`), part by part.
+The package validates a list of tools, or a result, as a whole: one bad tool would cost all others. So this module reads
+both as they came (`_RawAnswers`), part by part:
+
+1. `_ask` runs one question in a task, in a session of its own.
+2. `_connected` opens the session. HTTP answers pass `_watch`, which limits and mends them; a process does the same in
+   `llm.tools.mcp_process`.
+3. `_RawAnswers` stores the server's raw answer, and hands the package an empty one.
+4. A failure becomes a `ServerFailed` (`llm.tools.mcp_failures`).
 """
 
 import asyncio
@@ -24,6 +30,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from core.crypto import LOST, is_lost
+from core.json_types import JsonObject
 from core.net.addresses import host_of
 from core.net.outgoing import note
 from core.sentences import Sentence
@@ -32,7 +39,7 @@ from llm.tools import mcp_failures
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 from llm.tools.mcp_process import process_streams
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import ToolOutput
 
 MAX_BYTES = 16_000_000  # of one answer
@@ -40,15 +47,15 @@ MAX_PAGES = 100  # of one list of tools
 MAX_ADDRESS = 2_000  # characters of a resource's address or name
 
 logger = logging.getLogger(__name__)
-Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 _DATA = b"data:"
 _closing: set[asyncio.Task[Any]] = set()  # the event loop itself holds tasks only weakly
 
 
-async def call(server: Server, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Raises `ServerFailed`."""
+async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+    """Call a tool. Raises `ServerFailed`."""
 
-    async def ask(client: Client, raw: "_Raw") -> Any:
+    async def ask(client: Client, raw: "_RawAnswers") -> Any:
         if server.reaches_out:
             note(host_of(server.url) or server.name, json.dumps(dict(arguments), ensure_ascii=False))
         await client.call_tool(tool, dict(arguments))
@@ -59,28 +66,28 @@ async def call(server: Server, tool: str, arguments: Mapping[str, Any]) -> ToolO
 
 @dataclass(frozen=True, slots=True)
 class RawListing:
-    """Tools as a server writes them. `endless`: its pages led on and on, or back to an earlier one."""
+    """Tools as a server writes them. `endless`: its pages did not end, or led back to an earlier one."""
 
     tools: Sequence[Any]
     endless: bool = False
 
 
-async def listed(server: Server, most: int, timeout: float) -> RawListing:
-    """Return its first tools as the server writes them, one more than `most` if there are more.
+async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> RawListing:
+    """Return the server's first tools as it writes them, one more than `most` if there are more.
 
-    Raises `ServerFailed`, also when it takes more than `timeout` seconds.
+    Raises `ServerFailed`, also after `timeout` seconds.
     """
     exchange = Exchange()
 
-    async def ask(client: Client, raw: "_Raw") -> RawListing:
+    async def ask(client: Client, raw: "_RawAnswers") -> RawListing:
         tools: list[Any] = []
         cursors: list[str] = []
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursors[-1] if cursors else None)
-            named = raw.newest.get("tools")
-            if not isinstance(named, list):
+            listed = raw.newest.get("tools")
+            if not isinstance(listed, list):
                 raise ValueError("what should be a list of tools is none")
-            tools += named
+            tools += listed
             cursor = page.next_cursor
             if not cursor or len(tools) > most:
                 return RawListing(tools[: most + 1])
@@ -97,12 +104,14 @@ async def listed(server: Server, most: int, timeout: float) -> RawListing:
 
 
 async def _ask(
-    server: Server, question: Callable[[Client, "_Raw"], Coroutine[Any, Any, Result]], exchange: Exchange
-) -> Result:
-    """One question in a session of its own. Raises `ServerFailed`.
+    server: ToolServerConfig,
+    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
+    exchange: Exchange,
+) -> Answer:
+    """Ask one question in a session of its own. Raises `ServerFailed`.
 
-    In a task of its own, not waited for when this one is cancelled: taking leave of a server may take seconds, and a
-    turn that is stopped must not wait for them.
+    The session runs in a task that a cancelled caller does not wait for: closing a session may take seconds, and a
+    stopped turn must not wait for that.
     """
     task = asyncio.create_task(_converse(server, question, exchange))
     _closing.add(task)
@@ -117,12 +126,14 @@ async def _ask(
 def _forget(task: asyncio.Task[Any]) -> None:
     _closing.discard(task)
     if not task.cancelled():
-        task.exception()  # has been looked at: a failure after a stop is nobody's
+        task.exception()  # retrieved, so that asyncio does not log a failure after a stop
 
 
 async def _converse(
-    server: Server, question: Callable[[Client, "_Raw"], Coroutine[Any, Any, Result]], exchange: Exchange
-) -> Result:
+    server: ToolServerConfig,
+    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
+    exchange: Exchange,
+) -> Answer:
     if any(map(is_lost, server.secrets.values())):
         lost = Sentence(LOST)
         raise ServerFailed(Sentence("{name} was not asked. {lost}", name=server.name, lost=lost), "secret_lost", lost)
@@ -133,26 +144,31 @@ async def _converse(
             try:
                 return await question(client, raw)
             except MCPError as error:
-                # Inside of the session, which would wrap it in groups.
-                refusal, cause = clean(error.message), error
+                # Caught within the session, which would wrap the error in groups.
+                refusal = clean(error.message)
+                cause = error
     except MCPError as error:  # of the handshake
-        refusal, cause = clean(error.message), error
+        refusal = clean(error.message)
+        cause = error
     except Exception as error:
-        refusal, cause = _words_of(error), error
+        refusal = _words_of(error)
+        cause = error
     failure = mcp_failures.failed(server, exchange, cause, refusal)
     logger.warning("tool server %s failed: %s", server.name, failure.code, exc_info=cause)
     raise failure from cause
 
 
 def _words_of(error: BaseException) -> str:
-    """The server's own words, where the package has wrapped them in groups."""
+    """Return the server's own words, also where the package wrapped the error in groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return clean(error.message) if isinstance(error, MCPError) else ""
 
 
 @asynccontextmanager
-async def _connected(server: Server, exchange: Exchange) -> AsyncGenerator[tuple[Client, "_Raw"], None]:
+async def _connected(
+    server: ToolServerConfig, exchange: Exchange
+) -> AsyncGenerator[tuple[Client, "_RawAnswers"], None]:
     async with AsyncExitStack() as stack:
         transport: AbstractAsyncContextManager[Any]
         if server.url:
@@ -170,58 +186,61 @@ async def _connected(server: Server, exchange: Exchange) -> AsyncGenerator[tuple
         else:
             program, *arguments = shlex.split(server.command)
             transport = process_streams(program, arguments, server.secrets, most=MAX_BYTES, exchange=exchange)
-        raw = _Raw()
+        raw = _RawAnswers()
         client = await stack.enter_async_context(Client(_watched(transport, raw), cache=None))
         yield client, raw
 
 
 @asynccontextmanager
 async def _watched(
-    transport: AbstractAsyncContextManager[Any], raw: "_Raw"
-) -> AsyncGenerator[tuple["_Reading", "_Writing"], None]:
+    transport: AbstractAsyncContextManager[Any], raw: "_RawAnswers"
+) -> AsyncGenerator[tuple["_WatchedReadStream", "_WatchedWriteStream"], None]:
     async with transport as (incoming, outgoing):
-        yield _Reading(incoming, raw), _Writing(outgoing, raw)
+        yield _WatchedReadStream(incoming, raw), _WatchedWriteStream(outgoing, raw)
 
 
-class _Raw:
-    """What a server answered to the newest request for its tools or for a call, as it came.
+class _RawAnswers:
+    """The raw answer to the newest request for tools or for a call.
 
-    The package gets an empty answer in its place: it would refuse the whole for a part that it does not know.
+    The package gets an empty answer instead: it would refuse the whole answer for one part that it does not know.
     """
 
-    _KEPT = ("resultType", "ttlMs", "cacheScope")
+    _PASSED_ON = ("resultType", "ttlMs", "cacheScope")
 
     def __init__(self) -> None:
-        self.newest: dict[str, Any] = {}
-        self._asked: dict[Any, str] = {}
+        self.newest: JsonObject = {}
+        self._methods: dict[Any, str] = {}  # of requests without an answer, by id
 
     def sent(self, item: SessionMessage) -> None:
         if isinstance(item.message, JSONRPCRequest) and item.message.method in ("tools/list", "tools/call"):
-            self._asked[item.message.id] = item.message.method
+            self._methods[item.message.id] = item.message.method
 
     def received(self, item: Any) -> Any:
         if not (isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse)):
             return item
-        method, result = self._asked.pop(item.message.id, ""), item.message.result
+        method = self._methods.pop(item.message.id, "")
+        result = item.message.result
         if not method or result.get("resultType", "complete") != "complete":
             return item
         self.newest = result
-        known = {name: result[name] for name in self._KEPT if name in result}
+        passed_on = {name: result[name] for name in self._PASSED_ON if name in result}
         if method == "tools/list":
             cursor = result.get("nextCursor")
-            leads_on = isinstance(cursor, str | int) and not isinstance(cursor, bool)
-            instead = {**known, "tools": [], **({"nextCursor": str(cursor)} if leads_on else {})}
+            empty = {**passed_on, "tools": []}
+            if isinstance(cursor, str | int) and not isinstance(cursor, bool):
+                empty["nextCursor"] = str(cursor)
         else:
-            instead = {**known, "content": [], "isError": True}  # as an error it is not held against an output schema
-        message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=instead)
+            empty = {**passed_on, "content": [], "isError": True}  # an error is not checked against an output schema
+        message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=empty)
         return SessionMessage(message, item.metadata)
 
 
-class _Reading:
-    """A read stream of the package's protocol that gives `raw` what comes."""
+class _WatchedReadStream:
+    """A read stream of the package that passes messages through `raw`."""
 
-    def __init__(self, inner: Any, raw: _Raw) -> None:
-        self._inner, self._raw = inner, raw
+    def __init__(self, inner: Any, raw: _RawAnswers) -> None:
+        self._inner = inner
+        self._raw = raw
 
     @property
     def last_context(self) -> Any:
@@ -246,15 +265,16 @@ class _Reading:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        left: bool | None = await self._inner.__aexit__(kind, error, trace)
-        return left
+        suppressed: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return suppressed
 
 
-class _Writing:
-    """A write stream of the package's protocol that tells `raw` what is asked."""
+class _WatchedWriteStream:
+    """A write stream of the package that shows requests to `raw`."""
 
-    def __init__(self, inner: Any, raw: _Raw) -> None:
-        self._inner, self._raw = inner, raw
+    def __init__(self, inner: Any, raw: _RawAnswers) -> None:
+        self._inner = inner
+        self._raw = raw
 
     async def send(self, item: SessionMessage, /) -> None:
         self._raw.sent(item)
@@ -270,12 +290,12 @@ class _Writing:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        left: bool | None = await self._inner.__aexit__(kind, error, trace)
-        return left
+        suppressed: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return suppressed
 
 
 async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
-    """Notes how a request was answered, and caps what is read: the client reads a JSON answer whole."""
+    """Note the answer of a request, and limit its size: the client reads a JSON answer whole."""
     if response.request.method == "POST":
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()
@@ -292,8 +312,11 @@ async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
 
 
 class _CappedStream(httpx2.AsyncByteStream):
+    """A body that raises after `MAX_BYTES`."""
+
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
-        self._inner, self._exchange = inner, exchange
+        self._inner = inner
+        self._exchange = exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         received = 0
@@ -309,10 +332,11 @@ class _CappedStream(httpx2.AsyncByteStream):
 
 
 class _MendedAnswer(httpx2.AsyncByteStream):
-    """An answer of one message, as `mended` makes it."""
+    """A body of one message, mended."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
-        self._inner, self._exchange = inner, exchange
+        self._inner = inner
+        self._exchange = exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body = b"".join([piece async for piece in self._inner])
@@ -326,7 +350,7 @@ class _MendedAnswer(httpx2.AsyncByteStream):
 
 
 class _MendedEvents(httpx2.AsyncByteStream):
-    """A stream of events, in which each message that stands on one line is as `mended` makes it."""
+    """A body of events. Messages that stand on one line are mended."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -356,7 +380,7 @@ def _mended_line(line: bytes) -> bytes:
 
 
 def _output(result: Mapping[str, Any]) -> ToolOutput:
-    """The text of an answer; what is not text is named, as a model cannot see it here."""
+    """Return the text of an answer. Other parts are named, since a model cannot see them here."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     text = "\n".join(map(_block, blocks))

@@ -1,4 +1,7 @@
-"""From what went wrong with a tool server to a `ServerFailed` that tells an administrator what to do."""
+"""Turn the failure of a tool server into a `ServerFailed` that tells an administrator what to do.
+
+`Exchange` collects what happens in a session. `_cause` finds the cause in it, most specific first, with the advice.
+"""
 
 import re
 import socket
@@ -11,10 +14,12 @@ import httpx2
 from core.net.addresses import host_of
 from core.sentences import Sentence
 from core.text import clean
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 
-MAX_LINES, MAX_TAIL = 8, 1_000  # lines and characters of what a process wrote last
-SHORTEST_SECRET = 4  # characters; a shorter one is no secret, and stands in every other word
+# Of the last output of a process.
+MAX_LINES = 8
+MAX_TAIL = 1_000  # characters
+SHORTEST_SECRET = 4  # characters; a shorter text is no secret, and occurs in any word
 _KEYS = re.compile(
     r"\b(?:sk|key|ghp|gho|github_pat|glpat|xox[abp]|AKIA|AIza)[-_]?[\w-]{10,}"
     r"|\b(?:Bearer|Basic)\s+[\w.~+/=-]{4,}"
@@ -23,7 +28,7 @@ _KEYS = re.compile(
 )
 _DENIED = (401, 403)
 _OTHER_TRANSPORT = (404, 405, 406, 415)
-_UNREADABLE = "Failed to parse"  # how the package begins what it says of an answer that it cannot read
+_UNREADABLE = "Failed to parse"  # the package's error for an answer that it cannot read
 _OF_PROTOCOL = ("application/json", "text/event-stream")
 _TLS = re.compile(r"certificate|\bssl\b|\btls\b", re.IGNORECASE)
 _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|getaddrinfo", re.IGNORECASE)
@@ -31,12 +36,11 @@ _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|geta
 
 @dataclass(slots=True)
 class Exchange:
-    """What was seen of one session with a server, for saying why it failed.
+    """Observations of one session with a server, which explain a failure.
 
-    `status` and `media_type` are those of the newest answer to a request over HTTP, `location` where that leads on to.
-    `ended`: a process has closed its output by itself; `exit_code`: how it ended; `stderr`: the last bytes of it.
-    `strange`: the first output that is no message of the protocol; None if there was none. `too_large`: an answer
-    beyond what is read.
+    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `ended`: the
+    process has closed its output by itself. `exit_code`: how it ended. `stderr`: its last bytes. `strange`: the first
+    output that is no message of the protocol; None if there was none. `too_large`: an answer was too large to be read.
     """
 
     status: int = 0
@@ -49,12 +53,14 @@ class Exchange:
     too_large: bool = False
 
     def note_strange(self, output: bytes) -> None:
-        """Keep the first output that is no message of the protocol."""
+        """Store the first output that is no message of the protocol."""
         self.strange = self.strange or clean(output[:400].decode("utf-8", "replace")).strip()
 
 
-def failed(server: Server, exchange: Exchange, error: BaseException | None, message: str = "") -> ServerFailed:
-    """Return the failure of a session. `message`: what the server itself said, if it answered with an error."""
+def failed(
+    server: ToolServerConfig, exchange: Exchange, error: BaseException | None, message: str = ""
+) -> ServerFailed:
+    """Return the failure of a session. `message`: the server's own words, if it answered with an error."""
     code, advice = _cause(server, exchange, error, message)
     if message and code == "tool_server_error":
         refusal = without_secrets(message, server)[:1000]
@@ -66,7 +72,8 @@ def failed(server: Server, exchange: Exchange, error: BaseException | None, mess
     return ServerFailed(sentence, code, advice)
 
 
-def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFailed:
+def timed_out(server: ToolServerConfig, seconds: float, exchange: Exchange) -> ServerFailed:
+    """Return the failure of a server that did not list its tools in time."""
     sentence = Sentence(
         "{name} did not list its tools within {seconds} seconds.", name=server.name, seconds=f"{seconds:g}"
     )
@@ -91,7 +98,7 @@ def timed_out(server: Server, seconds: float, exchange: Exchange) -> ServerFaile
 Cause = tuple[str, Sentence]  # a code, and the advice for administrators
 
 
-def _cause(server: Server, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
+def _cause(server: ToolServerConfig, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
     if exchange.too_large:
         advice = Sentence(
             "{name} sent an answer that is larger than what is read of one. Let it answer in pages.", name=server.name
@@ -99,12 +106,12 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
         return "tool_server_too_large", advice
     causes = list(_chain(error)) if error is not None else []
     if server.url:
-        known = _of_connection(_host(server), causes) or _of_status(_host(server), exchange)
+        cause = _of_connection(_host(server), causes) or _of_status(_host(server), exchange)
     else:
-        known = _of_start(server, causes) or _of_process(server, exchange)
-    if known is not None:
-        return known
-    # A server that answers something else may also break its next connection off. Its answer says more.
+        cause = _of_start(server, causes) or _of_process(server, exchange)
+    if cause is not None:
+        return cause
+    # A server that answers in another protocol may also break its next connection off. Its answer tells more.
     if message.startswith(_UNREADABLE) or (not message and server.url and exchange.strange is not None):
         return "tool_server_invalid", _unreadable(_host(server), _shown(server, exchange))
     if message:
@@ -123,7 +130,7 @@ def _cause(server: Server, exchange: Exchange, error: BaseException | None, mess
     )
 
 
-def _shown(server: Server, exchange: Exchange) -> str:
+def _shown(server: ToolServerConfig, exchange: Exchange) -> str:
     """Return the strange output without secrets, cut to 200 characters."""
     return without_secrets(exchange.strange or "", server)[:200]
 
@@ -216,7 +223,7 @@ def _of_status(host: str, exchange: Exchange) -> Cause | None:
     return None
 
 
-def _of_start(server: Server, causes: Sequence[BaseException]) -> Cause | None:
+def _of_start(server: ToolServerConfig, causes: Sequence[BaseException]) -> Cause | None:
     if any(isinstance(cause, FileNotFoundError) for cause in causes):
         return (
             "tool_server_no_program",
@@ -234,7 +241,7 @@ def _of_start(server: Server, causes: Sequence[BaseException]) -> Cause | None:
     return None
 
 
-def _of_process(server: Server, exchange: Exchange) -> Cause | None:
+def _of_process(server: ToolServerConfig, exchange: Exchange) -> Cause | None:
     if exchange.ended:
         return (
             "tool_server_ended",
@@ -248,7 +255,7 @@ def _of_process(server: Server, exchange: Exchange) -> Cause | None:
     return ("tool_server_invalid", _strange_output(server, exchange)) if exchange.strange else None
 
 
-def _strange_output(server: Server, exchange: Exchange) -> Sentence:
+def _strange_output(server: ToolServerConfig, exchange: Exchange) -> Sentence:
     text = _shown(server, exchange)
     return Sentence(
         "The process wrote “{text}”, which is not of the Model Context Protocol. Check that the command starts an MCP "
@@ -263,15 +270,14 @@ def _how_it_ended(code: int | None) -> str:
     return f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _last_words(server: Server, exchange: Exchange) -> str:
+def _last_words(server: ToolServerConfig, exchange: Exchange) -> str:
     lines = [line.strip() for line in exchange.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     text = without_secrets("\n".join(lines[-MAX_LINES:]), server)[-MAX_TAIL:]
     return f" It wrote last: “{text}”" if text else ""
 
 
-def without_secrets(text: str, server: Server) -> str:
-    """The text without the server's secrets, nor what looks like one of another service, and without control
-    characters."""
+def without_secrets(text: str, server: ToolServerConfig) -> str:
+    """Return the text without the server's secrets, keys of other services, and control characters."""
     secrets = {part for value in server.secrets.values() for part in (value, *value.split())}
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET and secret not in ("Bearer", "Basic", "Token"):
@@ -280,8 +286,8 @@ def without_secrets(text: str, server: Server) -> str:
     return _KEYS.sub("…", shown)
 
 
-def _host(server: Server) -> str:
-    """The host with its port, without the rest of the address, which may hold a key."""
+def _host(server: ToolServerConfig) -> str:
+    """Return the host with its port. The rest of the address may contain a key."""
     try:
         url = httpx2.URL(server.url)
     except (httpx2.InvalidURL, ValueError):
@@ -289,13 +295,14 @@ def _host(server: Server) -> str:
     return f"{url.host}:{url.port}" if url.port else url.host
 
 
-def _program(server: Server) -> str:
+def _program(server: ToolServerConfig) -> str:
     return server.command.split(maxsplit=1)[0][:200] if server.command.strip() else ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, those that it groups, and what caused each."""
-    left, seen = [error], set[int]()
+    """Yield the error, the errors that it groups, and their causes."""
+    left = [error]
+    seen: set[int] = set()
     while left:
         each = left.pop()
         if id(each) in seen:

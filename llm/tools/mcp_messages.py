@@ -1,8 +1,8 @@
-"""Messages of MCP servers that are not quite JSON-RPC, made so before the package reads them.
+"""Mend messages of MCP servers that are not quite JSON-RPC, before the package reads them.
 
-The package refuses a whole message for one bad character, and a refused answer over standard streams is waited for
-until the time is up. Cases: JavaScript that cuts a text within an emoji and writes half of a surrogate pair, programs
-that write Latin-1, a byte order mark, errors that are a text, numbers and nesting beyond what the package reads.
+The package refuses a whole message for one bad character, and then waits for a valid answer until the time is up.
+Known cases: JavaScript that cuts a text within an emoji and writes half of a surrogate pair, programs that write
+Latin-1, a byte order mark, errors that are a text, numbers and nesting beyond the package's limits.
 """
 
 import json
@@ -12,14 +12,16 @@ from typing import Any
 from django.utils.translation import gettext_noop
 from mcp_types import jsonrpc_message_adapter
 
-MAX_NESTING = 150  # levels; the package's reader refuses a message of more than 200
-MAX_DIGITS = 4_000  # of an integer; the package's reader refuses one of more than 4,300
+from core.json_types import JsonObject
+
+MAX_NESTING = 150  # levels; the package refuses a message of more than 200
+MAX_DIGITS = 4_000  # of an integer; the package refuses one of more than 4,300
 TOO_DEEP = "[nested too deeply to be read]"
-SERVER_ERROR = -32000  # the code of JSON-RPC for errors that have no other
+SERVER_ERROR = -32000  # JSON-RPC's code for errors without another
 
 
 def mended(message: bytes) -> bytes | None:
-    """Return the message as the package reads it, which is mostly as it is; None where it is no message at all."""
+    """Return the message in a form that the package reads, mostly unchanged; None where it is no message at all."""
     try:
         jsonrpc_message_adapter.validate_json(message, by_name=False)
     except ValueError:
@@ -43,14 +45,15 @@ def _rewritten(message: bytes) -> bytes | None:
     return rewritten
 
 
-def _envelope(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The message with the members that JSON-RPC asks for."""
+def _envelope(message: Mapping[str, Any]) -> JsonObject:
+    """Return the message with the members that JSON-RPC demands."""
     envelope = {**message, "jsonrpc": "2.0"}
     if isinstance(envelope.get("id"), float):
         envelope["id"] = int(envelope["id"])
     if "method" in envelope:
         return envelope
-    error, result = envelope.pop("error", None), envelope.pop("result", None)
+    error = envelope.pop("error", None)
+    result = envelope.pop("result", None)
     if error is not None:
         return {**envelope, "error": _error(error)}
     if not isinstance(result, dict):
@@ -58,9 +61,10 @@ def _envelope(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**envelope, "result": result}
 
 
-def _error(error: Any) -> dict[str, Any]:
+def _error(error: Any) -> JsonObject:
     members = error if isinstance(error, dict) else {"message": error}
-    code, message = members.get("code"), members.get("message")
+    code = members.get("code")
+    message = members.get("message")
     return {
         "code": code if isinstance(code, int) else SERVER_ERROR,
         "message": message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False),

@@ -1,6 +1,7 @@
-"""A tool server that is a process: its standard streams as the protocol's, bounded, and watched for why it ended.
+"""Run a tool server as a process, and carry the protocol's messages over its standard streams.
 
-The package's own transport reads lines of any length and leaves the standard error to the worker's log.
+The package's own transport reads lines of any length and leaves the standard error to the worker's log. This one limits
+lines, and collects the last output for the explanation of a failure.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 async def process_streams(
     program: str, arguments: Sequence[str], environment: Mapping[str, str], *, most: int, exchange: Exchange
 ) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
-    """Start a process and yield the streams of its messages; it has ended when the context is left.
+    """Start a process and yield the streams of its messages. The process has ended when the context is left.
 
     `most`: bytes of one message. Raises `OSError` where the program cannot be started.
     """
@@ -54,7 +55,7 @@ async def process_streams(
     try:
         yield incoming, outgoing
     finally:
-        # Shielded: a turn that is stopped must not leave a process behind.
+        # Shielded: a stopped turn must not leave a process behind.
         ending = asyncio.create_task(_end(process, tasks, exchange))
         try:
             await asyncio.shield(ending)
@@ -89,7 +90,7 @@ async def _read(
 
 
 def _message(line: bytes, exchange: Exchange) -> SessionMessage | None:
-    """Return the message of a line; None for a line that is none, which is noted."""
+    """Return the message of a line; None for any other line, which is noted."""
     message = mended(line)
     if message is None:
         exchange.note_strange(line)
@@ -114,7 +115,7 @@ async def _keep_tail(process: asyncio.subprocess.Process, exchange: Exchange) ->
 
 
 async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange) -> None:
-    """Closes the input, and ends what does not end by itself, with its children."""
+    """Close the input, and end a process that does not end by itself, with its children."""
     reading, writing, watching = tasks
     reading.cancel()
     writing.cancel()
@@ -129,18 +130,18 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
             await _exits(process)
     exchange.exit_code = process.returncode if exchange.ended else None
     with suppress(TimeoutError):
-        async with asyncio.timeout(0.2):  # what it wrote last is on its way
+        async with asyncio.timeout(0.2):  # its last output is on its way
             await asyncio.shield(watching)
     for task in (draining, watching):
         task.cancel()
     await asyncio.gather(*tasks, draining, return_exceptions=True)
-    transport = getattr(process, "_transport", None)  # nothing public closes pipes that a child has kept
+    transport = getattr(process, "_transport", None)  # no public method closes pipes that a child holds open
     if transport is not None:
         transport.close()
 
 
 async def _drain(process: asyncio.subprocess.Process, reading: "asyncio.Task[None]") -> None:
-    """Reads on and forgets, so that a process that is writing gets to see that its input is closed."""
+    """Read and discard the output, so that a writing process notices that its input is closed."""
     await asyncio.gather(reading, return_exceptions=True)
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
     while await process.stdout.read(65_536):
@@ -148,7 +149,7 @@ async def _drain(process: asyncio.subprocess.Process, reading: "asyncio.Task[Non
 
 
 async def _exits(process: asyncio.subprocess.Process) -> bool:
-    """Whether it ends in time. By its return code, since `wait` waits for pipes that a child may keep open."""
+    """Return whether the process ends in time. `wait` would also wait for pipes that a child holds open."""
     end = asyncio.get_running_loop().time() + PATIENCE
     while process.returncode is None:
         if asyncio.get_running_loop().time() > end:

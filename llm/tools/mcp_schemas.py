@@ -1,11 +1,15 @@
-"""Repairs of the JSON schemas that tool servers give for the arguments of their tools.
+"""Repair the JSON schemas that tool servers send for the arguments of their tools.
 
-Providers refuse a whole request for one schema that they do not take, so every schema is repaired when it arrives. The
-result is a valid schema (draft 2020-12) of type object with properties and without alternatives at the top, which is
-what OpenAI's and Anthropic's protocols ask for. Repairs only ever allow more than the server meant: the server checks
-the arguments of a call itself.
+Providers refuse a whole request for one bad schema, so every schema is repaired when it arrives. The result is a valid
+schema (draft 2020-12) of type object with properties and without alternatives at the top, as OpenAI's and Anthropic's
+protocols demand. A repaired schema only ever allows more than the original: the server checks the arguments itself.
 
-Cases met in public: arrays without `items` (apify-mcp-server#36, ogx#3004), a text among the properties
+1. `_require_bounds` refuses a schema that is too large or too deep.
+2. `_SchemaDocument.at_top` follows the references at the top and merges the alternatives there.
+3. `_SchemaDocument.repaired` repairs each keyword, at every level.
+4. `_without_broken` removes references and patterns that lead nowhere.
+
+Cases from public issues: arrays without `items` (apify-mcp-server#36, ogx#3004), a text among the properties
 (vscode-unify-chat-provider#162), no properties (github-mcp-server#1548), alternatives at the top
 (notion-mcp-server#341, huly-mcp#66, mobile-mcp#344), `$ref` that lead nowhere (gemini-cli#13326), lists of types
 (mcp-server-excel#674), properties of what is no object (opencode#11889), patterns in another language than Python's,
@@ -19,19 +23,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 
-MAX_DEPTH = 40  # of a schema; deeper ones are not written by hand, and recursion ends somewhere
-MAX_VALUES = 20_000  # of one schema, nested ones included
+MAX_DEPTH = 40  # of a schema; nobody writes deeper ones by hand, and the recursion needs an end
+MAX_VALUES = 20_000  # of one schema, with nested ones
 MAX_SCHEMA = 100_000  # characters of JSON
-MAX_PATTERN = 500  # characters; one takes milliseconds to be read
-MAX_ALTERNATIVES = 200  # at the top, followed references included: those may form circles
+MAX_PATTERN = 500  # characters; compiling one takes milliseconds
+MAX_ALTERNATIVES = 200  # at the top, with followed references, which may form circles
 
-Schema = dict[str, Any]
+Schema = JsonObject
 
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
-# Names of other type systems that servers write in their place.
+# Types by names of other type systems, which servers write instead.
 _TYPE_NAMES = {
     **{name: name for name in _TYPES},
     **dict.fromkeys(("str", "text", "date", "datetime", "uuid", "char"), "string"),
@@ -43,7 +48,7 @@ _TYPE_NAMES = {
     "none": "null",
 }
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
-# At the top of a schema no provider takes these; OpenAI and Anthropic refuse the request.
+# OpenAI and Anthropic refuse a request with these at the top of a schema.
 _NOT_AT_TOP = (*_ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas", "dependentRequired")
 _OF_ARRAYS = ("items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains")
 _OF_OBJECTS = (
@@ -68,7 +73,7 @@ _WITH_SCHEMAS = _SCHEMAS_BY_NAME | _ONE_SCHEMA | _SCHEMA_LISTS
 
 
 class BadSchema(ValueError):
-    """A schema that cannot be repaired; the sentence gives the reason."""
+    """A schema that cannot be repaired. The sentence names the reason."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -78,14 +83,14 @@ class BadSchema(ValueError):
 def repaired(schema: Any) -> Schema:
     """Return a schema of type object that providers take. Raises `BadSchema`.
 
-    The time is in proportion to the schema's size, of which there is a most.
+    The time is in proportion to the schema's size, which is limited.
     """
     if schema is None or schema is True:
         schema = {}
     if not isinstance(schema, Mapping):
         raise BadSchema(Sentence("Its input schema is not a JSON object."))
     _require_bounds(schema)
-    root = _Document(schema)
+    root = _SchemaDocument(schema)
     result = root.repaired(root.at_top(), 0)
     if len(json.dumps(result, ensure_ascii=False)) > MAX_SCHEMA:
         raise BadSchema(Sentence("Its input schema is longer than {max_schema} characters.", max_schema=MAX_SCHEMA))
@@ -93,8 +98,9 @@ def repaired(schema: Any) -> Schema:
 
 
 def _require_bounds(schema: Any) -> None:
-    """Refuses, without recursion, what is too large or too deep to be walked through."""
-    left, values = [(schema, 0)], 0
+    """Raise `BadSchema` for a schema that is too large or too deep. This check does not recurse."""
+    left = [(schema, 0)]
+    values = 0
     while left:
         value, depth = left.pop()
         values += 1
@@ -108,17 +114,17 @@ def _require_bounds(schema: Any) -> None:
             left += [(each, depth + 1) for each in value]
 
 
-class _Document:
-    """One schema as it came, for what its references point to."""
+class _SchemaDocument:
+    """The original schema, in which references are followed."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._alternatives = 0
 
     def at_top(self) -> Schema:
-        """Return the arguments' schema with its references followed and its alternatives merged into it.
+        """Return the schema of the arguments with its references followed and its alternatives merged into it.
 
-        Raises `BadSchema` for a schema of anything but an object.
+        Raises `BadSchema` where it describes no object.
         """
         top = self._followed(dict(self._schema))
         types = _types_of(top.get("type"))
@@ -145,7 +151,7 @@ class _Document:
         return {**merged, "type": "object", "properties": properties, "required": required}
 
     def _branch(self, schema: Mapping[str, Any]) -> tuple[Schema, list[str]]:
-        """Return the properties of an alternative, with those of its own alternatives, and the names it requires."""
+        """Return the properties of an alternative, with those of its own alternatives, and its required names."""
         self._alternatives += 1
         if self._alternatives > MAX_ALTERNATIVES:
             raise BadSchema(
@@ -161,7 +167,7 @@ class _Document:
         return properties, required
 
     def _followed(self, schema: Schema) -> Schema:
-        """The schema with what its own `$ref` points to in its place, some references far."""
+        """Return the schema with the target of its `$ref` merged into it, through up to `MAX_DEPTH` references."""
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref")
             if reference is None:
@@ -172,7 +178,7 @@ class _Document:
         return {name: value for name, value in schema.items() if name != "$ref"}
 
     def repaired(self, schema: Mapping[str, Any], depth: int) -> Schema:
-        """Return the schema with every keyword of a shape that the standard allows; other keywords stay as they are."""
+        """Return the schema with every known keyword in a shape that the standard allows. Other keywords stay."""
         if depth > MAX_DEPTH:
             raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         result: Schema = {}
@@ -181,12 +187,12 @@ class _Document:
                 continue
             self._keyword(result, clean(name), value, depth)
         if "properties" in result:
-            _only_known(result)
+            _drop_unknown_required(result)
         _settle_type(result)
         return result
 
     def _keyword(self, result: Schema, name: str, value: Any, depth: int) -> None:
-        """Set one keyword of `result`, or leave it out where its value has no shape that can be understood."""
+        """Set one keyword of `result`, or leave it out where its value has no known shape."""
         if name == "properties":
             result["properties"] = self._properties(value, depth, result)
         elif name == "required":
@@ -221,7 +227,7 @@ class _Document:
                 if name == "required":
                     self._keyword(result, name, inner, depth)
                 continue
-            if inner is False:  # a property that may not be there
+            if inner is False:  # the property is forbidden
                 continue
             properties[clean(name)] = self._schema_of(inner, depth)
             if isinstance(inner, Mapping) and inner.get("required") is True:  # as in draft 3
@@ -235,7 +241,7 @@ class _Document:
         return self._schema_of(value, depth)
 
     def _schema_of(self, value: Any, depth: int) -> Schema:
-        """Of what stands where a schema should: a type's name for the type, any other text for a description."""
+        """Return the schema of any value in its place. A type's name means the type, another text a description."""
         if isinstance(value, Mapping):
             return self.repaired(value, depth + 1)
         if value is False:
@@ -248,7 +254,8 @@ class _Document:
 
 def _own(schema: Mapping[str, Any]) -> tuple[Schema, list[str]]:
     """Return the properties of an object's schema and the names that it requires."""
-    properties, required = schema.get("properties"), schema.get("required")
+    properties = schema.get("properties")
+    required = schema.get("required")
     names = [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
     return (dict(properties) if isinstance(properties, Mapping) else {}), names
 
@@ -258,12 +265,12 @@ def _schemas(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
-    """Return the JSON values, each once."""
+    """Return the JSON values without duplicates."""
     return list({json.dumps(each, sort_keys=True): each for each in values}.values())
 
 
 def _simple_keyword(result: Schema, name: str, value: Any) -> None:
-    """Set a keyword that holds no schemas, if its value is what the keyword takes."""
+    """Set a keyword without nested schemas, if its value is valid."""
     takes = _TAKES.get(name)
     if takes is not None:
         if takes(value):
@@ -322,7 +329,7 @@ def _texts(value: Any) -> bool:
 
 
 def _misplaced(name: str, value: Any) -> bool:
-    """Whether a keyword of the object itself stands among its properties."""
+    """Return whether a keyword of the object itself stands among its properties."""
     if name == "type":
         return isinstance(value, str) and value.lower() == "object"
     if name == "additionalProperties":
@@ -330,8 +337,8 @@ def _misplaced(name: str, value: Any) -> bool:
     return name in ("required", "enum") and _texts(value)
 
 
-def _only_known(result: Schema) -> None:
-    """Takes names from `required` that no property has; OpenAI and Gemini refuse those."""
+def _drop_unknown_required(result: Schema) -> None:
+    """Remove names from `required` that no property has: OpenAI and Gemini refuse them."""
     properties = result.get("properties", {})
     names = [name for name in result.get("required", ()) if name in properties]
     if names:
@@ -341,9 +348,9 @@ def _only_known(result: Schema) -> None:
 
 
 def _settle_type(schema: Schema) -> Schema:
-    """Make one type of the list in `type`, in place, with what arrays and objects need.
+    """Replace the list in `type` by one type, in place. Add the keywords that arrays need.
 
-    Of several types each becomes an alternative, since templates of local models and Gemini read one name there.
+    Several types become alternatives, since Gemini and the templates of local models read one name there.
     """
     types: list[str] = schema.pop("type", [])
     if "enum" in schema and len(types) > 1 and "null" in types:
@@ -379,14 +386,14 @@ def _drop(schema: Schema, names: Sequence[str]) -> None:
 
 
 def _types_of(value: Any) -> list[str]:
-    """The types that are named, each once, by their names in JSON schemas; unknown names are left out."""
+    """Return the named types without duplicates, by their names in JSON schemas. Unknown names are left out."""
     names = value if isinstance(value, list) else [value]
-    known = [_TYPE_NAMES.get(each.strip().lower(), "") for each in names if isinstance(each, str)]
-    return list(dict.fromkeys(filter(None, known)))
+    types = [_TYPE_NAMES.get(each.strip().lower(), "") for each in names if isinstance(each, str)]
+    return list(dict.fromkeys(filter(None, types)))
 
 
 def _merge(properties: Schema, others: Mapping[str, Any]) -> None:
-    """Add an alternative's properties, in place. One that both have may be either."""
+    """Add an alternative's properties, in place. A property of both may match either schema."""
     for name, schema in others.items():
         if name not in properties:
             properties[name] = schema
@@ -402,7 +409,7 @@ def _is_merged(schema: Any) -> bool:
 
 
 def _target(document: Mapping[str, Any], reference: Any) -> Any:
-    """What a reference within the document points to; None where it leads out of it or nowhere."""
+    """Return the target of a reference within the document; None where it leads out of it or nowhere."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     place: Any = document
@@ -418,9 +425,9 @@ def _target(document: Mapping[str, Any], reference: Any) -> Any:
 
 
 def _without_broken(value: Any, document: Schema) -> Any:
-    """The same without references that point to no schema of the repaired document, and without patterns that are none.
+    """Return the value without references to missing schemas, and without invalid patterns.
 
-    Anything is taken there then. OpenAI refuses a tool with a pattern that Python cannot read.
+    The schema then allows any value there. OpenAI refuses a tool with a pattern that Python cannot compile.
     """
     if isinstance(value, list):
         return [_without_broken(each, document) for each in value]
@@ -453,7 +460,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """The same with texts that can be stored and sent, and without numbers that JSON does not have."""
+    """Return the value with texts that can be stored and sent, and without numbers that JSON lacks."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The tool that opens a page of the web and gives its text."""
+"""Offer the tool that opens a page of the web and returns its text."""
 
 import asyncio
 import codecs
@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from core.net.fetch import Fetched, Fetcher, Follow
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
@@ -22,13 +22,13 @@ MAX_URL = 4_000  # characters
 MAX_TITLE = 300
 _WEB_PAGES = ("text/html", "application/xhtml+xml")
 MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
-MAX_PAGE = 2_000_000  # bytes of text; what lies beyond is cut off
-MAX_FILE = 20_000_000  # bytes of what only makes sense whole
+MAX_PAGE = 2_000_000  # bytes of text; the rest is cut off
+MAX_FILE = 20_000_000  # bytes of a file, which is useless when cut
 CUT = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its beginning was fetched. …]"
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# Python knows codecs that are not character sets, some of them quadratic.
+# Python also has codecs that are no character sets, some of them quadratic.
 _CHARSETS = re.compile(r"utf-(?:8|16|32)|iso8859|cp\d|gb|big5|euc|shift|koi8|iso2022|ascii|tis|mac|johab|ptcp|kz")
 
 _DEFINITION = ToolDefinition(
@@ -44,8 +44,8 @@ _DEFINITION = ToolDefinition(
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """`url` is the one after redirects; `partial`: the text is only the beginning, and says so at its end."""
+class WebPage:
+    """A page. `url`: after redirects. `partial`: the text is only the beginning, and its end says so."""
 
     url: str
     title: str
@@ -54,10 +54,10 @@ class Page:
 
 
 class OpenUrlTool:
-    """`data["documents"]` of its output holds one document: id, title, metadata (the URL) and text.
+    """Tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
 
-    `readers` give the text of other media types than those of pages; they may block and raise `Refused`. `follow` says
-    which redirects are followed.
+    `readers`: functions that return the text of other media types. They may block and raise `FetchRefused`. `follow`:
+    decides which redirects are followed.
     """
 
     definition = _DEFINITION
@@ -73,7 +73,7 @@ class OpenUrlTool:
         self._follow = follow
         self._readers = readers
         self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
-        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # to read what was fetched
+        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # the rest is for reading the page
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return Sentence("Opening {host}", host=_url_of(arguments).host[:100])
@@ -82,26 +82,26 @@ class OpenUrlTool:
         url = _url_of(arguments)
         try:
             page = await self.open(url)
-        except Refused as refusal:
+        except FetchRefused as refusal:
             return ToolOutput(str(refusal), error=True)
         document = {"id": page.url, "title": page.title, "metadata": page.url, "text": page.text}
         text = f"{page.title}\n{page.url}\n\n{page.text}"
         return ToolOutput(text, {"documents": [document]}, whole=page.text, partial=page.partial)
 
-    async def open(self, url: httpx2.URL) -> Page:
-        """Raises `Refused`."""
+    async def open(self, url: httpx2.URL) -> WebPage:
+        """Fetch and read a page. Raises `FetchRefused`."""
         fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
-        # In a thread: a large page takes up to a second, and every other answer waits for this loop.
+        # In a thread: a large page takes up to a second, in which this loop could serve no other answer.
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
-            raise Refused("The page holds no text. It may be made by a script, which is not run.")
-        return Page(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
+            raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
+        return WebPage(fetched.url, title[:MAX_TITLE] or fetched.url, text + (CUT if fetched.cut else ""), fetched.cut)
 
     def _read(self, fetched: Fetched) -> tuple[str, str]:
-        """Title, which may be empty, and text."""
+        """Return the title, which may be empty, and the text."""
         if reader := self._readers.get(fetched.media_type):
             if fetched.cut:
-                raise Refused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
+                raise FetchRefused(f"This file is larger than {MAX_FILE // 1_000_000} MB, the most that is fetched.")
             return "", clean(reader(fetched.body)).strip()
         source = _decoded(fetched.body, fetched.charset)
         return page_text(source) if fetched.media_type in _WEB_PAGES else ("", source.strip())
@@ -118,14 +118,17 @@ def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
-    """By byte order mark, the server's word, the page's own, UTF-8, Windows-1252: the first that holds."""
+    """Return the text of a body by the first of these encodings that fits.
+
+    The order is: byte order mark, the server's header, the page's own declaration, UTF-8, Windows-1252.
+    """
     for mark, name in _MARKS:
         if body.startswith(mark):
             return clean(body[len(mark) :].decode(name, "replace"))
-    found = _META_CHARSET.search(body[:2048])
-    for candidate in (charset, found and found[1].decode("ascii", "replace")):
-        if candidate and (known := _known_charset(candidate)):
-            return clean(body.decode(known, "replace"))
+    declared = _META_CHARSET.search(body[:2048])
+    for candidate in (charset, declared and declared[1].decode("ascii", "replace")):
+        if candidate and (codec := _codec_of(candidate)):
+            return clean(body.decode(codec, "replace"))
     try:
         # Incremental, as the last character may have been cut.
         return clean(codecs.getincrementaldecoder("utf-8")().decode(body))
@@ -133,9 +136,10 @@ def _decoded(body: bytes, charset: str | None) -> str:
         return clean(body.decode("cp1252", "replace"))
 
 
-def _known_charset(name: str) -> str | None:
+def _codec_of(name: str) -> str | None:
+    """Return Python's codec for the name of a character set; None for an unknown name."""
     try:
-        known = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, ValueError):
         return None
-    return known if _CHARSETS.match(known) else None
+    return codec if _CHARSETS.match(codec) else None

@@ -1,4 +1,4 @@
-"""Tool servers: how one is reached, what it lists, and why it failed."""
+"""Define the values for tool servers: how to reach one, the problems of its tools, and its failures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from core.sentences import Sentence
 class ServerFailed(Exception):
     """A tool server that cannot be used.
 
-    The text is for the model and for people who cannot change the server. `code` and `advice` are for administrators:
-    the cause, and a sentence that says what to do about it. Neither holds a secret.
+    The text is for the model and for people who cannot change the server. `code` (the cause) and `advice` (how to mend
+    it) are for administrators. Neither contains a secret.
     """
 
     def __init__(self, sentence: Sentence, code: str = "tool_server_failed", advice: Sentence | None = None) -> None:
@@ -21,11 +21,12 @@ class ServerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A tool server: with `url` over HTTP, otherwise `command` is started, split as a shell would but without one.
+class ToolServerConfig:
+    """Configuration of a tool server. With `url` it is reached over HTTP, otherwise `command` is started.
 
-    `secrets` are HTTP headers or environment variables. `approval_required`: a person has to allow each call; whoever
-    runs the tools sees to it. `reaches_out`: its tools send what they are called with out of the workspace.
+    The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
+    variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
+    their arguments out of the workspace.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Every change to the services that tools use, and the tools made from them."""
+"""Change the services that tools use, and make tools of them."""
 
 import asyncio
 from typing import Literal
@@ -11,29 +11,29 @@ from core.crypto import is_lost
 from core.errors import ProductError
 from core.locks import lock
 from core.net.addresses import HostLists
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.mcp import Listing, as_stored, problems_as_stored, stored_problems, stored_tools, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.mcp import Listing, problems_as_stored, stored_problems, stored_tools, tools_as_stored, tools_of
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.web_search import SearchService, WebSearchTool
 
-ACTIVE_LOCK = "active web search"  # two admins choosing a service at once choose one after the other
-TRIAL_QUERY = "weather"  # every index holds something about it
+ACTIVE_LOCK = "active web search"  # makes two admins choose a service one after the other
+TRIAL_QUERY = "weather"  # every index has results for it
 
 
 def web_search_tool() -> WebSearchTool | None:
-    """Searches with the active service, without hosts that the workspace denies; None without one."""
+    """Return the tool of the active service, without hosts that the workspace denies; None without one."""
     row = WebSearch.objects.filter(active=True).first()
     return None if row is None else WebSearchTool(_service(row), hosts=host_lists())
 
 
 @transaction.atomic
 def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str | None) -> None:
-    """Stores a row as an administrator's form left it; the very first becomes the active one.
+    """Store the row of an administrator's form. The very first row becomes the active one.
 
-    `api_key` None keeps the stored one, an empty one clears it.
+    `api_key`: None keeps the stored key, an empty text removes it.
     """
     require_store(user, web_search)
     if api_key is not None:
@@ -48,7 +48,7 @@ def store_web_search(*, user: AbstractUser, web_search: WebSearch, api_key: str 
 
 @transaction.atomic
 def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -> None:
-    """Makes it the active one in place of any other, or leaves the workspace without web search."""
+    """Make this service the active one, or stop using it."""
     require_right(user, "change", web_search)
     lock(ACTIVE_LOCK)
     if active:
@@ -60,72 +60,78 @@ def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -
 
 
 def try_web_search(*, web_search: WebSearch) -> int:
-    """The number of results of a search. Raises `ProductError` with what an administrator can do about it."""
+    """Return the number of results of a search. Raises `ProductError` with advice for an administrator."""
     try:
         service = _service(web_search)
         with wait_outside():
             return len(asyncio.run(service.search(TRIAL_QUERY)))
-    except Refused as refusal:
+    except FetchRefused as refusal:
         raise ProductError("web_search_failed", str(refusal), status=502) from refusal
 
 
 def host_lists() -> HostLists:
-    """Hosts that tools reach without asking, and hosts that they never reach."""
+    """Return the hosts that tools reach without asking, and the hosts that they never reach."""
     row = WebAccess.objects.first()
     return HostLists() if row is None else row.lists
 
 
 @transaction.atomic
 def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
-    """Stores the one row as an administrator's form left it."""
+    """Store the one row of an administrator's form."""
     require_store(user, web_access)
     before = stored(web_access)
     web_access.save()
     record_saved(user=user, kind="web_access", row=web_access, before=before)
 
 
-def tool_servers() -> list[Server]:
-    """The enabled ones, by name; `llm.tools.mcp.tools_of` asks each for its tools."""
+def tool_servers() -> list[ToolServerConfig]:
+    """Return the enabled servers, by name. `llm.tools.mcp.tools_of` asks one for its tools."""
     return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def known_tools() -> list[tuple[Server, Listing | None]]:
-    """The enabled servers, by name, with what each listed last; None for one that was never asked."""
-    return [(_server(row), listing_known_of(row)) for row in ToolServer.objects.filter(enabled=True)]
+def known_tools() -> list[tuple[ToolServerConfig, Listing | None]]:
+    """Return the enabled servers, by name, with their last listings; None for a server that was never asked."""
+    return [(_server(row), last_listing(row)) for row in ToolServer.objects.filter(enabled=True)]
 
 
-def listing_known_of(row: ToolServer) -> Listing | None:
-    """Return what the server listed last; None where it was never asked."""
+def last_listing(row: ToolServer) -> Listing | None:
+    """Return the last listing of a server; None where it was never asked."""
     if row.tools is None:
         return None
     return Listing(stored_tools(_server(row), row.tools), stored_problems(row.problems))
 
 
-def remember_listing(server: Server, listing: Listing) -> None:
-    """Keep what a server lists, so that a plan can count it without asking."""
-    tools, problems = as_stored(listing.tools), problems_as_stored(listing.problems)
+def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
+    """Store the listing of a server, so that a plan can count its tools without asking."""
+    tools = tools_as_stored(listing.tools)
+    problems = problems_as_stored(listing.problems)
     changed = ToolServer.objects.filter(name=server.name).exclude(tools=tools, problems=problems)
     changed.update(tools=tools, problems=problems)
 
 
 @transaction.atomic
 def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
-    """Stores a row as a superuser's form left it: a process runs any command with the worker's rights.
+    """Store the row of a superuser's form. Nobody else may: a process runs any command with the worker's rights.
 
-    `api_key` None keeps the stored one, an empty one clears it.
+    `api_key`: None keeps the stored key, an empty text removes it.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
-    tool_server.tools, tool_server.problems = None, []  # what it listed may have been another server's
+    # The last listing may be of another server.
+    tool_server.tools = None
+    tool_server.problems = []
     before = stored(tool_server)
     tool_server.save()
     record_saved(user=user, kind="tool_server", row=tool_server, before=before, name=tool_server.name)
 
 
 def try_tool_server(*, tool_server: ToolServer) -> Listing:
-    """Ask a server for its tools. Raises `ProductError` with the cause and what an administrator can do about it."""
+    """Ask a server for its tools, and store them.
+
+    Raises `ProductError` with the cause and advice for an administrator.
+    """
     server = _server(tool_server)
     try:
         with wait_outside():
@@ -136,9 +142,9 @@ def try_tool_server(*, tool_server: ToolServer) -> Listing:
     return listing
 
 
-def _server(row: ToolServer) -> Server:
+def _server(row: ToolServer) -> ToolServerConfig:
     over_http = row.kind == ToolServer.Kind.HTTP
-    return Server(
+    return ToolServerConfig(
         row.name,
         url=row.base_url if over_http else "",
         command="" if over_http else row.command,

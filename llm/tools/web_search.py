@@ -1,4 +1,4 @@
-"""The tool that searches the web, with a SearXNG-compatible server or with Brave's API."""
+"""Offer the tool that searches the web, with a server compatible with SearXNG or with Brave's API."""
 
 import asyncio
 import json
@@ -11,10 +11,10 @@ from typing import Any, Literal
 import httpx2
 
 from core.crypto import LOST, is_lost
-from core.net.addresses import HostLists, Standing, host_of
+from core.net.addresses import HostListing, HostLists, host_of
 from core.net.fetch import read_body
 from core.net.outgoing import note
-from core.net.url_safety import Refused
+from core.net.url_safety import FetchRefused
 from core.sentences import Sentence
 from core.text import clean
 from llm.types.model_call import ToolDefinition
@@ -30,7 +30,10 @@ ONE_DENIED = "One result is of a host that this workspace denies; it was left ou
 DENIED = "{count} results are of hosts that this workspace denies; they were left out."
 NO_LISTS = HostLists()
 _MAX_BYTES = 2_000_000
-_MAX_URL, _MAX_TITLE, _MAX_SNIPPET = 2_000, 300, 1_000  # characters
+# Characters.
+_MAX_URL = 2_000
+_MAX_TITLE = 300
+_MAX_SNIPPET = 1_000
 
 _DEFINITION = ToolDefinition(
     "web_search",
@@ -54,31 +57,36 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """Where to search. SearXNG's key may be empty, Brave's base URL too."""
+    """A search service. SearXNG's key may be empty, and so may Brave's base URL."""
 
     kind: Literal["searxng", "brave"]
     base_url: str = ""
     api_key: str = field(default="", repr=False)
     timeout: float = 10.0  # seconds for a query
 
-    async def search(self, query: str) -> list["Result"]:
-        """Best first. Raises `Refused` with a sentence for the model; it never holds the key."""
+    async def search(self, query: str) -> list["WebResult"]:
+        """Return the results, best first.
+
+        Raises `FetchRefused` with a sentence for the model, which never contains the key.
+        """
         if is_lost(self.api_key):
-            raise Refused(LOST)
+            raise FetchRefused(LOST)
         note(host_of(self._url), query)
         try:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
                 return await self._ask(client, query)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise Refused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
+            raise FetchRefused(f"The search service gave no answer within {self.timeout:g} seconds.") from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Refused("The search service cannot be reached. An administrator must check its address.") from error
+            raise FetchRefused(
+                "The search service cannot be reached. An administrator must check its address."
+            ) from error
 
-    async def _ask(self, client: httpx2.AsyncClient, query: str) -> list["Result"]:
+    async def _ask(self, client: httpx2.AsyncClient, query: str) -> list["WebResult"]:
         # Redirects are not followed: the key is for this address.
         async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
             if not response.is_success:
-                raise Refused(_sentence_for(response.status_code, self.kind))
+                raise FetchRefused(_sentence_for(response.status_code, self.kind))
             body, cut = await read_body(response, _MAX_BYTES)
         try:
             answer = None if cut else json.loads(body)
@@ -108,24 +116,27 @@ class SearchService:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WebResult:
+    """One result of a search. `snippet`: an excerpt of the page."""
+
     url: str
     title: str
     snippet: str
 
 
 class WebSearchTool:
-    """`data["documents"]` of its output: id and metadata (both the URL), title and text (the excerpt).
+    """Tool that searches the web.
 
-    `data["notes"]`: sentences about queries that failed while others did not, and about results of hosts that `hosts`
-    denies. `data["denied"]`: how many those were.
+    `data["documents"]` of its output: id and metadata (both the URL), title and text (the excerpt). `data["notes"]`:
+    sentences about failed queries, and about results of hosts that `hosts` denies. `data["denied"]`: their number.
     """
 
     definition = _DEFINITION
 
     def __init__(self, service: SearchService, *, hosts: HostLists = NO_LISTS) -> None:
-        self._service, self._hosts = service, hosts
-        self.timeout = service.timeout + 1  # each query says itself that it took too long
+        self._service = service
+        self._hosts = hosts
+        self.timeout = service.timeout + 1  # each query reports its own time-out
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         queries = _queries_of(arguments)
@@ -135,19 +146,19 @@ class WebSearchTool:
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput:
         queries = _queries_of(arguments)
         outcomes = await asyncio.gather(*(self._search(query) for query in queries))
-        found = [outcome for outcome in outcomes if isinstance(outcome, list)]
+        lists = [outcome for outcome in outcomes if isinstance(outcome, list)]
         failures = [
             f"“{query}”: {outcome}"
             for query, outcome in zip(queries, outcomes, strict=True)
-            if isinstance(outcome, Refused)
+            if isinstance(outcome, FetchRefused)
         ]
-        if not found:
+        if not lists:
             return ToolOutput("\n".join(failures), error=True)
-        allowed = [[result for result in results if not self._denies(result)] for results in found]
-        denied = len({_place(result) for results in found for result in results if self._denies(result)})
+        allowed = [[result for result in results if not self._denies(result)] for results in lists]
+        denied = len({_page_of(result) for results in lists for result in results if self._denies(result)})
         documents = [
             {"id": result.url, "title": result.title, "metadata": result.url, "text": result.snippet}
-            for result in merged(allowed)
+            for result in interleaved(allowed)
         ]
         notes = [*failures, *([DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
         if not documents:
@@ -155,27 +166,27 @@ class WebSearchTool:
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 
-    def _denies(self, result: Result) -> bool:
-        return self._hosts.standing(host_of(result.url)) is Standing.DENIED
+    def _denies(self, result: WebResult) -> bool:
+        return self._hosts.listing_of(host_of(result.url)) is HostListing.DENIED
 
-    async def _search(self, query: str) -> list[Result] | Refused:
+    async def _search(self, query: str) -> list[WebResult] | FetchRefused:
         try:
             return await self._service.search(query)
-        except Refused as refusal:
+        except FetchRefused as refusal:
             return refusal
 
 
-def merged(lists: Sequence[Sequence[Result]]) -> list[Result]:
-    """The first of each list, then the second of each, and so on; each URL once, whatever its fragment."""
-    best: dict[str, Result] = {}
+def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
+    """Return the first of each list, then the second of each, and so on. Each URL comes once, whatever its fragment."""
+    best: dict[str, WebResult] = {}
     for rank in zip_longest(*lists):
         for result in rank:
             if result is not None:
-                best.setdefault(_place(result), result)
+                best.setdefault(_page_of(result), result)
     return list(best.values())[:MAX_RESULTS]
 
 
-def _place(result: Result) -> str:
+def _page_of(result: WebResult) -> str:
     return result.url.partition("#")[0]
 
 
@@ -199,23 +210,27 @@ def _sentence_for(status: int, kind: str) -> str:
     return f"The search service failed with status {status}. Go on without, or try again later."
 
 
-def _results(answer: Any, kind: str) -> list[Result]:
-    """Both services say url and title; the excerpt is `content` with SearXNG and `description` with Brave."""
+def _results(answer: Any, kind: str) -> list[WebResult]:
+    """Return the results of an answer. The excerpt is `content` with SearXNG and `description` with Brave."""
     if kind == "brave" and isinstance(answer, dict):
         answer = answer.get("web") or {"results": []}  # left out when nothing is found
-    found = answer.get("results") if isinstance(answer, dict) else None
-    if not isinstance(found, list):
-        raise Refused("The search service gave an answer that is not its protocol. An administrator must check it.")
-    results = [_result(entry, kind) for entry in found if isinstance(entry, dict) and _url(entry.get("url"))]
+    entries = answer.get("results") if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
+        raise FetchRefused(
+            "The search service gave an answer that is not its protocol. An administrator must check it."
+        )
+    results = [_result(entry, kind) for entry in entries if isinstance(entry, dict) and _url(entry.get("url"))]
     return results[:RESULTS_PER_QUERY]
 
 
-def _result(entry: Mapping[str, Any], kind: str) -> Result:
+def _result(entry: Mapping[str, Any], kind: str) -> WebResult:
     url = _url(entry["url"])
-    title, excerpt = _line(entry.get("title")), _line(entry.get("content" if kind == "searxng" else "description"))
-    if kind == "brave":  # escapes what SearXNG gives plain
-        title, excerpt = unescape(title), unescape(excerpt)
-    return Result(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])
+    title = _line(entry.get("title"))
+    excerpt = _line(entry.get("content" if kind == "searxng" else "description"))
+    if kind == "brave":  # it escapes its texts, SearXNG does not
+        title = unescape(title)
+        excerpt = unescape(excerpt)
+    return WebResult(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])
 
 
 def _url(value: Any) -> str:

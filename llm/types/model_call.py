@@ -1,19 +1,20 @@
-"""One model call as plain values: what a model is sent, what happens while it answers, and who carries it out.
+"""Define one model call as plain values: the request, the events of the answer, and the client's interface.
 
-The row (`chat.models.Message`) and the engine's value (`chat.context.types.ContextMessage`) are other forms of a
-message, each for its own layer; nothing here knows of them. The events are those of one step, and those that the agent
-loop adds around steps.
+A message has two other forms, each for its own layer: the row (`chat.models.Message`) and the engine's value
+(`chat.context.types.ContextMessage`). This module knows neither. `StepEvent` lists the events of one step, `LoopEvent`
+adds those of the agent loop around it.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
+from core.json_types import JsonObject
 from core.sentences import Sentence
 
 Role = Literal["system", "user", "assistant", "tool"]
-# How long a model may reason, from not at all upwards, in the words of OpenAI's protocol. No model takes them all.
+# Efforts of reasoning in OpenAI's words, from none to the longest. No model takes all of them.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
@@ -26,9 +27,10 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text exactly as the model wrote it; it may be invalid, as may the name.
+    """A call of a tool by the model.
 
-    Adapters mend both when they send the call back, see `llm.step_filters.valid_calls`.
+    `arguments` is the JSON text exactly as the model wrote it. It may be invalid, and so may the name: clients mend
+    both when they send the call back (`llm.step_filters.valid_calls`).
     """
 
     id: str
@@ -38,39 +40,73 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningState:
-    """What a provider wants back of the reasoning of one step: sent unchanged, and only to the model that made it.
+    """The reasoning of one step as its provider wants it back. It is sent unchanged, only to the model that made it.
 
-    `items` are JSON values in the shape of that provider's protocol, in the order received; nobody but its adapter
-    looks into them. `tokens`: what the step's reasoning cost, by the provider's count; sent back it costs that again.
+    `items`: JSON objects in the shape of the provider's protocol, in the order received. Only its client reads them.
+    `tokens`: the cost of the step's reasoning by the provider's count. Sending it back costs that again.
     """
 
-    items: tuple[Any, ...]
+    items: tuple[JsonObject, ...]
     tokens: int = 0
+
+
+class StoredResultJson(TypedDict, total=False):
+    """A `StoredResult` as it stands in the database and in events; empty where the text is whole."""
+
+    tokens: int
+    characters: int
+    kept: int
+    id: str
+    head: int
+    marker: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """A tool's result that is too long for a prompt, or may become so, and what of it is stored.
+    """Sizes of a tool's result that is too long for a prompt, or may become so, and where the rest is stored.
 
-    `tokens` and `characters` are those of the whole, `kept` the characters that are stored under `id`, by which a model
-    reads on; without an id nothing is. `head` and `marker`: the characters of the text that stand before the marker in
-    it, and those of the marker; without a marker the text is whole.
+    `tokens` and `characters` measure the whole result. `stored` counts the characters that are stored under `id`; a
+    model reads on by this id. Without an id nothing is stored. `head` counts the characters of the text before the
+    marker that says what was left out, `marker` those of the marker. Without a marker the text is whole.
     """
 
     tokens: int
     characters: int
-    kept: int = 0
+    stored: int = 0
     id: str = ""
     head: int = 0
     marker: int = 0
 
+    @classmethod
+    def from_json(cls, row: StoredResultJson) -> "StoredResult":
+        """Return the value of its stored form. Rows of earlier versions lack the later members."""
+        return cls(
+            row["tokens"],
+            row["characters"],
+            row.get("kept", 0),
+            row.get("id", ""),
+            row.get("head", 0),
+            row.get("marker", 0),
+        )
+
+    def as_json(self) -> StoredResultJson:
+        """Return the form in which it is stored."""
+        return {
+            "tokens": self.tokens,
+            "characters": self.characters,
+            "kept": self.stored,
+            "id": self.id,
+            "head": self.head,
+            "marker": self.marker,
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a prompt.
+class ModelMessage:
+    """One message of a request to a model.
 
-    `images` only on user messages, `tool_calls` and `reasoning` only on assistant messages, `tool_call_id` and `result`
-    only on tool messages; `result` is for planning and is not sent.
+    Only user messages have `images`. Only assistant messages have `tool_calls` and `reasoning`. Only tool messages have
+    `tool_call_id` and `result`; `result` serves planning and is not sent.
     """
 
     role: Role
@@ -84,7 +120,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """`parameters` is a JSON schema of type object."""
+    """A tool as a model is told of it. `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -93,7 +129,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the model is to choose its words, in the names and ranges of OpenAI's protocol; None leaves it open."""
+    """Parameters of sampling, in the names and ranges of OpenAI's protocol. None leaves the choice to the provider."""
 
     top_p: float | None = None
     presence_penalty: float | None = None
@@ -102,8 +138,17 @@ class Sampling:
     reasoning_effort: str | None = None
     verbosity: str | None = None
 
-    def given(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+    def set_values(self) -> dict[str, float | str]:
+        """Return the parameters that are set, by name."""
+        values: dict[str, float | str | None] = {
+            "top_p": self.top_p,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "seed": self.seed,
+            "reasoning_effort": self.reasoning_effort,
+            "verbosity": self.verbosity,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 NO_SAMPLING = Sampling()
@@ -111,42 +156,51 @@ NO_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """What a provider's cache serves of a prompt that begins like an earlier one.
+    """Rule by which a provider's cache serves a prompt that begins like an earlier one.
 
-    `least`: tokens; a shorter beginning is not served; `step`: what is served is a multiple of it. `points`: only a
-    beginning is kept after which a request asked for that, on `any` message or those of a `user`; empty: all of it is.
-    `reach`: blocks of content that a point looks back for an earlier one; 0 for all. `kept`: seconds. `settings`: the
-    messages are read again when a tool is demanded or forbidden, or the effort changes. `told`: it says what it served.
+    * `least`: tokens; the cache serves no shorter beginning.
+    * `step`: tokens; the cache serves a multiple of it.
+    * `points`: the cache stores only beginnings that a request marked, on `any` message or on those of a `user`. Empty:
+      it stores every beginning.
+    * `reach`: blocks of content that a mark looks back for an earlier one; 0 for all.
+    * `lifetime`: seconds; None: unknown.
+    * `settings`: the messages are read again when a tool is demanded or forbidden, or when the effort changes.
+    * `reported`: the provider reports how much its cache served.
     """
 
     least: int = 1_024
     step: int = 1
     points: Literal["", "any", "user"] = ""
     reach: int = 0
-    kept: int | None = None
+    lifetime: int | None = None
     settings: bool = False
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call. `model` is the provider's own name; `max_output` is in tokens; None leaves it to the provider.
+    """Request of one model call.
 
-    `tool_choice`: "auto" lets the model decide, "none" forbids calls (the definitions are still sent), "required"
-    demands one, of `required_tool` where that is named. `response_format` is that of OpenAI's protocol for an answer
-    in JSON: of the type `json_object`, or `json_schema` with its schema. `window`: the tokens that prompt and answer
-    may have together, for servers that want to be told; `left`: those that the prompt leaves; `counted`: those of the
-    prompt with its tools by our count, which help to understand a refusal.
-    `streaming`: the answer is asked for piece by piece; some servers refuse that. `written_calls`: the model writes its
-    tool calls as text. `untagged_reasoning`: its text begins with reasoning that only a closing tag ends.
-    `cache_key` is the same for requests that share a beginning; `cache_points`: after so many messages the provider is
-    asked to keep what it has read. `previous_answer`: the provider is asked why its cache does not serve what it was
-    sent before it gave the answer of this id; empty: there is none yet, but it will be asked; None: it is not asked.
-    `needed_tools`: names of tools without which the call fails; others that a provider refuses are left out.
+    * `model`: the provider's own name of the model.
+    * `max_output`: tokens; None leaves the limit to the provider.
+    * `tool_choice`: "auto" lets the model decide. "none" forbids calls; the definitions are still sent. "required"
+      demands a call, of `required_tool` where that is named.
+    * `response_format`: OpenAI's format for an answer in JSON: type `json_object`, or `json_schema` with its schema.
+    * `window`: tokens of prompt and answer together, for servers that must be told.
+    * `left`: tokens of the window that the prompt leaves.
+    * `counted`: tokens of the prompt with its tools by our count. They help to understand a refusal.
+    * `streaming`: the answer comes piece by piece. Some servers refuse that.
+    * `written_calls`: the model writes its tool calls as text.
+    * `untagged_reasoning`: the model's text begins with reasoning that only a closing tag ends.
+    * `cache_key`: the same for requests that share a beginning.
+    * `cache_points`: numbers of messages; the provider's cache should store the prompt up to each of them.
+    * `previous_answer`: id of the answer before. The provider is asked why its cache does not serve that prompt. Empty:
+      there is no answer yet, but the next request will ask. None: nothing is asked.
+    * `needed_tools`: names of tools without which the call fails. Other tools that a provider refuses are left out.
     """
 
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     max_output: int | None
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: ToolChoice = "auto"
@@ -169,9 +223,10 @@ class ModelRequest:
     needed_tools: frozenset[str] = frozenset()
 
 
-# Why a step ended. No end of an answer are: `length`, its greatest one, by the request's or the model's limit;
-# `context_window`, the model's is full; `pause`, the model wants to be asked on; `refusal`, the model's own;
-# `content_filter`, the provider's; `other`, a reason that is not known for a good end, see `StepFinished.detail`.
+# Why a step ended. "stop" and "tool_calls" are good ends. The others leave an answer incomplete:
+# `length`: it reached the limit of the request or of the model. `context_window`: the model's window is full.
+# `pause`: the model waits to be asked to go on. `refusal`: the model refused. `content_filter`: the provider refused.
+# `other`: the provider named a reason that is unknown here, see `StepFinished.detail`.
 FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter", "other"]
 
 
@@ -187,12 +242,12 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class TextBecameReasoning:
-    """All text of this step so far was reasoning: a closing tag has come without an opening one."""
+    """All text of this step so far was reasoning: a closing tag came without an opening one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """`index` numbers the calls of one step from 0, in the order the model began them."""
+    """A tool call begins. `index` numbers the calls of one step from 0, in the order the model began them."""
 
     index: int
     id: str
@@ -231,16 +286,15 @@ class Usage:
         )
 
     def sensible(self) -> "Usage":
-        """With parts that are no more than what they are parts of, whatever the provider says."""
+        """Return the counts with no part larger than its whole, whatever the provider reports."""
         cached = min(self.cached_input, self.input)
         written = min(self.cache_written, self.input - cached)
         return Usage(self.input, self.output, cached, min(self.reasoning, self.output), written)
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """US dollars: of the prompt as it is expected to be billed, of each 1,000 tokens of the answer, and the most that
-    the call can come to."""
+class ExpectedCost:
+    """Expected cost of a call in US dollars: of its prompt, of each 1,000 tokens of the answer, and the highest sum."""
 
     prompt: Decimal
     answer_per_1000: Decimal
@@ -249,7 +303,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a model costs, in US dollars a million tokens."""
+    """Prices of a model, in US dollars for a million tokens."""
 
     input: Decimal
     output: Decimal
@@ -257,10 +311,11 @@ class Prices:
     cache_write: Decimal
 
     def cost(self, usage: Usage) -> Decimal:
-        """US dollars of one call, exact: every token of the prompt is read from the cache, written to it, or plain.
+        """Return the exact cost of one call in US dollars.
 
-        Providers bill so: Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and
-        `cache_write_tokens` of `response_usage`. Reasoning is billed as the rest of the output, of which it is a part.
+        Every token of the prompt has one of three prices: read from the cache, written to it, or plain. Sources:
+        Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and `cache_write_tokens` of
+        `response_usage`. Reasoning is a part of the output and has the price of the output.
         """
         counts = usage.sensible()
         plain = counts.input - counts.cached_input - counts.cache_written
@@ -272,12 +327,12 @@ class Prices:
         )
         return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
 
-    def ahead(self, prompt: Usage, answer: int) -> "Expected":
-        """What a call will cost that is not made yet: its prompt as it is expected to be billed, and tokens of the
-        longest answer there can be."""
-        plain, written = Usage(prompt.input, 0), Usage(prompt.input, 0, cache_written=prompt.input)
+    def expected_cost(self, prompt: Usage, answer: int) -> ExpectedCost:
+        """Return what a future call will cost. `prompt`: its expected bill. `answer`: tokens of the longest answer."""
+        plain = Usage(prompt.input, 0)
+        written = Usage(prompt.input, 0, cache_written=prompt.input)
         dearest = max(map(self.cost, (prompt, plain, written)))
-        return Expected(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
+        return ExpectedCost(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
 
 
 STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
@@ -285,16 +340,16 @@ STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
 
 @dataclass(frozen=True, slots=True)
 class ParametersLeftOut:
-    """The model refuses these parameters of the request, by their names in OpenAI's protocol, so they were not sent.
+    """Parameters that the model refuses, so they were not sent, by their names in OpenAI's protocol.
 
-    `tools`: names of tools that its provider refuses, or for which it has no room.
+    `tools`: names of tools that the provider refuses, or for which it has no room.
     """
 
     names: tuple[str, ...]
     tools: tuple[str, ...] = ()
 
 
-# The part of a request that was not as before, so that the provider's cache could not serve what follows it.
+# The part of a request that changed, so that the provider's cache could not serve what follows it.
 Changed = Literal["model", "system", "tools", "messages"]
 
 
@@ -302,16 +357,17 @@ Changed = Literal["model", "system", "tools", "messages"]
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
-    `detail`: the provider's own word where the reason is `other`. `reasoning`: what the provider wants back with the
-    results of the step's tool calls. `cache_told`: it says what it read from its cache, be it nothing. `answer`: its id
-    of the answer, and `changed` what it says has changed since the one that it was asked to compare with.
+    `detail`: the provider's own word for the end where the reason is `other`. `reasoning`: the state that the provider
+    wants back with the results of the step's tool calls. `cache_reported`: the provider reported how much it read from
+    its cache, be it nothing. `answer`: the provider's id of the answer. `changed`: the part of the request that differs
+    from `ModelRequest.previous_answer`, by the provider.
     """
 
     reason: FinishReason
     usage: Usage | None = None
     reasoning: ReasoningState | None = None
     detail: str = ""
-    cache_told: bool = field(default=False, compare=False)
+    cache_reported: bool = field(default=False, compare=False)
     answer: str = field(default="", compare=False)
     changed: Changed | None = field(default=None, compare=False)
 
@@ -336,7 +392,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunStarted:
-    """The arguments are complete and the tool begins; `label` says to a person what it does."""
+    """The arguments are complete and the tool begins. `label` tells people what it does."""
 
     call: ToolCall
     label: Sentence
@@ -344,10 +400,10 @@ class ToolRunStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunFinished:
-    """`text` is what the model will see, `data` what the page may show; `error` tells whether the tool failed.
+    """A tool has ended. The model will see `text`, the page may show `data`. `error`: the tool failed.
 
-    The arguments of `call` are those the tool really used, which may be more than the model wrote. `result`: of a text
-    that is shortened or may become so.
+    The arguments of `call` are those that the tool used, which may be more than the model wrote. `result`: set for a
+    text that is shortened or may become so.
     """
 
     call: ToolCall
@@ -359,9 +415,9 @@ class ToolRunFinished:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The turn ends with calls that whoever asks runs. `added`: all that it has added, the step with the calls last."""
+    """The turn ends with calls that the client runs itself. `added`: all messages of the turn, the calls last."""
 
-    added: tuple[Message, ...]
+    added: tuple[ModelMessage, ...]
 
 
 LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished | HandedOver
@@ -369,35 +425,35 @@ LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished | HandedO
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The window that a server of one's own has really given a model, in tokens; None where it does not say just now.
+    """The window, in tokens, that a local server has allocated for a model; None where it does not report one now.
 
-    `server`: which software it is, "ollama" or "llama.cpp".
+    `server`: its software, "ollama" or "llama.cpp".
     """
 
     server: str
     window: int | None
 
 
-class Provider(Protocol):
-    """A client of one provider row. Safe to share between coroutines of one event loop."""
+class ProviderClient(Protocol):
+    """A client of one provider row. Coroutines of one event loop may share it."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        """Yields the events of one model call, `StepFinished` last and exactly once.
+        """Yield the events of one model call, `StepFinished` last and exactly once.
 
         Raises `core.errors.ModelError`. Closing the iterator closes the HTTP stream at once.
         """
         ...
 
     async def list_models(self) -> list[str]:
-        """The names the endpoint offers; used to test a connection. Raises `core.errors.ModelError`."""
+        """Return the names of the models that the endpoint offers. Raises `core.errors.ModelError`."""
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """What the provider counts for this prompt with its tools; None where it does not, or not within 2 seconds."""
+        """Return the provider's count of this prompt with its tools; None without a count within 2 seconds."""
         ...
 
     async def allocated(self, model: str) -> Allocated | None:
-        """The window that the server has given this model; None where nobody is there who says it within 2 seconds."""
+        """Return the window that the server has allocated for this model; None without an answer within 2 seconds."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The tools' protocol: what a tool is, and the caps every tool runs under."""
+"""Define the interface of tools, and run a tool under its limits."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.sound import sound
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
@@ -15,13 +16,12 @@ MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """`text` is what the model sees; `data` is richer and for the page: ids, links, pages, offsets.
+    """Output of a tool. The model sees `text`; the page shows `data`, which has ids, links, pages and offsets.
 
-    `arguments`: what was really used, when that is more than the model wrote, as with expanded queries. The history
-    then keeps these.
-
-    `whole`: what a model may read on in, where `text` has to be shortened; empty where it can call the tool again for
-    that. `partial`: the source has more than was received. `result`: how `text` was shortened, if it was.
+    `arguments`: the arguments that the tool used, where they are more than the model wrote, as with expanded queries.
+    The history then stores these. `whole`: the text in which a model may read on where `text` is shortened; empty where
+    it can call the tool again instead. `partial`: the source has more than was received. `result`: how `text` was
+    shortened, if it was.
     """
 
     text: str
@@ -34,24 +34,24 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """`timeout` in seconds."""
+    """A tool that a model may call. `timeout` is in seconds."""
 
     definition: ToolDefinition
     timeout: float
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        """What it is doing, for a person: "Searching 2 files"."""
+        """Return what the call does, for people: "Searching 2 files"."""
         ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput: ...
 
 
 class BadArguments(ValueError):
-    """The sentence is for the model, which may then call again, corrected."""
+    """Invalid arguments of a call. The model reads the sentence, and may call again with better ones."""
 
 
-def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """The call's arguments as an object; raises `BadArguments`."""
+def parse_arguments(call: ToolCall) -> JsonObject:
+    """Return the call's arguments as an object. Raises `BadArguments`."""
     if len(call.arguments) > MAX_ARGUMENTS:
         raise BadArguments(f"The arguments are longer than {MAX_ARGUMENTS} characters.")
     try:
@@ -60,7 +60,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
         raise BadArguments("The arguments are not valid JSON.") from error
     if not isinstance(arguments, dict):
         raise BadArguments("The arguments must be a JSON object.")
-    sounded: dict[str, Any] = sound(arguments)
+    sounded: JsonObject = sound(arguments)
     return sounded
 
 
@@ -72,7 +72,7 @@ def refuse_constant(constant: str) -> NoReturn:
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Run one tool under its time limit. A failure becomes an output that tells the model what went wrong.
 
-    A result is as long as the tool makes it: what of it a model is sent is for the caller to plan.
+    The text may have any length: the caller plans how much of it the model is sent.
     """
     try:
         async with asyncio.timeout(tool.timeout):

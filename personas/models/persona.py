@@ -1,4 +1,4 @@
-"""Who answers, and under which rules: personas, system prompt versions, reminders and budget profiles."""
+"""Personas, versions of prompts and texts, reminders, and budget profiles."""
 
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ def share(name: str, default: str, help_text: str) -> "models.DecimalField[Decim
 
 
 class PromptVersion(models.Model):
-    """A version never changes; editing makes the next one. Exactly one of a kind is active."""
+    """Version of a prompt. A version never changes: an edit stores the next one. At most one of a kind is active."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.PositiveIntegerField(unique=True, editable=False)
@@ -54,31 +54,30 @@ class PromptVersion(models.Model):
 
     @property
     def token_count(self) -> int | None:
-        """By the catch-all tokenizer."""
-        found: int | None = self.tokens.get(CATCH_ALL)
-        return found
+        """Return the number of tokens by the catch-all tokenizer."""
+        count: int | None = self.tokens.get(CATCH_ALL)
+        return count
 
     @property
     def tag(self) -> str:
-        """What changes with the version that is active."""
+        """Return the entity tag of the active version."""
         return str(self.version)
 
     def history(self) -> "models.QuerySet[Any]":
-        """All versions of what this is one of, the newest first."""
+        """Return all versions of the same prompt, newest first."""
         return type(self)._default_manager.all()
 
 
 class SystemPrompt(PromptVersion):
-    """What every conversation begins with."""
+    """Version of the system prompt, with which every conversation begins."""
 
 
 class SummaryPrompt(PromptVersion):
-    """How old parts of a conversation are summarised. The product adds the numbers, the date and the form."""
+    """Version of the instructions for summaries. The product adds the numbers, the date and the form."""
 
 
 class PromptText(PromptVersion):
-    """A text in the place of a built-in one, by the name that `personas.texts` gives it. Where no version of a text is
-    active, the built-in one is sent."""
+    """Version of a text of `personas.texts`, by its name there. Without an active version the built-in text is sent."""
 
     name = models.CharField(max_length=40, editable=False)
     version = models.PositiveIntegerField(editable=False)
@@ -100,7 +99,7 @@ class PromptText(PromptVersion):
 
 class ReminderQuerySet(models.QuerySet["Reminder"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReminderQuerySet":
-        """Those that stand everywhere, and those of the personas that the person sees."""
+        """Return the reminders of every conversation, and those of the personas that the user sees."""
         chosen = Persona.objects.visible_to(user).values("reminders")
         return self.filter(Q(scope=Reminder.Scope.EVERYWHERE) | Q(pk__in=chosen))
 
@@ -128,7 +127,7 @@ class Reminder(models.Model):
 
 
 class BudgetProfile(models.Model):
-    """Every number of the context engine, in tokens unless it is a share (0 to 1)."""
+    """Numbers and policies of the context engine. Numbers are tokens unless they are shares (0 to 1)."""
 
     class Policy(models.TextChoices):
         RECENT = "recent", "Recent: the newest turns, without gaps"
@@ -301,16 +300,16 @@ class BudgetProfile(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Says in words what the constraints above would refuse."""
+        """Raise `ValidationError` with a sentence for each number that a constraint would refuse."""
         problems: dict[str, str] = {}
-        taken = (self.reserved_output or 0) + (self.buffer or 0)
-        if self.window is not None and self.window <= taken:
+        reserved = (self.reserved_output or 0) + (self.buffer or 0)
+        if self.window is not None and self.window <= reserved:
             problems["window"] = (
-                f"The window must be above what is kept free for the answer and against errors, {taken:,} tokens, or "
-                "nothing is left for the prompt."
+                f"The window must be above what is kept free for the answer and against errors, {reserved:,} tokens, "
+                "or nothing is left for the prompt."
             )
         if (self.ceiling is None) != (self.floor is None):
-            # With one number and one share a large window would turn them round.
+            # With one number and one share, a large window could put the ceiling below the floor.
             problems["floor"] = "Enter both a ceiling and a floor, or neither."
         if self.ceiling is not None and self.floor is not None and self.floor >= self.ceiling:
             problems["floor"] = f"The floor must be below the ceiling ({self.ceiling:,}); summarising would never end."
@@ -331,7 +330,7 @@ class BudgetProfile(models.Model):
 
 class PersonaQuerySet(models.QuerySet["Persona"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
-        """The workspace's, one's own, and those that are shared with the user or with a group of theirs."""
+        """Return the personas of the workspace, the user's own, and those shared with the user or their groups."""
         shared = shared_with(user, Persona.objects.all(), "shares")
         return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk) | shared)
 
@@ -346,7 +345,8 @@ class Persona(models.Model):
 
     MAX_NAME = 100
     MAX_INSTRUCTIONS = 100_000  # characters
-    MAX_STARTERS, MAX_STARTER = 12, 300
+    MAX_STARTERS = 12
+    MAX_STARTER = 300  # characters
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(
@@ -386,28 +386,28 @@ class Persona(models.Model):
 
     @property
     def token_count(self) -> int | None:
-        """Of the instructions, by the catch-all tokenizer."""
-        found: int | None = self.tokens.get(CATCH_ALL)
-        return found
+        """Return the tokens of the instructions by the catch-all tokenizer."""
+        count: int | None = self.tokens.get(CATCH_ALL)
+        return count
 
     @property
     def tag(self) -> str:
-        """What changes with every change: of the version, and of what stands in rows beside this one."""
+        """Return the entity tag. It changes with the version, and with every update of related rows."""
         return f"{self.version}-{int(self.updated.timestamp() * 1_000_000)}"
 
     @property
     def own_reminder(self) -> str:
-        """The texts of the enabled reminders that it does not have only because everything has them."""
+        """Return the texts of the persona's own enabled reminders, without those of every conversation."""
         mine = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
         return "\n".join(each.text for each in mine)
 
 
 class PersonaShare(Sharing):
-    """A persona that a person, or a group, has a role in. The `owner` of the persona needs no row; that everybody in
-    the workspace reads it is its `visibility`.
+    """Role of a user or a group in a persona.
 
-    `username` is as the sharer wrote it. Where nobody had that name there is no `user`: it is told to nobody whether
-    a user name exists.
+    The `owner` of a persona has no row, and `visibility` gives it to the whole workspace. `username` is the name that
+    the sharer wrote. A name that no user has is stored as well, with no `user`, so that a share does not reveal which
+    user names exist.
     """
 
     MAX_USERNAME = 150  # as in Django's table of users
@@ -435,5 +435,5 @@ class PersonaShare(Sharing):
 
     @property
     def name(self) -> str:
-        """Whom it is shared with."""
+        """Return the name of the group or user."""
         return self.group.name if self.group is not None else self.username

@@ -1,1 +1,1 @@
-"""Personas that are shared with people and with groups, and handed over by their owners."""
+"""Shares of personas with users and groups, and changes of their owner."""

@@ -1,6 +1,7 @@
 """`/api/v1/personas/<id>/shares/`: who else has a persona, for programs of its owners."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
+from uuid import UUID
 
 from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
@@ -32,12 +33,20 @@ class PersonaShareSerializer(serializers.ModelSerializer[PersonaShare]):
         read_only_fields: ClassVar = ["group", "created"]
 
 
+class NewShare(TypedDict, total=False):
+    """Body of a request for a share; exactly one of `username` and `group` is sent."""
+
+    username: str
+    group: UUID
+    role: str
+
+
 class ShareWithSerializer(Strict):
     username = serializers.CharField(required=False, max_length=PersonaShare.MAX_USERNAME)
     group = serializers.UUIDField(required=False, help_text="The id of a group that you are in or manage.")
     role = serializers.ChoiceField(choices=Role.choices, default=Role.READER)
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, attrs: NewShare) -> NewShare:
         if ("username" in attrs) == ("group" in attrs):
             raise serializers.ValidationError({"username": [gettext("Name a person or a group.")]})
         return attrs
@@ -48,7 +57,7 @@ class ChangeShareSerializer(Strict):
 
 
 class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
-    """The part of the personas' view set that says who else has one."""
+    """Personas and their shares."""
 
     @extend_schema(responses=PersonaShareSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
@@ -67,8 +76,15 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
         strongest counts.
         """
         persona = self.get_object()
-        made = services.share(user=self.person, persona=persona, **valid(ShareWithSerializer, request))
-        return Response(PersonaShareSerializer(made).data, status=status.HTTP_201_CREATED)
+        body = valid(ShareWithSerializer, request)
+        row = services.share(
+            user=self.person,
+            persona=persona,
+            username=body.get("username", ""),
+            group=body.get("group"),
+            role=body["role"],
+        )
+        return Response(PersonaShareSerializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeShareSerializer, responses=PersonaShareSerializer, parameters=[SHARE])
     @action(detail=True, methods=["patch"], url_path="shares/(?P<share>[^/.]+)")

@@ -1,4 +1,4 @@
-"""Nobody sees two personas of one name: they could not be told apart where one is chosen."""
+"""Unique names of personas. Nobody may see two personas of one name, since a list could not tell them apart."""
 
 from django.contrib.auth.models import AnonymousUser
 
@@ -7,20 +7,20 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from personas.models import Persona
 
-NAMES = "names of personas"  # the lock under which they are given: of two who do at once the second finds the first's
+NAMES = "names of personas"  # the lock for changes of names, so that simultaneous changes see each other
 
 
 def require_free_name(persona: Persona, before: Persona | None = None) -> None:
-    """Raises `name_taken` (409) where its owner sees another persona of this name, which nobody could tell from it.
+    """Raise `name_taken` (409) if the owner of the persona sees another persona of this name.
 
-    What changes nothing of that beside `before`, as it is stored, passes. What only others see is not looked at: it is
-    none of the owner's business.
+    `before`: the stored persona; a change of neither name, visibility nor owner passes. Personas that only others see
+    do not count, since the error would reveal them.
     """
 
-    def known(row: Persona) -> tuple[str, str, object]:
+    def identity(row: Persona) -> tuple[str, str, object]:
         return row.name.casefold(), row.visibility, row.owner_id
 
-    if before is not None and known(persona) == known(before):
+    if before is not None and identity(persona) == identity(before):
         return
     seen = Persona.objects.visible_to(persona.owner or AnonymousUser()).exclude(pk=persona.pk)
     if seen.filter(name__iexact=persona.name).exists():
@@ -31,11 +31,12 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
         )
 
 
-def free_name(wanted: str, owner: User) -> str:
-    """The name, with a number behind it where the owner sees a persona that is called so."""
-    taken = {name.casefold() for name in Persona.objects.visible_to(owner).values_list("name", flat=True)}
-    name, number = wanted[: Persona.MAX_NAME], 1
-    while name.casefold() in taken:
+def free_name(base: str, owner: User) -> str:
+    """Return the name, with a number behind it if the owner already sees a persona of this name."""
+    used = {name.casefold() for name in Persona.objects.visible_to(owner).values_list("name", flat=True)}
+    name = base[: Persona.MAX_NAME]
+    number = 1
+    while name.casefold() in used:
         number += 1
-        name = f"{wanted[: Persona.MAX_NAME - 6]} ({number})"
+        name = f"{base[: Persona.MAX_NAME - 6]} ({number})"
     return name

@@ -1,4 +1,4 @@
-"""Who may see, change and own a persona: by themselves, by their groups, or since everybody has it."""
+"""Roles of users in personas: by ownership, by a share, by a group, or by the visibility of the persona."""
 
 from uuid import UUID
 
@@ -11,20 +11,20 @@ from personas.models import Persona, PersonaShare
 
 
 def visible_persona(user: User, pk: UUID | str) -> Persona:
-    """Raises `NotFound` for a persona that is not there or that this user may not use."""
+    """Return a persona. Raises `NotFound` if it does not exist or the user may not use it."""
     rows = Persona.objects.visible_to(user).select_related("owner", "budget_profile", "model__provider")
     return get_or_404(rows, pk, "persona")
 
 
 def role_of(user: User, persona: Persona) -> Role | None:
-    """The strongest that this person has by themselves and by their groups; None where they do not see it."""
+    """Return the strongest role of the user, their groups' roles included; None if they do not see the persona."""
     if persona.owner_id == user.pk:
         return Role.OWNER
-    mine = getattr(persona, "mine", None)  # of a list, with one query for all
+    mine = getattr(persona, "mine", None)  # prefetched for lists, with one query for all
     if mine is None:
         mine = PersonaShare.objects.of(user).filter(persona=persona)
-    given = {share.role for share in mine}
-    return strongest(given | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
+    roles = {share.role for share in mine}
+    return strongest(roles | ({Role.READER} if persona.visibility == Persona.Visibility.WORKSPACE else set()))
 
 
 def may_change(user: User, persona: Persona) -> bool:
@@ -36,7 +36,7 @@ def may_own(user: User, persona: Persona) -> bool:
 
 
 def require_editor(*, user: User, persona: Persona) -> None:
-    """Raises `NotFound` for who does not see it, and `not_owner` (403)."""
+    """Raise `not_owner` (403) for a user who may not change the persona, and `NotFound` if they do not see it."""
     if may_change(user, persona):
         return
     if role_of(user, persona) is None:
@@ -48,7 +48,7 @@ def require_editor(*, user: User, persona: Persona) -> None:
 
 
 def require_owner(*, user: User, persona: Persona) -> None:
-    """One of its owners, or an administrator with the right to change personas. Raises as `require_editor`."""
+    """Check for an owner or an administrator with the right to change personas. Raises as `require_editor`."""
     require_editor(user=user, persona=persona)
     if not may_own(user, persona):
         raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)

@@ -1,4 +1,4 @@
-"""Who else has a persona. Everybody in the workspace has it by its `visibility`, which is no share."""
+"""Changes to the shares of a persona. The `visibility` for the whole workspace is a field of the persona, no share."""
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -21,15 +21,14 @@ MOST = 200  # shares of one persona
 
 
 def shares_of(user: User, persona: Persona) -> QuerySet[PersonaShare]:
-    """For an owner; others have what is theirs. Raises `not_owner` (403)."""
+    """Return all shares, for an owner of the persona. Raises `not_owner` (403)."""
     require_owner(user=user, persona=persona)
     rows: QuerySet[PersonaShare] = PersonaShare.objects.filter(persona=persona).select_related("user", "group")
     return rows
 
 
 def groups_to_choose(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
-    """Those that this person could share it with: groups of their own and those that they manage; administrators choose
-    among all."""
+    """Return the groups that the user may add: groups they are in or manage; for administrators, all groups."""
     rows = PeopleGroup.objects.filter(everyone=False).exclude(personashares__persona=persona)
     if has_right(user, "change", persona):
         return rows
@@ -40,8 +39,9 @@ def groups_to_choose(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
 def share(
     *, user: User, persona: Persona, username: str = "", group: object = None, role: str = Role.READER
 ) -> PersonaShare:
-    """With the person of a user name, or with all who are in a `group` (its id), from now on. Whoever has it already
-    gets the role. A name that nobody has is stored like any other.
+    """Share the persona with a user name, or with a `group` (its id). An existing share gets the role.
+
+    A user name that does not exist is stored like any other.
 
     Raises `not_owner` and `right_missing` (403), `NotFound` for a group that the user does not see, `bad_username`,
     `owner_has_it` (409), `unknown_role` and `too_many_shares` (409).
@@ -49,26 +49,29 @@ def share(
     require_owner(user=user, persona=persona)
     if not has_right(user, "change", persona):
         require(user, May.PUBLISH_PERSONAS)
-    Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # two at once would both see room for one
-    row = _of_group(user, persona, group) if group else _of_person(persona, username)
-    new, before = row._state.adding, row.role
-    row.role = _known(role)
+    Persona.objects.select_for_update(no_key=True).get(pk=persona.pk)  # simultaneous shares must not exceed the limit
+    row = _group_share(user, persona, group) if group else _user_share(persona, username)
+    new = row._state.adding
+    before = row.role
+    row.role = _check_role(role)
     if new and persona.shares.count() >= MOST:
         sentence = Sentence("A persona has at most {most} shares. Remove some, or share it with a group.", most=MOST)
         raise ProductError("too_many_shares", sentence, status=409)
     row.save()
-    said = _who(row) | {"role": row.role if new else [before, row.role]}
-    record(user=user, action="persona.shared" if new else "persona.share_changed", row=persona, changes=said)
+    changes = _recipient(row) | {"role": row.role if new else [before, row.role]}
+    record(user=user, action="persona.shared" if new else "persona.share_changed", row=persona, changes=changes)
     return row
 
 
-def _of_group(user: User, persona: Persona, group: object) -> PersonaShare:
+def _group_share(user: User, persona: Persona, group: object) -> PersonaShare:
+    """Return the share of a group, stored or new."""
     pk = identifier(group, "group")
-    found = PersonaShare.objects.filter(persona=persona, group=pk).first()
-    return found or PersonaShare(persona=persona, group=get_or_404(groups_to_choose(user, persona), pk, "group"))
+    row = PersonaShare.objects.filter(persona=persona, group=pk).first()
+    return row or PersonaShare(persona=persona, group=get_or_404(groups_to_choose(user, persona), pk, "group"))
 
 
-def _of_person(persona: Persona, username: str) -> PersonaShare:
+def _user_share(persona: Persona, username: str) -> PersonaShare:
+    """Return the share of a user name, stored or new."""
     name = username.strip()
     if not 0 < len(name) <= PersonaShare.MAX_USERNAME or "\x00" in name:
         sentence = Sentence(
@@ -80,46 +83,52 @@ def _of_person(persona: Persona, username: str) -> PersonaShare:
     if person is not None and person.pk == persona.owner_id:
         raise ProductError("owner_has_it", "This persona belongs to this person already.", status=409)
     rows = PersonaShare.objects.filter(persona=persona)
-    found = rows.filter(Q(username=name) | Q(user=person) if person is not None else Q(username=name)).first()
-    row = found or PersonaShare(persona=persona, username=name)
+    stored = rows.filter(Q(username=name) | Q(user=person) if person is not None else Q(username=name)).first()
+    row = stored or PersonaShare(persona=persona, username=name)
     row.user = row.user or person
     return row
 
 
 @transaction.atomic
 def change_share(*, user: User, persona: Persona, share: object, role: str) -> PersonaShare:
-    """`share` is an id. More than before asks for the right to make personas for others, as sharing does."""
+    """Change the role of a share (its id). A stronger role needs the right to publish personas, as sharing does."""
     row = get_or_404(shares_of(user, persona).select_for_update(of=("self",)), share, "share")
-    if strongest([row.role, _known(role)]) != row.role and not has_right(user, "change", persona):
+    if strongest([row.role, _check_role(role)]) != row.role and not has_right(user, "change", persona):
         require(user, May.PUBLISH_PERSONAS)
-    before, row.role = row.role, role
+    before = row.role
+    row.role = role
     row.save(update_fields=["role"])
-    record(user=user, action="persona.share_changed", row=persona, changes=_who(row) | {"role": [before, row.role]})
+    changes = _recipient(row) | {"role": [before, row.role]}
+    record(user=user, action="persona.share_changed", row=persona, changes=changes)
     return row
 
 
 @transaction.atomic
 def remove_share(*, user: User, persona: Persona, share: object) -> None:
-    """Owners may remove any, everybody what was shared with them by themselves. An answer that is being written for
-    somebody who has it no more is stopped. `share` is an id."""
+    """Remove a share (its id). Owners may remove any share, other users only their own.
+
+    An answer that is being written for a user who loses the persona is stopped.
+    """
     own = PersonaShare.objects.filter(persona=persona, user=user)
     row = own.filter(pk=identifier(share, "share")).first() or get_or_404(shares_of(user, persona), share, "share")
     row.delete()
-    record(user=user, action="persona.unshared", row=persona, changes=_who(row))
+    record(user=user, action="persona.unshared", row=persona, changes=_recipient(row))
 
 
 @transaction.atomic
 def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
-    """An owner makes somebody whom it is shared with the one whom it belongs to; whom it belonged to keeps it as an
-    owner. Raises `not_owner` (403), `NotFound` for a share with nobody or a group, `not_active` (422) and
-    `legal_hold` (409)."""
+    """Make the user of a share (its id) the owner of the persona. The previous owner keeps a share as an owner.
+
+    Raises `not_owner` (403), `NotFound` for a share without a user, `not_active` (422) and `legal_hold` (409).
+    """
     if role_of(user, persona) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)
     lock(NAMES)
     locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
     row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
     require_movable(locked)
-    taker, before = row.user, locked.owner
+    taker = row.user
+    before = locked.owner
     if taker is None:
         raise NotFound("share")
     if not taker.is_active:
@@ -128,23 +137,23 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
         )
     row.delete()
     if before is not None:
-        kept = PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER)
-        kept.save()
+        PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER).save()
     others = Persona.objects.visible_to(taker).exclude(pk=locked.pk)
     name = free_name(locked.name, taker) if others.filter(name__iexact=locked.name).exists() else locked.name
     Persona.objects.filter(pk=locked.pk).update(owner=taker, name=name, updated=timezone.now())
-    said = {"owner": [str(before.pk) if before is not None else None, str(taker.pk)]}
-    record(user=user, action="persona.handed_over", row=locked, changes=said)
+    changes = {"owner": [str(before.pk) if before is not None else None, str(taker.pk)]}
+    record(user=user, action="persona.handed_over", row=locked, changes=changes)
     return Persona.objects.select_related("owner").get(pk=locked.pk)
 
 
-def _who(row: PersonaShare) -> dict[str, object]:
+def _recipient(row: PersonaShare) -> dict[str, object]:
+    """Return the group or the user of a share as a part of an entry of the audit."""
     if row.group_id is not None:
         return {"group": str(row.group_id)}
     return {"person": str(row.user_id) if row.user_id is not None else None}
 
 
-def _known(role: str) -> str:
+def _check_role(role: str) -> str:
     if role not in Role.values:
         raise ProductError(
             "unknown_role", Sentence("There is no role “{role}”. The roles are reader, editor and owner.", role=role)

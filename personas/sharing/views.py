@@ -1,6 +1,5 @@
-"""Who else has a persona: a page of its own, whose middle a script puts into a dialog."""
+"""Page with the shares of a persona. A script shows its main part in a dialog."""
 
-from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -19,17 +18,16 @@ from personas.sharing.roles import may_own, require_owner, role_of, visible_pers
 
 @with_row(visible_persona, "GET", "POST")
 def shares(request: Request, persona: Persona) -> HttpResponse:
-    """A POST shares it with the `username` or the `group` (an id)."""
+    """Show the shares. A POST adds one for a `username` or a `group` (an id)."""
     if request.method != "POST":
         return _page(request, persona)
-    given = request.POST
     try:
         services.share(
             user=request.user,
             persona=persona,
-            username=given.get("username", ""),
-            group=given.get("group") or None,
-            role=given.get("role", Role.READER),
+            username=request.POST.get("username", ""),
+            group=request.POST.get("group") or None,
+            role=request.POST.get("role", Role.READER),
         )
     except ProductError as error:
         if error.code not in ("bad_username", "owner_has_it", "too_many_shares"):
@@ -46,7 +44,7 @@ def change(request: Request, persona: Persona, share: UUID) -> HttpResponse:
 
 @with_row(visible_persona)
 def remove(request: Request, persona: Persona, share: UUID) -> HttpResponse:
-    """Whoever removed it from their own list sees the list again."""
+    """Remove a share. A user who removed their own share sees the list of personas again."""
     services.remove_share(user=request.user, persona=persona, share=share)
     if not may_own(request.user, persona):
         return redirect("personas:list")
@@ -62,8 +60,8 @@ def _done(request: Request, persona: Persona) -> HttpResponse:
     return _page(request, persona) if request.htmx else redirect("personas:shares", persona.pk)
 
 
-def context(request: Request, persona: Persona) -> dict[str, Any]:
-    """What the dialog of an owner shows; `own_share` is what somebody else can take out of their list."""
+def context(request: Request, persona: Persona) -> dict[str, object]:
+    """Return the template context of the dialog: all shares for an owner, for other users only `own_share`."""
     user = request.user
     if not may_own(user, persona):
         return {"own_share": PersonaShare.objects.filter(persona=persona, user=user).first()}
@@ -78,7 +76,7 @@ def context(request: Request, persona: Persona) -> dict[str, Any]:
 
 def _page(request: Request, persona: Persona, problem: ProductError | None = None) -> HttpResponse:
     require_owner(user=request.user, persona=persona)
-    shown: dict[str, Any] = {
+    shown = {
         **context(request, persona),
         "section": "personas",
         "persona": persona,
@@ -86,5 +84,5 @@ def _page(request: Request, persona: Persona, problem: ProductError | None = Non
         "username": request.POST.get("username", "") if problem else "",
     }
     name = "personas/_shares.html" if request.htmx else "personas/shares.html"
-    # What htmx asks for is put into the page only where the status says that all went well.
+    # htmx shows a response only if its status is a success.
     return render(request, name, shown, status=problem.status if problem and not request.htmx else 200)

@@ -1,4 +1,4 @@
-"""The variables that instructions may have, beside the fields that take them."""
+"""Template tag for the list of variables that instructions may contain."""
 
 from collections.abc import ItemsView
 

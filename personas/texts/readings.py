@@ -1,14 +1,15 @@
-"""What a model is told that reads all of a file for a question."""
+"""Texts for the reading of a whole file: notes on each part, notes put together, and the answer."""
 
 from core.sentences import Sentence
-from personas.texts.text import Text
+from personas.texts.text import TextDefinition
 
 READINGS = Sentence("When a question is asked over a whole file")
-QUESTION, TITLE = {"question": Sentence("the question")}, {"title": Sentence("the file's name")}
+QUESTION = {"question": Sentence("the question")}
+TITLE = {"title": Sentence("the file's name")}
 LONGEST = {"tokens": Sentence("how long the notes may be")}
 
 OF_READINGS = {
-    "reading_part": Text(
+    "reading_part": TextDefinition(
         READINGS,
         Sentence("Notes on a part"),
         Sentence(
@@ -24,7 +25,7 @@ OF_READINGS = {
         "document says. If nothing in this part helps, answer with a full stop alone.",
         needs=LONGEST,
     ),
-    "reading_part_given": Text(
+    "reading_part_given": TextDefinition(
         READINGS,
         Sentence("A part of a file"),
         Sentence("The message below it: the question, and the passages of the part."),
@@ -33,7 +34,7 @@ OF_READINGS = {
         may_have=TITLE,
         most=2_000,
     ),
-    "reading_fold": Text(
+    "reading_fold": TextDefinition(
         READINGS,
         Sentence("Notes put together"),
         Sentence(
@@ -46,7 +47,7 @@ OF_READINGS = {
         "tokens. Add nothing. If none of the notes helps, answer with a full stop alone.",
         needs=LONGEST,
     ),
-    "reading_answer": Text(
+    "reading_answer": TextDefinition(
         READINGS,
         Sentence("Answer over a whole file"),
         Sentence("What the model is told that answers the question from the notes."),
@@ -56,7 +57,7 @@ OF_READINGS = {
         "[12][15]; never list sources at the end. Where notes contradict each other, say so. What the notes do not "
         "answer, say plainly.",
     ),
-    "reading_notes": Text(
+    "reading_notes": TextDefinition(
         READINGS,
         Sentence("The notes"),
         Sentence("The message below it: the question, and the notes."),
@@ -65,7 +66,7 @@ OF_READINGS = {
         may_have=TITLE,
         most=2_000,
     ),
-    "reading_unread": Text(
+    "reading_unread": TextDefinition(
         READINGS,
         Sentence("What was not read"),
         Sentence("Below “Answer over a whole file” where parts of the file were not read."),

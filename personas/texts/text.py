@@ -1,4 +1,4 @@
-"""What is known of one text that the product sends."""
+"""Definition of a text that the product sends to a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,13 @@ from core.sentences import Sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """`group`: where it stands. `needs` and `may_have`: placeholders, and what stands in their place. `most`: how many
-    characters it may have. `may_be_empty`: then nothing is sent in its place, and no placeholder is missed."""
+class TextDefinition:
+    """Built-in text with its place, its purpose and its rules.
+
+    `group`: its place in a prompt. `needs` and `may_have`: required and optional placeholders, each with its meaning.
+    `most`: the largest number of characters. `may_be_empty`: an empty version is allowed, without its placeholders;
+    then nothing is sent.
+    """
 
     group: Sentence
     title: Sentence

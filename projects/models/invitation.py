@@ -1,4 +1,4 @@
-"""Who is asked to join a project, and has not answered yet."""
+"""Pending invitations to projects."""
 
 from typing import ClassVar
 
@@ -16,19 +16,19 @@ MAX_USERNAME = 150  # as in Django's table of users
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "InvitationQuerySet":
-        """Those that the user may still answer; what an owner has sent out is `sent`."""
+        """Return the invitations that the user may still answer. Those that an owner has sent are in `sent`."""
         return self.filter(person_id=user.pk, declined=None, expires__gt=timezone.now())
 
     def sent(self, project: Project) -> "InvitationQuerySet":
-        """What the project's owner sees as pending, also of names that nobody has and of people who declined."""
+        """Return the pending invitations that the owner sees, with unknown names and declined invitations."""
         return self.filter(project=project, expires__gt=timezone.now())
 
 
 class Invitation(models.Model):
-    """Of the person who had this user name when it was sent; of nobody where none had.
+    """Invitation of a user name. `person`: the user who had the name when it was sent; null if there was none.
 
-    No owner can tell one from the other, so a declined invitation stays until its time is over: what vanished would say
-    that somebody is there. That also keeps the same invitation from being shown to them again. Accepted ones are gone.
+    Owners must not learn whether a user name exists. So a declined invitation stays until it expires, since a removed
+    one would reveal the user. That also keeps it from being shown to the user again. Acceptance deletes the row.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

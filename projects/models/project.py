@@ -1,4 +1,4 @@
-"""Where work happens: instructions, files and members; objectives, tasks and checklists are in `task`."""
+"""Projects, with their instructions, members and files."""
 
 from collections.abc import Collection
 from typing import ClassVar
@@ -15,7 +15,7 @@ from accounts.models import EDITING, Sharing, shared_with
 
 class ProjectQuerySet(models.QuerySet["Project"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
-        """Those the user owns, and those that are shared with them or with a group of theirs."""
+        """Return the projects that the user owns, and those shared with them or with a group of theirs."""
         return self._with_role(user, None)
 
     def editable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
@@ -28,7 +28,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
 
 
 class Project(models.Model):
-    """`persona` answers in its conversations unless they choose another."""
+    """Project. `persona` answers in its conversations, unless a conversation has another one."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="projects")
@@ -52,7 +52,7 @@ class Project(models.Model):
 
 
 class Membership(Sharing):
-    """A project that a person, or a group, has a role in. The `owner` of the project needs no row."""
+    """Role of a user or a group in a project. The `owner` of the project has no row."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
 
@@ -68,7 +68,7 @@ class Membership(Sharing):
 
     @property
     def holder(self) -> UUID | None:
-        """The id of the person or the group."""
+        """Return the id of the user or the group."""
         return self.user_id or self.group_id
 
     @property
@@ -77,7 +77,7 @@ class Membership(Sharing):
 
 
 class ProjectFile(models.Model):
-    """A file in a project. Pinned files are inlined first; `ordinal` is the order people gave them."""
+    """File in a project. Prompts contain pinned files first. `ordinal`: the position that users have chosen."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="entries")
     file = models.ForeignKey("files.File", on_delete=models.CASCADE, related_name="project_entries")

@@ -1,4 +1,4 @@
-"""Who may do what in a project: pages, API, services and the packages of the app ask here."""
+"""Checks of the roles of users in projects, for pages, the API and services."""
 
 from accounts.models import EDITING, Role, User, strongest
 from core.errors import NotFound, ProductError
@@ -8,17 +8,16 @@ from projects.models.project import Membership, Project
 
 
 def visible_project(user: User, pk: object) -> Project:
-    """Raises `NotFound`."""
+    """Return a project that the user may see. Raises `NotFound`."""
     rows = Project.objects.visible_to(user).select_related("owner", "persona")
     return get_or_404(rows, pk, "project")
 
 
 def role_of(user: User, project: Project) -> Role:
-    """The strongest that they have. Raises `NotFound` for who has none."""
+    """Return the strongest role of the user. Raises `NotFound` if they have none."""
     if project.owner_id == user.pk:
         return Role.OWNER
-    given = Membership.objects.of(user).filter(project=project).values_list("role", flat=True)
-    role = strongest(given)
+    role = strongest(Membership.objects.of(user).filter(project=project).values_list("role", flat=True))
     if role is None:
         raise NotFound("project")
     return role
@@ -34,6 +33,6 @@ def require_editor(*, user: User, project: Project) -> None:
 
 
 def require_owner(*, user: User, project: Project, action: Action = "change") -> None:
-    """One of its owners, or an administrator who has the right to that action."""
+    """Check for an owner, or an administrator with the right to the action. Raises `not_owner` (403)."""
     if not has_right(user, action, project) and role_of(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)

@@ -1,4 +1,4 @@
-"""Tasks and their history as operators see them, without what people wrote in them."""
+"""Admin of tasks and their history, without the texts that users wrote."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ STATES = {
     "done": "success",
     "dropped": "danger",
 }
-WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields whose values people wrote
+WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields with texts of users
 
 
 @admin.register(Task)
@@ -78,18 +78,19 @@ class TaskChangeAdmin(RecordAdmin):
 
     @display(description="Before")
     def before_shown(self, change: TaskChange) -> str:
-        return _shown(change, change.before)
+        return _value_in_words(change, change.before)
 
     @display(description="After")
     def after_shown(self, change: TaskChange) -> str:
-        return _shown(change, change.after)
+        return _value_in_words(change, change.after)
 
     @display(description="Model")
     def by_model(self, change: TaskChange) -> str:
         return change.model or "–"
 
 
-def _shown(change: TaskChange, value: str) -> str:
+def _value_in_words(change: TaskChange, value: str) -> str:
+    """Return a value for administrators; of a text of the user only its length."""
     if not value:
         return "–"
     if change.field not in WORDS:

@@ -1,11 +1,11 @@
-"""`/api/v1/tasks/`: objectives, tasks and checklist items for programs, in one shape for the three levels."""
+"""`/api/v1/tasks/`: objectives, tasks and checklist items for programs, with one form for all three levels."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, cast
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -17,12 +17,12 @@ from core.api.pagination import Pages, pages
 from projects.models import Project
 from projects.planner import services
 from projects.planner.models import codes
-from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskQuerySet
+from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task, TaskChange, TaskProgress, TaskQuerySet
 from projects.planner.queries import with_links, with_progress
-from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
+from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask, TaskFields
 
 SETTABLE = [(value, label) for value, label in Task.Status.choices if value != Task.Status.MOVED]
-# A list's parameters as what they ask of a row.
+# The parameters of a list, and the lookups that they stand for.
 FILTERS = {
     "code": "code",
     "level": "level__in",
@@ -37,12 +37,13 @@ FILTERS = {
 }
 
 
-class ProgressSerializer(serializers.Serializer[Any]):
+class ProgressSerializer(serializers.Serializer[TaskProgress]):
     done = serializers.IntegerField()
     total = serializers.IntegerField(help_text="Without what was dropped or moved.")
 
 
-class DraftSerializer(serializers.Serializer[Task]):
+@extend_schema_serializer(component_name="Draft")
+class TaskDraftSerializer(serializers.Serializer[Task]):
     """How far the server is with drafting the checklist of a model's task, until there is an item.
 
     `due`: it is begun as soon as it can be; `begun`: `runs/?task=` tells of it; `refused`: `code` and `detail` say why,
@@ -83,9 +84,9 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
     def get_moved_from(self, task: Task) -> UUID | None:
         return task.moved_from.pk if hasattr(task, "moved_from") else None
 
-    @extend_schema_field(DraftSerializer(allow_null=True))
+    @extend_schema_field(TaskDraftSerializer(allow_null=True))
     def get_draft(self, task: Task) -> Any:
-        return DraftSerializer(task).data if task.draft else None
+        return TaskDraftSerializer(task).data if task.draft else None
 
 
 class NewTaskSerializer(Strict):
@@ -100,7 +101,7 @@ class NewTaskSerializer(Strict):
     archetype = serializers.ChoiceField(
         choices=Task.Archetype.choices, required=False, allow_blank=True, help_text="Of tasks; user without it."
     )
-    # Declared fields leave the class, so the name does not shadow the serializer's own `parent`.
+    # The metaclass removes declared fields, so the name does not shadow the serializer's own `parent`.
     parent = VisibleField(Task, required=False, allow_null=True)  # type: ignore[assignment]  # see above
     breakpoint = serializers.BooleanField(
         required=False, help_text="Of items: work by a model stops here until you clear it."
@@ -126,8 +127,8 @@ class ChangeTaskSerializer(Strict):
     project = VisibleField(Project, required=False, allow_null=True)
 
 
-class FilterSerializer(serializers.Serializer[dict[str, Any]]):
-    """What narrows a list. `status` and `level` may be given several times."""
+class FilterSerializer(serializers.Serializer[None]):
+    """Filters of a list. `status` and `level` may be repeated."""
 
     code = serializers.CharField(required=False, help_text="Finds one by its code.")
     level = serializers.MultipleChoiceField(required=False, choices=Task.Level.choices)
@@ -141,9 +142,9 @@ class FilterSerializer(serializers.Serializer[dict[str, Any]]):
         required=False, allow_null=True, help_text="Only what a model proposes, or only what counts."
     )
 
-    def get_fields(self) -> dict[str, Any]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         since = serializers.DateField(required=False, help_text="From this date on.")
-        return {**super().get_fields(), "from": since}  # the name is a keyword, so no attribute can have it
+        return {**super().get_fields(), "from": since}  # `from` is a keyword, so it cannot be declared in the class
 
     def validate_code(self, value: str) -> str:
         if not codes.is_code(value):
@@ -169,7 +170,11 @@ class DraftChecklistSerializer(Strict):
     items = serializers.ListField(child=DraftItemSerializer(), allow_empty=False, max_length=codes.MAX_NUMBER)
 
 
-class ChecklistSerializer(serializers.Serializer[dict[str, Any]]):
+class DraftedChecklist(TypedDict):
+    items: list[Task]
+
+
+class ChecklistSerializer(serializers.Serializer[DraftedChecklist]):
     items = TaskSerializer(many=True)
 
 
@@ -184,7 +189,7 @@ class TaskChangeSerializer(serializers.ModelSerializer[TaskChange]):
 
 class ByDate(Pages):
     ordering = ("date", "position", "code")
-    # The cursor is a date and an offset in it; a New Year's Day can have every series of a year, a month and a day.
+    # The cursor is a date and an offset. A first of January may have the rows of a year, a month and a day.
     offset_cutoff = 20_000
 
 
@@ -204,26 +209,26 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @extend_schema(parameters=[FilterSerializer])
     def list(self, request: Request) -> Response:
         """By date, then in the order that people gave them; `from` and `to` compare the first day of a period."""
-        asked = valid(FilterSerializer, request, request.query_params)
-        rows = self.get_queryset().filter(
-            **{FILTERS[name]: value for name, value in asked.items() if value or value is False}
-        )
+        query = valid(FilterSerializer, request, request.query_params)
+        lookups = [(FILTERS[name], value) for name, value in query.items() if value or value is False]
+        rows = self.get_queryset().filter(Q(*lookups))
         page = self.paginate_queryset(rows) or []
         return self.get_paginated_response(self.get_serializer(with_progress(page), many=True).data)
 
     def retrieve(self, request: Request, pk: str) -> Response:
-        return self._shown(self.get_object())
+        return self._respond(self.get_object())
 
     @extend_schema(request=NewTaskSerializer, responses={201: TaskSerializer})
     def create(self, request: Request) -> Response:
         """Adds an objective, a task or an item at the end of its list, under the next code."""
         new = NewTask(**valid(NewTaskSerializer, request))
-        return self._shown(services.create(actor=self.actor, new=new), status.HTTP_201_CREATED)
+        return self._respond(services.create(actor=self.actor, new=new), status.HTTP_201_CREATED)
 
     @extend_schema(request=ChangeTaskSerializer, responses=TaskSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        task, fields = self.get_object(), valid(ChangeTaskSerializer, request)
-        return self._shown(services.update(actor=self.actor, task=task, fields=fields))
+        task = self.get_object()
+        fields = cast("TaskFields", valid(ChangeTaskSerializer, request))
+        return self._respond(services.update(actor=self.actor, task=task, fields=fields))
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -235,22 +240,25 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @action(detail=True, methods=["post"])
     def move(self, request: Request, pk: str) -> Response:
         """Goes on with a day task on another day, under a new code; the old one stays and links to it."""
-        task, day = self.get_object(), valid(MoveSerializer, request)["date"]
-        return self._shown(services.move(actor=self.actor, task=task, day=day), status.HTTP_201_CREATED)
+        task = self.get_object()
+        day = valid(MoveSerializer, request)["date"]
+        return self._respond(services.move(actor=self.actor, task=task, day=day), status.HTTP_201_CREATED)
 
     @extend_schema(request=PlaceSerializer, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def order(self, request: Request, pk: str) -> Response:
         """Puts it behind another one of its list, or first."""
-        task, after = self.get_object(), valid(PlaceSerializer, request)["after"]
-        return self._shown(services.reorder(actor=self.actor, task=task, after=after))
+        task = self.get_object()
+        after = valid(PlaceSerializer, request)["after"]
+        return self._respond(services.reorder(actor=self.actor, task=task, after=after))
 
     @extend_schema(request=DraftChecklistSerializer, responses={201: ChecklistSerializer})
     @action(detail=True, methods=["post"])
     def draft(self, request: Request, pk: str) -> Response:
         """Puts new items in the place of the unfinished ones of a day task's checklist."""
-        task, body = self.get_object(), valid(DraftChecklistSerializer, request)
-        items = [DraftItem(**item) for item in body["items"]]
+        task = self.get_object()
+        body = valid(DraftChecklistSerializer, request)
+        items = [DraftItem(item["title"], item["breakpoint"], item["needs"]) for item in body["items"]]
         drafted = services.draft_checklist(actor=self.actor, task=task, items=items)
         return Response(ChecklistSerializer({"items": drafted}).data, status=status.HTTP_201_CREATED)
 
@@ -258,27 +266,27 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @action(detail=True, methods=["post"])
     def accept(self, request: Request, pk: str) -> Response:
         """Takes over what a model has proposed, with its checklist as it is now; only then it stands in prompts."""
-        return self._shown(services.accept(actor=self.actor, task=self.get_object()))
+        return self._respond(services.accept(actor=self.actor, task=self.get_object()))
 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def decline(self, request: Request, pk: str) -> Response:
         """Drops what a model has proposed; it stands in no prompt."""
-        return self._shown(services.decline(actor=self.actor, task=self.get_object()))
+        return self._respond(services.decline(actor=self.actor, task=self.get_object()))
 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def clear(self, request: Request, pk: str) -> Response:
         """Lets work pass a breakpoint."""
-        return self._shown(services.clear_breakpoint(actor=self.actor, task=self.get_object()))
+        return self._respond(services.clear_breakpoint(actor=self.actor, task=self.get_object()))
 
     @extend_schema(responses=TaskChangeSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=pages("-id"), filter_backends=[])
     def changes(self, request: Request, pk: str) -> Response:
-        """Who changed what of it and its checklist, newest first."""
+        """The changes of it and its checklist, newest first."""
         rows: QuerySet[Any] = TaskChange.objects.of(self.get_object())
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(TaskChangeSerializer(page, many=True).data)
 
-    def _shown(self, task: Task, code: int = status.HTTP_200_OK) -> Response:
+    def _respond(self, task: Task, code: int = status.HTTP_200_OK) -> Response:
         return Response(self.get_serializer(with_progress([task])[0]).data, status=code)

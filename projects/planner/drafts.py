@@ -1,10 +1,11 @@
-"""The mark on a task whose checklist the server is to draft: who sets it, who takes it away.
+"""The draft mark of a task whose checklist a model of the server is to write.
 
-It is due when a model's or hybrid task of a day is made, when one that a model has proposed is accepted, when the
-user's own becomes one, and on the day to which one goes on without a checklist. A worker begins it
-(`chat.runs.drafts`); what then becomes of it, its run says. A mark goes as soon as there is an item, whoever wrote it,
-and with a task that is the user's own or finished.
-Nothing here is called without the lock on the person's tasks (`projects.planner.services.lock_tasks`).
+1. `request_draft` sets the mark to “due”: for a new day task of a model or a hybrid one, for one that a user accepts,
+   for a user's own task that becomes one, and for one that is moved to another day without a checklist.
+2. A worker claims the draft (`claim_draft`, called by `chat.runs.drafts`) and starts a run, whose row tells the rest.
+3. The mark is removed as soon as the checklist has an item, and when the task becomes the user's own or is finished.
+
+Callers hold the lock of the user's tasks (`projects.planner.services.lock_tasks`).
 """
 
 from functools import partial
@@ -20,7 +21,7 @@ from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 
-MOST = 20  # of one person that are due at a time; a loop that makes tasks must not cost without end
+MOST = 20  # due drafts of one user, so that a loop that makes tasks does not cost without limit
 MANY = Sentence(
     "{most} other checklists of yours wait to be drafted, the most there may be. Ask for this one when they are done.",
     most=MOST,
@@ -28,42 +29,42 @@ MANY = Sentence(
 
 
 def waiting() -> QuerySet[Task]:
-    """What workers are to begin, the oldest first."""
+    """Return the tasks with a due draft, oldest first."""
     return Task.objects.filter(draft=Task.Draft.DUE, owner__is_active=True).order_by("id")
 
 
-def fits(row: Task) -> bool:
-    """Whether a model may draft a checklist for it."""
-    is_days = (row.level, row.horizon) == (Task.Level.TASK, Task.Horizon.DAY)
-    return is_days and row.archetype != Task.Archetype.USER and row.status in Task.UNFINISHED and not row.proposed
+def can_be_drafted(row: Task) -> bool:
+    """Return whether a model may draft a checklist for the task."""
+    is_day_task = (row.level, row.horizon) == (Task.Level.TASK, Task.Horizon.DAY)
+    return is_day_task and row.archetype != Task.Archetype.USER and row.status in Task.UNFINISHED and not row.proposed
 
 
-def ask(actor: Actor, row: Task) -> None:
-    """Makes the draft of a task that has no items due.
+def request_draft(actor: Actor, row: Task) -> None:
+    """Make the draft of a task without items due, if it can be drafted. Above `MOST` due drafts it is refused.
 
-    What a model has made waits for the end of its answer, in which it may write the checklist itself.
+    The draft of a task that a model has made starts after the model's answer, which may contain the checklist.
     """
-    if not fits(row):
+    if not can_be_drafted(row):
         return
     if Task.objects.filter(owner=row.owner_id, draft=Task.Draft.DUE).count() >= MOST:
-        put(row, Task.Draft.REFUSED, "too_many_drafts", MANY)
+        set_draft(row, Task.Draft.REFUSED, "too_many_drafts", MANY)
         return
-    put(row, Task.Draft.DUE)
+    set_draft(row, Task.Draft.DUE)
     if not actor.model:
         transaction.on_commit(partial(enqueue, "chat.tasks.draft_checklist", row.pk))
 
 
-def put(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_SENTENCE) -> None:
-    """Sets the mark, or takes it away. It is no change that the task's history tells of."""
-    changes: dict[str, str | Sentence] = {"draft": draft, "draft_code": code, "draft_detail": detail}
-    if changes == {name: getattr(row, name) for name in changes}:
+def set_draft(row: Task, draft: str = "", code: str = "", detail: Sentence = NO_SENTENCE) -> None:
+    """Set the mark, or remove it. The history of the task does not record this."""
+    if (row.draft, row.draft_code, row.draft_detail) == (draft, code, detail):
         return
-    for name, value in changes.items():
-        setattr(row, name, value)
-    Task.objects.filter(pk=row.pk).update(**changes, heartbeat=timezone.now())
+    row.draft = draft
+    row.draft_code = code
+    row.draft_detail = detail
+    Task.objects.filter(pk=row.pk).update(draft=draft, draft_code=code, draft_detail=detail, heartbeat=timezone.now())
     tell(row.owner_id, News.TASKS)
 
 
-def take(task_id: UUID) -> bool:
-    """Whether the draft was due, and is the caller's to begin."""
+def claim_draft(task_id: UUID) -> bool:
+    """Claim a due draft. Return whether the caller is to start it."""
     return claim(waiting(), task_id, draft=Task.Draft.BEGUN)

@@ -1,10 +1,9 @@
-"""What the templates of tasks show: rows and what stands beside them, with a fixed number of queries."""
+"""Contexts of the pages of tasks, each with a fixed number of queries."""
 
 import calendar
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 from django.utils.text import Truncator
@@ -16,14 +15,14 @@ from core.errors import ProductError
 from core.requests import choices
 from projects.models import Project
 from projects.planner.models.codes import HORIZONS, first_day
-from projects.planner.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.models.task import Task, TaskChange, TaskProgress, TaskQuerySet
 from projects.planner.queries import today, with_checklists, with_links, with_progress
 from projects.planner.quick_add import Period
 from projects.planner.rules import PARENTS
 
 WEEK = 7
-CHANGES = 50  # of the history, on one page
-MOST = 120  # characters shown of a value that changed
+CHANGES = 50  # of the history on one page
+MOST = 120  # characters of a changed value that are shown
 FIELDS = {
     "created": gettext_lazy("Created"),
     "deleted": gettext_lazy("Deleted"),
@@ -43,21 +42,25 @@ FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the address of a page wants open: the id of a row to edit, and of a task whose checklist is shown."""
+class OpenRows:
+    """Rows that the address of a page opens: the id of a row to edit, and of a task whose checklist is shown."""
 
     edit: str = ""
     open: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A task in its list. `up` and `down` are ids to stand behind after one step: empty is first, None is no step."""
+class TaskLine:
+    """Task in its list.
+
+    `up` and `down`: the id of the row that it follows after one step in this direction; empty for the first place, None
+    if no step is possible.
+    """
 
     task: Task
     up: str | None = None
     down: str | None = None
-    items: list["Line"] = field(default_factory=list)
+    items: list["TaskLine"] = field(default_factory=list)
     editing: bool = False
     open: bool = False
 
@@ -65,7 +68,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class TaskList:
     level: str
-    lines: list[Line]
+    lines: list[TaskLine]
 
     @property
     def unfinished(self) -> int:
@@ -77,22 +80,22 @@ class TaskList:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A day or month of a calendar, with what is done of its tasks."""
+class CalendarCell:
+    """Day or month of a calendar, with the progress of its tasks. `here`: it is marked as the present one."""
 
     period: Period
-    count: Progress
+    count: TaskProgress
     here: bool
 
 
-def board(user: User, period: Period, asked: Asked) -> dict[str, Any]:
-    """The page of a day, month or year."""
+def board(user: User, period: Period, opened: OpenRows) -> Mapping[str, object]:
+    """Return the context of the page of a day, month or year."""
     now = today(user)
     waits = waiting(user, period, now)
     return {
         "period": period,
         "today": now,
-        "lists": [TaskList(level, lines(rows_of(user, level, period), asked)) for level in _levels(period)],
+        "lists": [TaskList(level, lines(rows_of(user, level, period), opened)) for level in _levels(period)],
         "tabs": [_around(period, each, now) for each in ("day", "month", "year")],
         "before": period.shifted(-1),
         "after": period.shifted(1),
@@ -111,30 +114,27 @@ def rows_of(user: User, level: str, period: Period) -> Sequence[Task]:
     return with_progress(list(with_checklists(with_links(rows))))
 
 
-def lines(rows: Sequence[Task], asked: Asked) -> list[Line]:
-    """`rows` are all that share one order."""
+def lines(rows: Sequence[Task], opened: OpenRows) -> list[TaskLine]:
+    """Return the lines of a list. `rows` are all rows that share one order."""
     ids = [str(row.pk) for row in rows]
     shown = []
     for at, row in enumerate(rows):
-        items = [] if row.level == Task.Level.ITEM else lines(row.checklist, asked)
+        items = [] if row.level == Task.Level.ITEM else lines(row.checklist, opened)
         shown.append(
-            Line(
+            TaskLine(
                 task=row,
                 up=("" if at == 1 else ids[at - 2]) if at else None,
                 down=ids[at + 1] if at + 1 < len(ids) else None,
                 items=items,
-                editing=asked.edit == ids[at],
-                open=asked.open == ids[at] or any(item.editing for item in items),
+                editing=opened.edit == ids[at],
+                open=opened.open == ids[at] or any(item.editing for item in items),
             )
         )
     return shown
 
 
 def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | None]]:
-    """Day tasks that wait for the user: those of the day, and on the page of today all there are.
-
-    Each with the breakpoint at which its work has stopped, if it is one.
-    """
+    """Return the tasks of a day that wait for the user, each with its waiting item. For today, those of all days."""
     if period.horizon != Task.Horizon.DAY:
         return []
     waits = Q(status=Task.Status.WAITING) | Q(
@@ -143,65 +143,71 @@ def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | No
     rows = Task.objects.visible_to(user).filter(waits, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
     if period.start != now:
         rows = rows.filter(date=period.start)
-    return [(row, _stop(row)) for row in with_checklists(rows.distinct())]
+    return [(row, _stopped_at(row)) for row in with_checklists(rows.distinct())]
 
 
-def _stop(row: Task) -> Task | None:
-    """The item that waits; while none says so, the first breakpoint that stands."""
+def _stopped_at(row: Task) -> Task | None:
+    """Return the item of the checklist that waits; without one, the first active breakpoint."""
     stops = [item for item in row.checklist if item.status == Task.Status.WAITING or item.blocking]
     return next((item for item in stops if item.status == Task.Status.WAITING), stops[0] if stops else None)
 
 
-def today_count(user: User) -> Progress:
-    rows = _counting(user).filter(horizon=Task.Horizon.DAY, date=today(user))
-    return Progress(**rows.aggregate(done=_DONE, total=_TOTAL))
+def today_count(user: User) -> TaskProgress:
+    rows = _countable(user).filter(horizon=Task.Horizon.DAY, date=today(user))
+    counts = rows.aggregate(done=_DONE, total=_TOTAL)
+    return TaskProgress(counts["done"], counts["total"])
 
 
-def _counting(user: User) -> TaskQuerySet:
-    """Tasks and objectives, without dropped and moved ones and those that a model proposes."""
+def _countable(user: User) -> TaskQuerySet:
+    """Return the user's tasks and objectives, without dropped, moved and proposed ones."""
     rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM).filter(proposed=False)
     return rows.exclude(status__in=(Task.Status.DROPPED, Task.Status.MOVED))
 
 
-_DONE, _TOTAL = Count("pk", filter=Q(status=Task.Status.DONE)), Count("pk")
+_DONE = Count("pk", filter=Q(status=Task.Status.DONE))
+_TOTAL = Count("pk")
 
 
-def _calendar(user: User, period: Period) -> dict[str, Any]:
+def _calendar(user: User, period: Period) -> Mapping[str, object]:
+    """Return the context of the calendar: the week of a day, the weeks of a month, or the months of a year."""
     horizon, start = period
     if horizon == "day":
         week = (period.shifted(n - start.weekday()) for n in range(WEEK))
-        return {"week": _counted(user, "day", [each.start for each in week if each], start)}
+        return {"week": _cells(user, "day", [each.start for each in week if each], start)}
     if horizon == "month":
         last = calendar.monthrange(start.year, start.month)[1]
         days = [start.replace(day=n) for n in range(1, last + 1)]
-        cells: list[Counted | None] = [None] * start.weekday()
-        cells += _counted(user, "day", days, today(user))
+        cells: list[CalendarCell | None] = [None] * start.weekday()
+        cells += _cells(user, "day", days, today(user))
         cells += [None] * (-len(cells) % WEEK)
         return {"weeks": [cells[at : at + WEEK] for at in range(0, len(cells), WEEK)]}
     months = [start.replace(month=n) for n in range(1, 13)]
-    return {"months": _counted(user, "month", months, first_day("month", today(user)))}
+    return {"months": _cells(user, "month", months, first_day("month", today(user)))}
 
 
-def _counted(user: User, horizon: str, days: Sequence[date], here: date) -> list[Counted]:
-    rows = _counting(user).filter(horizon=horizon, date__range=(days[0], days[-1])).order_by("date")
-    found = rows.values("date").annotate(done=_DONE, total=_TOTAL).values_list("date", "done", "total")
-    counts = {day: Progress(done, total) for day, done, total in found}
-    return [Counted(Period(horizon, day), counts.get(day, Progress(0, 0)), day == here) for day in days]
+def _cells(user: User, horizon: str, days: Sequence[date], here: date) -> list[CalendarCell]:
+    rows = _countable(user).filter(horizon=horizon, date__range=(days[0], days[-1])).order_by("date")
+    totals = rows.values("date").annotate(done=_DONE, total=_TOTAL).values_list("date", "done", "total")
+    counts = {day: TaskProgress(done, total) for day, done, total in totals}
+    return [CalendarCell(Period(horizon, day), counts.get(day, TaskProgress(0, 0)), day == here) for day in days]
 
 
 def _around(period: Period, horizon: str, now: date) -> Period:
-    """The year or month that `period` is in; of a longer one, what holds today if it does, else the first."""
+    """Return the day, month or year for a tab: the one that contains `period`, or one inside it.
+
+    Inside a longer period this is the present one, if it is in the period, else the first one.
+    """
     inside = first_day(period.horizon, now) == period.start
     return Period(horizon, first_day(horizon, now if inside else period.start))
 
 
-def task_page(user: User, task: Task, asked: Asked) -> dict[str, Any]:
-    """The page of a day or month task or an objective; `task` has its links (`queries.visible_task`)."""
+def task_page(user: User, task: Task, opened: OpenRows) -> Mapping[str, object]:
+    """Return the context of the page of a task or an objective."""
     own = with_links(Task.objects.visible_to(user).filter(pk=task.pk))
     row = with_progress(list(with_checklists(own)))[0]
     below = with_links(Task.objects.visible_to(user).filter(parent=row).exclude(level=Task.Level.ITEM))
     return {
-        "line": lines([row], asked)[0],
+        "line": lines([row], opened)[0],
         "period": Period.of(row),
         "below": with_progress(list(below)),
         "parents": _parents(user, row),
@@ -212,11 +218,11 @@ def task_page(user: User, task: Task, asked: Asked) -> dict[str, Any]:
 
 def _waiting_item(row: Task) -> Task | None:
     waits = Task.Status.WAITING in (row.status, *(item.status for item in row.checklist))
-    return _stop(row) if waits and row.status in Task.UNFINISHED else None
+    return _stopped_at(row) if waits and row.status in Task.UNFINISHED else None
 
 
 def _parents(user: User, task: Task) -> QuerySet[Task]:
-    """What it may be put under: unfinished ones of the same month or year, and where it is."""
+    """Return the possible parents: unfinished rows of the same month or year, and the present parent."""
     fits = Q(pk=task.parent_id)
     for level, horizon in PARENTS[task.level, task.horizon]:
         date_ = first_day(horizon, task.date)
@@ -224,36 +230,47 @@ def _parents(user: User, task: Task) -> QuerySet[Task]:
     return Task.objects.visible_to(user).filter(fits).order_by("date", "level", "position", "code")
 
 
-def history(user: User, task: Task, before: str = "") -> dict[str, Any]:
-    """A page of the history of a task and its checklist, newest first, and the cursor of the next page if there is one.
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """Change in the history of a task, for pages. `item`: the end of the code of an item; empty for the task."""
 
-    `before` is such a cursor. Raises `bad_cursor` for what is none.
+    row: TaskChange
+    item: str
+    what: str
+    before: str
+    after: str
+
+
+def history(user: User, task: Task, before: str = "") -> Mapping[str, object]:
+    """Return a page of the changes of a task and its checklist, newest first, and the cursor of the next page.
+
+    `before` is such a cursor. Raises `bad_cursor`.
     """
     rows = TaskChange.objects.visible_to(user).of(task).select_related("user")
     if before:
         if not (before.isascii() and before.isdigit() and len(before) < 19):
             raise ProductError("bad_cursor", "This page of the history does not exist. Open the task again.")
         rows = rows.filter(pk__lt=int(before))
-    found = list(rows[: CHANGES + 1])
-    shown = found[:CHANGES]
+    page = list(rows[: CHANGES + 1])
+    shown = page[:CHANGES]
     projects = Project.objects.visible_to(user) if any(row.field == "project" for row in shown) else ()
     names = {str(project.pk): project.name for project in projects}
     changes = [
-        {
-            "row": row,
-            "item": row.code.removeprefix(task.code).removeprefix("."),
-            "what": FIELDS.get(row.field, row.field),
-            "before": _value(row.field, row.before, names),
-            "after": _value(row.field, row.after, names),
-        }
+        ShownChange(
+            row=row,
+            item=row.code.removeprefix(task.code).removeprefix("."),
+            what=str(FIELDS.get(row.field, row.field)),
+            before=_value(row.field, row.before, names),
+            after=_value(row.field, row.after, names),
+        )
         for row in shown
     ]
-    return {"changes": changes, "older": shown[-1].pk if len(found) > CHANGES else None}
+    return {"changes": changes, "older": shown[-1].pk if len(page) > CHANGES else None}
 
 
 def _value(name: str, value: str, projects: dict[str, str]) -> str:
     if name == "cleared":
-        return ""  # when it was is when the change was
+        return ""  # the time of clearing is the time of the change
     if not value:
         return _("nothing") if name in ("project", "parent", "notes", "needs") else ""
     if name == "status":

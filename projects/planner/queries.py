@@ -1,4 +1,4 @@
-"""Which tasks are looked at: one by its id or code, rows with what showing them needs, and the list for the model."""
+"""Queries of tasks: one by its id or code, rows with their checklists and progress, and the tasks in a prompt."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,78 +13,82 @@ from accounts.models import User
 from core.requests import identifier, or_404
 from personas.texts import BUILT_IN, Texts
 from projects.planner.models import codes
-from projects.planner.models.task import Progress, Task, TaskChange, TaskQuerySet
+from projects.planner.models.task import Task, TaskChange, TaskProgress, TaskQuerySet
 
 
 def today(user: User, at: datetime | None = None) -> date:
-    """The day it is for the user, now or at a moment."""
+    """Return the date in the user's time zone, now or at a moment."""
     return timezone.localdate(at, user.zone)
 
 
 def visible_task(user: User, key: object) -> Task:
-    """`key` is an id or a code. Raises `NotFound`."""
+    """Return a task of the user by its id or its code. Raises `NotFound`."""
     rows = with_links(Task.objects.visible_to(user))
-    found = rows.filter(code=key) if codes.is_code(str(key)) else rows.filter(pk=identifier(key, "task"))
-    return or_404(found.first(), "task")
+    matching = rows.filter(code=key) if codes.is_code(str(key)) else rows.filter(pk=identifier(key, "task"))
+    return or_404(matching.first(), "task")
 
 
 def written_by_hand(items: Sequence[Task]) -> bool:
-    """Whether these are items, of one person, of which no model has made any."""
-    made = TaskChange.objects.filter(field="created", code__in=[row.code for row in items]).exclude(model="")
-    return bool(items) and not made.filter(owner=items[0].owner_id).exists()
+    """Return whether there are items and no model has made any. All belong to one user."""
+    created = TaskChange.objects.filter(field="created", code__in=[row.code for row in items]).exclude(model="")
+    return bool(items) and not created.filter(owner=items[0].owner_id).exists()
 
 
 def with_links(rows: TaskQuerySet) -> TaskQuerySet:
-    """With the rows that showing one or changing it looks at."""
+    """Load the related rows that are needed to show or change a task."""
     return rows.select_related("parent", "project", "moved_to", "moved_from")
 
 
 def with_checklists(rows: TaskQuerySet) -> TaskQuerySet:
-    """Each with its `checklist`."""
+    """Load the `checklist` of each task."""
     items = Task.objects.filter(level=Task.Level.ITEM).select_related("moved_to")
     checklist = Prefetch("children", queryset=items, to_attr="checklist")
-    return rows.prefetch_related(checklist)  # type: ignore[no-redef]  # the model says which type it has
+    return rows.prefetch_related(checklist)  # type: ignore[no-redef]  # the model declares its type
 
 
 def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
-    """The same rows, each with its `progress`; an item has none.
+    """Set `progress` of each row. Return the same rows. Items have no progress.
 
-    Of a day task it counts the checklist, of all else the tasks below at any depth. What was dropped or moved does
-    not count. At most four queries for any number of rows, since there are four levels to descend.
+    The progress of a day task counts its checklist, that of other rows the tasks below at any depth. Dropped and moved
+    rows do not count. At most four queries for any number of rows, since there are four levels.
     """
     counts: dict[UUID, list[int]] = defaultdict(lambda: [0, 0])
     below = {row.pk: {row.pk} for row in rows if row.level != Task.Level.ITEM}
-    level = Q()  # items only in the first round: those of the rows themselves
+    level = Q()  # only the first round includes items, which are those of the rows themselves
     while below:
         deeper: dict[UUID, set[UUID]] = {}
-        found = Task.objects.filter(level, parent__in=below)
-        for pk, parent, kind, status in found.values_list("pk", "parent_id", "level", "status"):
+        children = Task.objects.filter(level, parent__in=below)
+        for pk, parent, kind, status in children.values_list("pk", "parent_id", "level", "status"):
             if kind != Task.Level.ITEM:
                 deeper[pk] = below[parent]
             if kind != Task.Level.OBJECTIVE and status not in (Task.Status.DROPPED, Task.Status.MOVED):
                 for root in below[parent]:
                     counts[root][0] += status == Task.Status.DONE
                     counts[root][1] += 1
-        below, level = deeper, ~Q(level=Task.Level.ITEM)
+        below = deeper
+        level = ~Q(level=Task.Level.ITEM)
     for row in rows:
-        row.progress = None if row.level == Task.Level.ITEM else Progress(*counts[row.pk])
+        row.progress = None if row.level == Task.Level.ITEM else TaskProgress(*counts[row.pk])
     return rows
 
 
 @dataclass(frozen=True, slots=True)
 class PromptTasks:
-    """What stands in the prompt, in its order: tasks with their checklist. `meant` are the codes of those that were
-    mentioned, of today's too. `conversation` is the one whose prompt it is."""
+    """Tasks in a prompt, in their order, with their checklists.
+
+    `mentioned`: mentioned tasks of other days. `mentioned_codes`: the codes of all mentioned tasks, those of today
+    included. `conversation`: the id of the conversation of the prompt.
+    """
 
     on: date
     today: tuple[Task, ...] = ()
     mentioned: tuple[Task, ...] = ()
-    meant: frozenset[str] = frozenset()
+    mentioned_codes: frozenset[str] = frozenset()
     conversation: UUID | None = None
 
 
 def tasks_of(mentioned: Iterable[str]) -> set[str]:
-    """The codes of objectives and tasks that are meant: an item that is mentioned means its task."""
+    """Return the codes of the mentioned objectives and tasks. A mentioned item counts as its task."""
     return {str(codes.parse(code).task) for code in mentioned}
 
 
@@ -96,17 +100,17 @@ def tasks_for_prompt(
     whole_day: bool = True,
     conversation: UUID | None = None,
 ) -> PromptTasks:
-    """What the model is shown: see `prompt_tasks` for the rule. `on` is the user's today. Without the `whole_day` only
-    what is mentioned.
+    """Return the tasks for a prompt by the rule in `prompt_tasks`. Without `whole_day`, only mentioned tasks.
 
-    What a model has proposed and nobody has accepted is left out, unless the user mentions it: the list stands in the
-    system part, and a document may have had the model write it. It stands in the prompts of the `conversation` in which
-    it was proposed, whose model wrote it, as long as it waits for the user.
+    `on`: the user's today. `mentioned`: codes that the user's messages of that day mention (`codes.mentions`). Tasks
+    that are mentioned in the day's tasks are included too (seed: WENDY, "@mentioned in the task list of the Day"), but
+    not those that are mentioned only in these.
 
-    `mentioned` are the codes that the user's messages of that day mention (`codes.mentions`). What the day's own tasks
-    mention counts too (seed: WENDY, "@mentioned in the task list of the Day"); what stands there only for that brings
-    nothing more. The project of a conversation does not narrow it: the rule says all of the day's tasks, and every one
-    of them is the user's own.
+    A task that a model has proposed and the user has not accepted is left out, unless the user mentions it. The list is
+    in the system part of the prompt, and a document may have made the model propose the task. In the prompts of the
+    `conversation` in which it was proposed, it is included while it waits for the user.
+
+    The project of a conversation is no filter: the rule includes all tasks of the day, and all belong to the user.
     """
     mentioned = set(mentioned)
     counts = Q(proposed=False)
@@ -115,45 +119,44 @@ def tasks_for_prompt(
     of_day = Q(counts, level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
     if not whole_day:
-        found = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
-        named = tuple(sorted(found, key=lambda row: row.code))
-        return PromptTasks(on, (), named, frozenset(row.code for row in named), conversation)
-    found = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
-    listed = {code for row in found if _is_of(row, on) and not row.proposed for code in _mentions(row)}
-    if missing := tasks_of(listed) - {row.code for row in found}:
-        found += rows.filter(code__in=missing, proposed=False)
-    return replace(prompt_tasks(found, on=on, mentioned=mentioned | listed), conversation=conversation)
+        named = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
+        named.sort(key=lambda row: row.code)
+        return PromptTasks(on, (), tuple(named), frozenset(row.code for row in named), conversation)
+    tasks = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
+    in_tasks = {code for row in tasks if _is_of_day(row, on) and not row.proposed for code in _mentions(row)}
+    if missing := tasks_of(in_tasks) - {row.code for row in tasks}:
+        tasks += rows.filter(code__in=missing, proposed=False)
+    return replace(prompt_tasks(tasks, on=on, mentioned=mentioned | in_tasks), conversation=conversation)
 
 
 def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
     """Return all tasks of the day `on`, finished ones too, and all that were mentioned.
 
-    The rule: docs/develop/context.md, “Tasks”.
-
-    Day tasks bring their checklist. Nothing is there because something else is: an objective brings no tasks and a task
-    no objective. Today's tasks are in the user's order, those mentioned in that of their codes, so that neither depends
-    on when it was mentioned. Raises `codes.BadCode` for what is no code.
+    The rule is in docs/develop/context.md, “Tasks”. Day tasks come with their checklist. Otherwise no row includes
+    another one: an objective does not include its tasks, nor a task its objective. Today's tasks are in the user's
+    order, mentioned tasks in the order of their codes, so the order does not depend on the time of a mention. Raises
+    `codes.BadCode`.
     """
-    meant = tasks_of(mentioned)
-    today, others = [], []
+    mentioned_codes = tasks_of(mentioned)
+    today = []
+    others = []
     for row in rows:
-        if _is_of(row, on):
+        if _is_of_day(row, on):
             today.append(row)
-        elif row.code in meant:
+        elif row.code in mentioned_codes:
             others.append(row)
     return PromptTasks(
         on,
         tuple(sorted(today, key=_place)),
         tuple(sorted(others, key=lambda row: row.code)),
-        frozenset(row.code for row in (*today, *others) if row.code in meant),
+        frozenset(row.code for row in (*today, *others) if row.code in mentioned_codes),
     )
 
 
 def render(tasks: PromptTasks, texts: Texts = BUILT_IN) -> str:
-    """The text of section `tasks`, the same bytes until one of these tasks changes; empty when there are none.
+    """Return the text of the section `tasks`; empty without tasks. The text only changes when one of the tasks does.
 
-    Notes are shown where the code was mentioned, since that is when the user asks about this one; they would make a
-    list that goes along with every message long.
+    Notes are only included for mentioned tasks, since the user asks about these. All notes would make prompts long.
     """
     lines: list[str] = []
     for title, rows in (
@@ -169,7 +172,7 @@ def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
     kind = f"{row.archetype} task" if row.archetype else "objective"
     proposed = f", {_proposed(row, tasks)}" if row.proposed else ""
     yield f"- {row.code} [{_state(row)}] {row.title} ({kind}{proposed})"
-    if row.code in tasks.meant:
+    if row.code in tasks.mentioned_codes:
         yield from (f"    {line}" for line in row.notes.splitlines())
     items = (each for each in row.checklist if not each.proposed or _waits_here(each, tasks))
     for item in sorted(items, key=_place):
@@ -181,7 +184,7 @@ def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
 
 
 def _waits_here(row: Task, tasks: PromptTasks) -> bool:
-    """Whether it was proposed in the conversation whose prompt this is, and waits for its person."""
+    """Return whether it was proposed in the conversation of this prompt, and waits for the user."""
     return row.to_decide and row.proposed_in is not None and row.proposed_in == tasks.conversation
 
 
@@ -198,7 +201,7 @@ def _place(row: Task) -> tuple[int, str]:
     return row.position, row.code
 
 
-def _is_of(row: Task, day: date) -> bool:
+def _is_of_day(row: Task, day: date) -> bool:
     return (row.level, row.horizon, row.date) == (Task.Level.TASK, Task.Horizon.DAY, day)
 
 

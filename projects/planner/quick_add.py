@@ -1,9 +1,17 @@
-r"""A task written in one line, such as `Buy cacao !model #"Chocolate shop" >tomorrow ^M2026-11-T03; which kind; pay`.
+r"""Parser of a task in one line, such as `Buy cacao !model #"Chocolate shop" >tomorrow ^M2026-11-T03; which kind; pay`.
 
-Marks are words of the first line: `!user`, `!model`, `!hybrid` say whose it is, `!objective` makes it an objective;
-`#Project`; `>` a day, month or year, as `>tomorrow`, `>friday`, `>2026-11-23`, `>2026-11`, `>2026`; `^` the code of
-what it belongs under. The checklist follows `;` or stands in further lines, with or without `-`. In it, `!stop` makes
-a breakpoint, and what follows says what it needs. A backslash keeps a mark as text: `\#1a`.
+Marks are words of the first line:
+
+- `!user`, `!model` and `!hybrid` set the archetype, `!objective` makes it an objective.
+- `#Project` sets the project.
+- `>` sets the day, month or year: `>tomorrow`, `>friday`, `>2026-11-23`, `>2026-11`, `>2026`.
+- `^` sets the parent by its code.
+
+The checklist follows after `;` or in further lines, with or without `-`. An item with `!stop` is a breakpoint, and the
+words after it are what it needs. A backslash keeps a mark as text: `\#1a`.
+
+To add a mark: 1. write a reader like `_project`, 2. register it in `_READERS`, 3. add its sign to `_MARK` and
+`_ESCAPED`.
 """
 
 import re
@@ -26,11 +34,12 @@ from projects.planner.queries import today, visible_task
 from projects.planner.rules import Actor, DraftItem, NewTask
 
 ARCHETYPES = ("user", "model", "hybrid")
-OBJECTIVE, STOP = "objective", "stop"
+OBJECTIVE = "objective"
+STOP = "stop"
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _WORD = re.compile(r'#["“][^"“”]*["”]|\S+')
-# A sign alone, before another sign, or # before a number alone is text: "5 > 3", "!!", "issue #12".
+# A single sign, a sign before another sign, and # before a number are text: "5 > 3", "!!", "issue #12".
 _MARK = re.compile(r'(?!#\d+$)([!#>^])(["“]?[^\W_].*|["“].*)', re.DOTALL)
 _NEXT_ITEM = re.compile(r"(?<!\\);(?=\s|$)")
 _BULLET = re.compile(r"^\s*[-*•](?=\s|$)")
@@ -39,7 +48,7 @@ _ESCAPED = re.compile(r"(?:(?<!\S)\\(?=[!#>^]))|\\(?=;)")
 
 
 class Period(NamedTuple):
-    """A year, month or day by its first day."""
+    """Year, month or day, by its first day."""
 
     horizon: str
     start: date
@@ -53,7 +62,7 @@ class Period(NamedTuple):
         return reverse(f"tasks:{self.horizon}", args=[self.start])
 
     def shifted(self, steps: int) -> "Period | None":
-        """So many days, months or years later; None where the calendar ends."""
+        """Return the period `steps` days, months or years later; None beyond the end of the calendar."""
         try:
             if self.horizon == "day":
                 return self._replace(start=self.start + timedelta(steps))
@@ -65,7 +74,7 @@ class Period(NamedTuple):
 
 @dataclass(slots=True)
 class QuickTask:
-    """What was written; `project` is a name as typed, `parent` a code, and `archetype` empty where nothing was said."""
+    """Parsed line. `project` is a name as typed, `parent` a code; `archetype` is empty without a mark."""
 
     title: str
     period: Period
@@ -77,10 +86,12 @@ class QuickTask:
 
 
 def parse(text: str, *, on: Period, today: date) -> QuickTask:
-    """`on` is where it goes when no day is written. Raises `ProductError` for a mark that means nothing."""
+    """Parse a line. `on`: the period of a task without a mark for it. Raises `mark_twice` and `unknown_mark`."""
     first, *lines = [line for line in text.splitlines() if line.strip()] or [""]
     head, *rest = _NEXT_ITEM.split(_BULLET.sub("", first, count=1))
-    task, words, seen = QuickTask("", on), [], set()
+    task = QuickTask("", on)
+    words = []
+    seen = set()
     for word in _WORD.findall(head):
         mark = _MARK.fullmatch(word)
         if mark is None:
@@ -97,14 +108,14 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
     task.title = _plain(" ".join(words))
     task.items = parse_items("\n".join([*rest, *lines]))
     if task.period.horizon == "year":
-        task.level = OBJECTIVE  # nothing else is of a year
+        task.level = OBJECTIVE  # only objectives have a year
     return task
 
 
 def parse_items(text: str) -> list[DraftItem]:
-    """A checklist: one item a line, or several with `;` between them; empty ones are passed over."""
-    pieces = (_BULLET.sub("", line, count=1) for line in text.splitlines())
-    return [_item(each) for piece in pieces for each in _NEXT_ITEM.split(piece) if each.strip()]
+    """Parse a checklist: one item a line, or several separated by `;`. Empty items are left out."""
+    lines = (_BULLET.sub("", line, count=1) for line in text.splitlines())
+    return [_item(each) for line in lines for each in _NEXT_ITEM.split(line) if each.strip()]
 
 
 def _item(text: str) -> DraftItem:
@@ -125,19 +136,19 @@ def _kind(task: QuickTask, value: str, today: date) -> None:
     elif word in ARCHETYPES:
         task.archetype = word
     else:
-        raise _unknown("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
+        raise _unknown_mark("!", value, Sentence("!user, !model, !hybrid or !objective, and !stop in the checklist"))
 
 
 def _project(task: QuickTask, value: str, today: date) -> None:
     task.project = value.strip('"“”').strip()
     if not task.project:
-        raise _unknown("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
+        raise _unknown_mark("#", value, Sentence('the name of a project, as #Contracts or #"Two words"'))
 
 
 def _period(task: QuickTask, value: str, today: date) -> None:
     period = _named_day(value.lower(), today) or _written(value)
     if period is None:
-        raise _unknown(
+        raise _unknown_mark(
             ">", value, Sentence("a day, as >tomorrow, >friday or >2026-11-23, a month, as >2026-11, or a year")
         )
     task.period = period
@@ -165,17 +176,17 @@ def _written(value: str) -> Period | None:
 def _parent(task: QuickTask, value: str, today: date) -> None:
     task.parent = value.upper()
     if not codes.is_code(task.parent):
-        raise _unknown("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
+        raise _unknown_mark("^", value, Sentence("the code of a task or objective, as ^M2026-11-T03"))
 
 
-def _unknown(sign: str, value: str, known: Sentence) -> ProductError:
+def _unknown_mark(sign: str, value: str, possible: Sentence) -> ProductError:
     return ProductError(
         "unknown_mark",
         Sentence(
             "“{sign}{value}” is not {known}. To keep it as text, write \\ before it: \\{sign2}{value2}.",
             sign=sign,
             value=value,
-            known=known,
+            known=possible,
             sign2=sign,
             value2=value,
         ),
@@ -192,7 +203,7 @@ _READERS: dict[str, Callable[[QuickTask, str, date], None]] = {
 
 @transaction.atomic
 def add_line(*, actor: Actor, text: str, on: Period) -> Task:
-    """`text` as in `quick_add`; `on` is the period of the page that it was typed on."""
+    """Create a task from a line. `on`: the period of the page that it was typed on. Raises as `parse` and `create`."""
     quick = parse(text, on=on, today=today(actor.user))
     new = NewTask(
         title=quick.title,
@@ -206,15 +217,15 @@ def add_line(*, actor: Actor, text: str, on: Period) -> Task:
     )
     if quick.items and (quick.level, quick.period.horizon) != ("task", "day"):
         raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")
-    made = services.create(actor=actor, new=new)
+    task = services.create(actor=actor, new=new)
     if quick.items:
-        services.draft_checklist(actor=actor, task=made, items=quick.items)
-    return made
+        services.draft_checklist(actor=actor, task=task, items=quick.items)
+    return task
 
 
 @transaction.atomic
 def add_items(*, actor: Actor, task: Task, text: str) -> list[Task]:
-    """Puts them at the end of the checklist, finished items or not."""
+    """Add the items of a text to the end of the checklist. Raises `empty_checklist`."""
     items = parse_items(text)
     if not items:
         raise ProductError("empty_checklist", "Write at least one item.")
@@ -226,19 +237,22 @@ def _new_item(task: Task, item: DraftItem) -> NewTask:
 
 
 def project_named(user: User, name: str) -> Project:
-    """Whatever its capitals, spaces and hyphens. Raises `ProductError` if there is not exactly one."""
-    found = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
-    if not found:
+    """Return the project with this name, regardless of case, spaces and hyphens.
+
+    Raises `unknown_project` and `several_projects`.
+    """
+    matching = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
+    if not matching:
         raise ProductError(
             "unknown_project",
             Sentence("You have no project called “{name}”. To keep it as text, write \\#.", name=name),
         )
-    if len(found) > 1:
+    if len(matching) > 1:
         raise ProductError(
             "several_projects",
             Sentence("Several projects are called “{name}”. Set it on the task's own page.", name=name),
         )
-    return found[0]
+    return matching[0]
 
 
 def _folded(name: str) -> str:

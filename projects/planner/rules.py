@@ -1,15 +1,18 @@
-"""What may be done with objectives, tasks and checklist items, and by whom. Nothing here writes.
+"""Rules for changes of objectives, tasks and checklist items by users and models. Nothing here writes.
 
-A model works for a user and may create anything. It changes model and hybrid tasks and their checklists, not the
-user's own tasks and not objectives: there it only talks (docs/develop/context.md, “Tasks”). It neither deletes nor
-reorders, and it does not pass a breakpoint that stands: only the user clears it or finishes its item.
+A model may create any of them for its user. It may change model and hybrid tasks and their checklists, but not the
+user's own tasks and no objectives (docs/develop/context.md, “Tasks”). It may not delete or reorder. It may not pass a
+breakpoint: only the user clears it or finishes its item.
+
+To add a field that can be changed: 1. add it to `TaskFields`, 2. write a check like `_title`, 3. register it in
+`_CHECKS`, 4. name it in `projects.planner.pages.FIELDS` for the history.
 """
 
 import datetime
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.utils import timezone
@@ -22,7 +25,7 @@ from projects.planner.models.codes import HORIZONS
 from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 
 MAX_NOTES = 4_000  # characters
-# (level, horizon) → those of the parents that it may have. Each is above the next, so there is no circle.
+# (level, horizon) → (level, horizon) of possible parents. A parent is always of a higher level, so there is no circle.
 PARENTS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("objective", "year"): (),
     ("objective", "month"): (("objective", "year"),),
@@ -30,12 +33,12 @@ PARENTS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("task", "day"): (("objective", "year"), ("objective", "month"), ("task", "month")),
     ("item", "day"): (("task", "day"),),
 }
-_UNSTORABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, and what PostgreSQL refuses
+_UNSTORABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, and surrogates
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who changes something: a user, or the model of this name working for them in this conversation."""
+    """Author of a change: a user, or the model with this name that works for them in this conversation."""
 
     user: User
     model: str = ""
@@ -44,10 +47,11 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """`date` is any day of the year or month; without it, the user's today, and for an item the day of its task.
+    """Task to create.
 
-    `archetype` is for tasks, empty means the user's. Items need a `parent`; `breakpoint` and `needs` are for them.
-    `draft`: a model drafts the checklist of a day task that is not the user's own.
+    `date`: any day of the year or month; None is the user's today, or for an item the day of its task. `archetype` is
+    for tasks; empty means the user's. Items need a `parent`, and only items may have `breakpoint` and `needs`. `draft`:
+    a model drafts the checklist of a day task that is not the user's own.
     """
 
     title: str
@@ -70,7 +74,30 @@ class DraftItem:
     needs: str = ""
 
 
+class TaskFields(TypedDict, total=False):
+    """Fields of a task that a user or a model may change."""
+
+    title: str
+    notes: str
+    archetype: str
+    project: Project | None
+    parent: Task | None
+    status: str
+    breakpoint: bool
+    needs: str
+
+
+class TaskChanges(TaskFields, total=False):
+    """Columns of a task that change, with those that follow from `TaskFields` and those that only services set."""
+
+    cleared: datetime.datetime | None
+    finished: datetime.datetime | None
+    moved_to: Task
+    proposed: bool
+
+
 def check_kind(level: str, horizon: str) -> None:
+    """Raise `unknown_kind` for a level that does not exist at this horizon."""
     if horizon not in HORIZONS.get(level, ()):
         raise ProductError(
             "unknown_kind",
@@ -78,8 +105,8 @@ def check_kind(level: str, horizon: str) -> None:
         )
 
 
-def check_hand(actor: Actor, row: Task) -> None:
-    """Raises `for_the_user` (403) for a model where it only talks."""
+def check_may_change(actor: Actor, row: Task) -> None:
+    """Raise `for_the_user` (403) for a model and a row that only the user may change."""
     task = row.parent if row.level == Task.Level.ITEM else row
     if actor.model and (task is None or task.archetype in ("", Task.Archetype.USER)):
         raise ProductError(
@@ -90,13 +117,13 @@ def check_hand(actor: Actor, row: Task) -> None:
 
 
 def check_person(actor: Actor, what: Sentence) -> None:
-    """`what` completes "Only the user …". Raises `only_the_user` (403) for a model."""
+    """Raise `only_the_user` (403) for a model. `what` completes the sentence “Only the user …”."""
     if actor.model:
         raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
 
 
-def check_here(row: Task) -> None:
-    """Raises `was_moved` (409) for a task that goes on under another code."""
+def check_not_moved(row: Task) -> None:
+    """Raise `was_moved` (409) for a task that goes on under another code."""
     if row.moved_to is not None:
         raise ProductError(
             "was_moved",
@@ -108,7 +135,7 @@ def check_here(row: Task) -> None:
 
 
 def check_not_declined(actor: Actor, row: Task) -> None:
-    """Raises `declined` (409) for a model, of a proposal that was dropped, and of an item of one."""
+    """Raise `declined` (409) for a model and a declined proposal, or an item of one."""
     task = row.parent if row.level == Task.Level.ITEM else None
     if actor.model and (row.declined or (task is not None and task.declined)):
         sentence = Sentence("{code} was declined. Only the user takes it up again; leave it as it is.", code=row.code)
@@ -116,30 +143,28 @@ def check_not_declined(actor: Actor, row: Task) -> None:
 
 
 def breakpoint_before(row: Task) -> Task | None:
-    """The first breakpoint that stands: at an item or before it in its checklist; of a task, in its checklist."""
+    """Return the first active breakpoint: of a task in its checklist, of an item up to its place in the checklist."""
     if row.level != Task.Level.ITEM:
         items = row.children.filter(level=Task.Level.ITEM)
     else:
-        items = Task.objects.beside(row).filter(position__lte=row.position)
+        items = Task.objects.in_list_of(row).filter(position__lte=row.position)
     return next((item for item in items.order_by("position", "code") if item.blocking), None)
 
 
-def checked(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that `fields` would change, cleaned. Names it does not know are passed over.
-
-    Known: title, notes, archetype, project (a row or None), parent (a row or None), status, breakpoint, needs.
-    """
-    changes: dict[str, Any] = {}
+def check_fields(actor: Actor, row: Task, fields: TaskFields) -> TaskChanges:
+    """Validate fields, and return the columns that they change. Raises the errors of the checks below."""
+    values: Mapping[str, Any] = fields
+    changes: TaskChanges = {}
     for name, check in _CHECKS.items():
-        if name in fields:
-            changes |= check(actor, row, fields[name])
+        if name in values:
+            changes |= check(actor, row, values[name])
     if "breakpoint" in fields or "needs" in fields:
         changes |= _breakpoint(actor, row, fields)
     return changes
 
 
 def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
-    """Raises `text_too_long`, since what would be cut off would be lost."""
+    """Return a text as it is stored. Raises `text_too_long`, since a cut text would lose words."""
     text = _UNSTORABLE.sub(" ", text)
     text = " ".join(text.split()) if one_line else text.strip()
     if len(text) > most:
@@ -155,18 +180,18 @@ def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
     return text
 
 
-def _title(actor: Actor, row: Task, value: str) -> dict[str, Any]:
+def _title(actor: Actor, row: Task, value: str) -> TaskChanges:
     title = _storable(value, MAX_TITLE, Sentence("The title"), one_line=True)
     if not title:
         raise ProductError("empty_title", "Give it a title of at least one character.")
     return {"title": title}
 
 
-def _notes(actor: Actor, row: Task, value: str) -> dict[str, Any]:
+def _notes(actor: Actor, row: Task, value: str) -> TaskChanges:
     return {"notes": _storable(value, MAX_NOTES, Sentence("The text of the notes"), one_line=False)}
 
 
-def _archetype(actor: Actor, row: Task, value: str) -> dict[str, Any]:
+def _archetype(actor: Actor, row: Task, value: str) -> TaskChanges:
     if row.level != Task.Level.TASK:
         if value:
             raise ProductError("not_a_task", "Only tasks are the user's, the model's or both. Leave the archetype out.")
@@ -179,7 +204,7 @@ def _archetype(actor: Actor, row: Task, value: str) -> dict[str, Any]:
     return {"archetype": value}
 
 
-def _project(actor: Actor, row: Task, value: Project | None) -> dict[str, Any]:
+def _project(actor: Actor, row: Task, value: Project | None) -> TaskChanges:
     if value is None or value.pk == row.project_id:
         return {"project": value}
     if row.level == Task.Level.ITEM:
@@ -189,7 +214,7 @@ def _project(actor: Actor, row: Task, value: Project | None) -> dict[str, Any]:
     return {"project": value}
 
 
-def _parent(actor: Actor, row: Task, value: Task | None) -> dict[str, Any]:
+def _parent(actor: Actor, row: Task, value: Task | None) -> TaskChanges:
     is_item = row.level == Task.Level.ITEM
     if value is None:
         if is_item:
@@ -211,10 +236,10 @@ def _parent(actor: Actor, row: Task, value: Task | None) -> dict[str, Any]:
     return {"parent": value}
 
 
-def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
+def _status(actor: Actor, row: Task, value: str) -> TaskChanges:
     if value == row.status:
         return {}
-    check_here(row)
+    check_not_moved(row)
     check_not_declined(actor, row)
     if value not in Task.Status.values or value == Task.Status.MOVED:
         raise ProductError(
@@ -222,7 +247,7 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
             "The status is open, doing, waiting, done or dropped. To go on on another day, move the task.",
         )
     breakpoint = breakpoint_before(row) if actor.model else None
-    # A task may be in progress before a breakpoint in its list; an item behind one may not.
+    # A task may be in progress before a breakpoint in its checklist, but not an item after the breakpoint.
     behind = breakpoint is not None and row.level == Task.Level.ITEM
     if breakpoint and (value in (Task.Status.DONE, Task.Status.DROPPED) or (behind and value == Task.Status.DOING)):
         raise ProductError(
@@ -236,7 +261,7 @@ def _status(actor: Actor, row: Task, value: str) -> dict[str, Any]:
     return {"status": value, "finished": None if value in Task.UNFINISHED else timezone.now()}
 
 
-def _breakpoint(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _breakpoint(actor: Actor, row: Task, fields: TaskFields) -> TaskChanges:
     is_set = bool(fields.get("breakpoint", row.breakpoint))
     needs = _storable(fields.get("needs", row.needs), MAX_NEEDS, Sentence("What the breakpoint needs"), one_line=True)
     if not is_set:
@@ -250,7 +275,7 @@ def _breakpoint(actor: Actor, row: Task, fields: Mapping[str, Any]) -> dict[str,
     return {"breakpoint": True, "needs": needs}
 
 
-_CHECKS: dict[str, Callable[[Actor, Task, Any], dict[str, Any]]] = {
+_CHECKS: dict[str, Callable[[Actor, Task, Any], TaskChanges]] = {
     "title": _title,
     "notes": _notes,
     "archetype": _archetype,

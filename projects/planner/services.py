@@ -1,15 +1,18 @@
-"""Every change to objectives, tasks and checklists, with its history, in one transaction.
+"""All changes to objectives, tasks and checklists with their history, for pages, the API, tools of models and runs.
 
-Page, API, chat tool and run come through here. The rules are in `rules`. Every function raises `NotFound` for a
-row that is not the user's or is gone, and returns the row as it is now.
+Each function does this in one transaction:
 
-What a model makes is `proposed` until its person accepts it, or changes, moves, extends or runs it, which shows that
-they have seen it. A document that a model reads could otherwise write into the prompts of other conversations.
+1. It locks the user's tasks, and reads the row again. Raises `NotFound` for a deleted row or another user's.
+2. It checks the change (`rules`).
+3. It writes the row and its history (`TaskChange`), and notifies open pages.
+4. It returns the row as it is stored.
+
+A row that a model creates is `proposed` until the user accepts it, or changes, moves, extends or runs it. Otherwise a
+document that a model reads could put tasks into the prompts of other conversations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any
 
 from django.db import models, transaction
 from django.db.models import F, Max
@@ -19,6 +22,7 @@ from accounts.access.holds import require_free
 from accounts.models import User
 from accounts.realtime import News, tell
 from core.errors import ProductError
+from core.rows import set_fields
 from core.sentences import Sentence
 from projects.planner import drafts
 from projects.planner.models import codes
@@ -28,111 +32,116 @@ from projects.planner.rules import (
     Actor,
     DraftItem,
     NewTask,
-    check_hand,
-    check_here,
+    TaskChanges,
+    TaskFields,
+    check_fields,
     check_kind,
+    check_may_change,
     check_not_declined,
+    check_not_moved,
     check_person,
-    checked,
 )
 
-_DERIVED = {"finished"}  # follows from another column, whose change is recorded
+_DERIVED = {"finished"}  # follows from `status`, whose change is recorded
 
 
 @transaction.atomic
 def create(*, actor: Actor, new: NewTask) -> Task:
-    """At the end of its list, with the next code of its series. A model drafts its checklist, if that is wanted."""
+    """Create a row at the end of its list, with the next code of its series, and request a draft of its checklist."""
     check_kind(new.level, new.horizon)
     lock_tasks(actor.user)
     parent = None if new.parent is None else visible_task(actor.user, new.parent.pk)
-    is_task, is_item = new.level == Task.Level.TASK, new.level == Task.Level.ITEM
     row = Task(owner=actor.user, level=new.level, horizon=new.horizon)
-    fields: dict[str, Any] = {"title": new.title, "notes": new.notes, "project": new.project, "parent": parent}
-    fields["archetype"] = new.archetype or (Task.Archetype.USER if is_task else "")
+    fields: TaskFields = {
+        "title": new.title,
+        "notes": new.notes,
+        "project": new.project,
+        "parent": parent,
+        "archetype": new.archetype or (Task.Archetype.USER if new.level == Task.Level.TASK else ""),
+    }
     if new.breakpoint or new.needs:
-        fields |= {"breakpoint": new.breakpoint, "needs": new.needs}
-    for name, value in checked(actor, row, fields).items():
-        setattr(row, name, value)
+        fields["breakpoint"] = new.breakpoint
+        fields["needs"] = new.needs
+    set_fields(row, check_fields(actor, row, fields))
     row.date = _day(actor.user, new, parent)
-    if is_item and parent is not None:
-        check_hand(actor, parent)
-        check_here(parent)
+    if new.level == Task.Level.ITEM and parent is not None:
+        check_may_change(actor, parent)
+        check_not_moved(parent)
         check_not_declined(actor, parent)
-        _seen(actor, parent)
+        _accept_by_acting(actor, parent)
     _insert(actor, [row])
     if new.draft:
-        drafts.ask(actor, row)
+        drafts.request_draft(actor, row)
     return row
 
 
 @transaction.atomic
-def update(*, actor: Actor, task: Task, fields: Mapping[str, Any]) -> Task:
-    """`fields`: any of title, notes, archetype, project, parent, status, breakpoint, needs (see `rules.checked`).
+def update(*, actor: Actor, task: Task, fields: TaskFields) -> Task:
+    """Change fields of a row. Raises as `rules.check_fields`.
 
-    A breakpoint that is taken away and set again stands anew. The user's own task that becomes a model's has its
-    checklist drafted as if it had been made so.
+    A breakpoint that is removed and set again is active again. A user's own task that becomes a model's gets a draft of
+    its checklist, like a new one.
     """
-    row = _locked(actor, task)
-    check_hand(actor, row)
-    was = row.archetype
+    row = _lock_task(actor, task)
+    check_may_change(actor, row)
+    archetype_before = row.archetype
     if fields.get("status", row.status) != Task.Status.DROPPED:
-        _seen(actor, row)
-    _write(actor, row, checked(actor, row, fields))
-    if not drafts.fits(row):
-        drafts.put(row)
-    elif was == Task.Archetype.USER and not row.children.filter(level=Task.Level.ITEM).exists():
-        drafts.ask(actor, row)
+        _accept_by_acting(actor, row)
+    _write(actor, row, check_fields(actor, row, fields))
+    if not drafts.can_be_drafted(row):
+        drafts.set_draft(row)
+    elif archetype_before == Task.Archetype.USER and not row.children.filter(level=Task.Level.ITEM).exists():
+        drafts.request_draft(actor, row)
     return row
 
 
 def set_status(*, actor: Actor, task: Task, status: str) -> Task:
-    """open, doing, waiting, done or dropped. Raises `breakpoint` (409) for a model that one stands in the way of."""
+    """Set the status: open, doing, waiting, done or dropped. Raises `breakpoint` (409) for a model that one stops."""
     return update(actor=actor, task=task, fields={"status": status})
 
 
 @transaction.atomic
 def accept(*, actor: Actor, task: Task) -> Task:
-    """Takes over what a model has proposed: the row, and its checklist as it is now. Accepting again changes nothing.
+    """Accept a proposed row, with its checklist. A second call changes nothing. A declined row opens again.
 
-    A model then drafts the checklist of a model's or hybrid task of a day that has none. One that was declined opens
-    again.
+    A day task of a model or a hybrid one without a checklist gets a draft of it.
     """
     check_person(actor, Sentence("accepts a task"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if row.declined:
-        _write(actor, row, checked(actor, row, {"status": Task.Status.OPEN}))
-    _seen(actor, row)
+        _write(actor, row, check_fields(actor, row, {"status": Task.Status.OPEN}))
+    _accept_by_acting(actor, row)
     for item in row.children.filter(level=Task.Level.ITEM, proposed=True):
-        _seen(actor, item)
+        _accept_by_acting(actor, item)
     return row
 
 
 @transaction.atomic
 def decline(*, actor: Actor, task: Task) -> Task:
-    """Drops what a model has proposed, with its checklist; it never stands in a prompt. Raises `not_proposed` (409)."""
+    """Drop a proposed row with its checklist, so that no prompt contains it. Raises `not_proposed` (409)."""
     check_person(actor, Sentence("declines a task"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if not row.proposed:
         sentence = Sentence("{code} is accepted, so it cannot be declined. Drop or delete it instead.", code=row.code)
         raise ProductError("not_proposed", sentence, status=409)
-    _write(actor, row, checked(actor, row, {"status": Task.Status.DROPPED}))
-    drafts.put(row)
+    _write(actor, row, check_fields(actor, row, {"status": Task.Status.DROPPED}))
+    drafts.set_draft(row)
     return row
 
 
 @transaction.atomic
 def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
-    """The user has confirmed or given what the item needs, so work may pass it. Clearing it again changes nothing."""
+    """Clear a breakpoint, so that work may pass it. A second call changes nothing. Raises `no_breakpoint` (409)."""
     check_person(actor, Sentence("clears a breakpoint"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     if not row.breakpoint:
         raise ProductError(
             "no_breakpoint",
             Sentence("{code} is not a breakpoint, so there is nothing to clear.", code=row.code),
             status=409,
         )
-    _seen(actor, row)
-    changes: dict[str, Any] = {} if row.cleared else {"cleared": timezone.now()}
+    _accept_by_acting(actor, row)
+    changes: TaskChanges = {} if row.cleared else {"cleared": timezone.now()}
     if row.status == Task.Status.WAITING:
         changes["status"] = Task.Status.OPEN
     _write(actor, row, changes)
@@ -141,10 +150,10 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 
 @transaction.atomic
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
-    """Puts it behind one of those in its order (`Task.objects.beside`), or first."""
+    """Move a row after another one of its list (`Task.objects.in_list_of`), or to the start. Raises `not_beside`."""
     check_person(actor, Sentence("changes the order"))
-    row = _locked(actor, task)
-    others = list(Task.objects.beside(row).exclude(pk=row.pk))
+    row = _lock_task(actor, task)
+    others = list(Task.objects.in_list_of(row).exclude(pk=row.pk))
     place = 0
     if after is not None:
         if after not in others:
@@ -163,15 +172,15 @@ def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
 
 @transaction.atomic
 def move(*, actor: Actor, task: Task, day: date) -> Task:
-    """Goes on with a day task on another day, under a new code; returns the new one.
+    """Continue a day task on another day with a new code. Return the new task.
 
-    The old one stays with status moved and a link. What is unfinished of its checklist goes along, as new open items
-    that the old ones link to; what is finished stays where it was done. A draft that has brought no item yet is due
-    on the new day.
+    The old task stays with the status moved and a link to the new one. Its unfinished items are moved in the same way;
+    finished items stay. A draft without any item yet is requested again for the new task. Raises `not_a_day_task`,
+    `finished` (409) and `same_day`.
     """
-    row = _locked(actor, task)
-    check_hand(actor, row)
-    check_here(row)
+    row = _lock_task(actor, task)
+    check_may_change(actor, row)
+    check_not_moved(row)
     if (row.level, row.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
         raise ProductError("not_a_day_task", "Only day tasks are moved; checklist items go along with theirs.")
     if row.status not in Task.UNFINISHED:
@@ -186,28 +195,28 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
         )
     if day == row.date:
         raise ProductError("same_day", Sentence("{code} is of this day already. Choose another.", code=row.code))
-    _seen(actor, row)
-    new = _copy(row, date=day, parent=row.parent)
+    _accept_by_acting(actor, row)
+    new = _copy(row, day, row.parent)
     _insert(actor, [new])
     items = list(row.children.filter(level=Task.Level.ITEM, status__in=Task.UNFINISHED))
-    copies = [_copy(item, date=day, parent=new) for item in items]
+    copies = [_copy(item, day, new) for item in items]
     _insert(actor, copies)
     for old, copy in zip([row, *items], [new, *copies], strict=True):
         _write(actor, old, {"status": Task.Status.MOVED, "moved_to": copy, "finished": timezone.now()})
     if row.draft:
-        drafts.put(row)
-        drafts.ask(actor, new)
+        drafts.set_draft(row)
+        drafts.request_draft(actor, new)
     return new
 
 
 @transaction.atomic
 def delete(*, actor: Actor, task: Task) -> None:
-    """With its checklist. The tasks below stay, without a parent; the history stays, and no code is given again.
+    """Delete a row with its checklist. Tasks below it stay without a parent. The history stays; codes are not reused.
 
     Raises `legal_hold` (409).
     """
     check_person(actor, Sentence("deletes"))
-    row = _locked(actor, task)
+    row = _lock_task(actor, task)
     for child in row.children.exclude(level=Task.Level.ITEM).select_related("parent"):
         _write(actor, child, {"parent": None})
     _remove(actor, [*row.children.filter(level=Task.Level.ITEM), row])
@@ -215,16 +224,16 @@ def delete(*, actor: Actor, task: Task) -> None:
 
 @transaction.atomic
 def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], only_first: bool = False) -> list[Task]:
-    """Puts `items` in the place of the unfinished ones of a day task, behind the finished ones; returns the new ones.
+    """Replace the unfinished items of a day task by `items`, after the finished ones. Return the new items.
 
-    A model cannot draft over a breakpoint that stands. `only_first`: raises `has_checklist` (409) where there is an
-    item, which somebody else has written meanwhile.
+    A model cannot replace an active breakpoint. `only_first`: raises `has_checklist` (409) if the task has an item,
+    which may have been written meanwhile. Raises `empty_checklist`.
     """
-    row = _locked(actor, task)
-    check_hand(actor, row)
-    check_here(row)
+    row = _lock_task(actor, task)
+    check_may_change(actor, row)
+    check_not_moved(row)
     check_not_declined(actor, row)
-    _seen(actor, row)
+    _accept_by_acting(actor, row)
     if only_first and row.children.filter(level=Task.Level.ITEM).exists():
         raise ProductError(
             "has_checklist", Sentence("{code} has a checklist by now. Leave it as it is.", code=row.code), status=409
@@ -237,9 +246,8 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     drafted = []
     for item in items:
         new = Task(owner=actor.user, level=Task.Level.ITEM, horizon=Task.Horizon.DAY, date=row.date)
-        fields = {"title": item.title, "parent": row, "breakpoint": item.breakpoint, "needs": item.needs}
-        for name, value in checked(actor, new, fields).items():
-            setattr(new, name, value)
+        fields: TaskFields = {"title": item.title, "parent": row, "breakpoint": item.breakpoint, "needs": item.needs}
+        set_fields(new, check_fields(actor, new, fields))
         drafted.append(new)
     _remove(actor, unfinished)
     _insert(actor, drafted)
@@ -248,32 +256,33 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
 
 @transaction.atomic
 def draft_begun(*, user: User, task: Task, over: bool = False) -> None:
-    """A run drafts the checklist of a task that has none, or is `over` without one."""
+    """Mark that a run drafts the checklist of a task without one, or that the run is `over` without a checklist."""
     lock_tasks(user)
     row = Task.objects.visible_to(user).filter(pk=task.pk).first()
-    if row is None or not drafts.fits(row) or row.children.filter(level=Task.Level.ITEM).exists():
+    if row is None or not drafts.can_be_drafted(row) or row.children.filter(level=Task.Level.ITEM).exists():
         return
     if not over or row.draft == Task.Draft.BEGUN:
-        drafts.put(row, "" if over else Task.Draft.BEGUN)
+        drafts.set_draft(row, "" if over else Task.Draft.BEGUN)
 
 
 def lock_tasks(user: User) -> None:
-    """Changes of one person's tasks come one after the other: numbers, places and breakpoints depend on other rows."""
+    """Lock all tasks of a user, since codes, positions and breakpoints of a task depend on other rows."""
     User.objects.select_for_update(no_key=True).get(pk=user.pk)
 
 
-def _locked(actor: Actor, task: Task) -> Task:
+def _lock_task(actor: Actor, task: Task) -> Task:
+    """Lock the user's tasks, and return the stored row. Raises `NotFound`."""
     lock_tasks(actor.user)
     return visible_task(actor.user, task.pk)
 
 
-def _seen(actor: Actor, row: Task) -> None:
-    """A person who acts on what a model has proposed accepts it; a model accepts nothing."""
+def _accept_by_acting(actor: Actor, row: Task) -> None:
+    """Accept a proposed row, because a user acts on it. Acts of a model accept nothing."""
     if actor.model or not row.proposed:
         return
     _write(actor, row, {"proposed": False})
     if not row.children.filter(level=Task.Level.ITEM).exists():
-        drafts.ask(actor, row)
+        drafts.request_draft(actor, row)
 
 
 def _day(user: User, new: NewTask, parent: Task | None) -> date:
@@ -287,35 +296,54 @@ def _day(user: User, new: NewTask, parent: Task | None) -> date:
     return codes.first_day(new.horizon, new.date or today(user))
 
 
-def _copy(row: Task, **changes: Any) -> Task:
-    names = ("owner", "level", "horizon", "title", "notes", "archetype", "breakpoint", "needs", "cleared", "project")
-    return Task(**{name: getattr(row, name) for name in (*names, "model", "proposed", "proposed_in")}, **changes)
+def _copy(row: Task, day: date, parent: Task | None) -> Task:
+    """Return an unsaved copy of a row on another day, with an open status and without a code."""
+    return Task(
+        owner=row.owner,
+        level=row.level,
+        horizon=row.horizon,
+        date=day,
+        title=row.title,
+        notes=row.notes,
+        archetype=row.archetype,
+        breakpoint=row.breakpoint,
+        needs=row.needs,
+        cleared=row.cleared,
+        project=row.project,
+        parent=parent,
+        model=row.model,
+        proposed=row.proposed,
+        proposed_in=row.proposed_in,
+    )
 
 
 def _insert(actor: Actor, rows: Sequence[Task]) -> None:
-    """`rows` go to the end of one list and one series."""
+    """Store new rows at the end of one list, with the next codes of one series."""
     if not rows:
         return
-    first, parent = rows[0], rows[0].parent
+    first = rows[0]
+    parent = first.parent
     if first.level == Task.Level.ITEM and parent is not None:
         series = codes.item_series(parent.code)
     else:
         series = codes.series(first.level, first.horizon, first.date)
-    numbers = _take(actor.user, series, len(rows))
-    last = Task.objects.beside(first).aggregate(last=Max("position"))["last"]
+    numbers = _next_numbers(actor.user, series, len(rows))
+    last = Task.objects.in_list_of(first).aggregate(last=Max("position"))["last"]
     for place, (row, number) in enumerate(zip(rows, numbers, strict=True), start=0 if last is None else last + 1):
-        row.code, row.position = codes.make(series, number), place
+        row.code = codes.make(series, number)
+        row.position = place
         if actor.model:
-            row.model, row.proposed = actor.model[:MAX_MODEL], not actor.user.accepts_model_tasks
+            row.model = actor.model[:MAX_MODEL]
+            row.proposed = not actor.user.accepts_model_tasks
             row.proposed_in = actor.conversation if row.proposed else None
     Task.objects.bulk_create(rows)
     if first.level == Task.Level.ITEM and parent is not None:
-        drafts.put(parent)
+        drafts.set_draft(parent)
     _record(actor, [(row, "created", "", row.title) for row in rows])
 
 
-def _take(user: User, series: str, count: int) -> range:
-    """The next numbers of a series; the caller holds the lock."""
+def _next_numbers(user: User, series: str, count: int) -> range:
+    """Reserve the next numbers of a series. The caller holds the lock. Raises `numbers_used_up` (409)."""
     counter, _ = CodeSeries.objects.get_or_create(owner=user, series=series)
     if counter.last + count > codes.MAX_NUMBER:
         raise ProductError(
@@ -333,13 +361,13 @@ def _take(user: User, series: str, count: int) -> range:
     return range(counter.last + 1, counter.last + count + 1)
 
 
-def _write(actor: Actor, row: Task, changes: Mapping[str, Any]) -> None:
-    before = {name: getattr(row, name) for name in changes}
-    changed = {name: value for name, value in changes.items() if value != before[name]}
+def _write(actor: Actor, row: Task, changes: TaskChanges) -> None:
+    values: Mapping[str, object] = changes
+    before = {name: getattr(row, name) for name in values}
+    changed = {name: value for name, value in values.items() if value != before[name]}
     if not changed:
         return
-    for name, value in changed.items():
-        setattr(row, name, value)
+    set_fields(row, changed)
     row.save(update_fields=[*changed, "updated"])
     _record(actor, [(row, name, before[name], value) for name, value in changed.items() if name not in _DERIVED])
 

@@ -1,12 +1,11 @@
-"""The pages of tasks. Every form posts, and comes back to the page that it was on.
+"""Pages of tasks. Every form posts, and returns to the page that it was on.
 
-A script asks for the same pages and takes the part that changed out of them, so there is one way for both.
+Scripts request the same pages and take the changed part out of them, so both use the same views.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from functools import wraps
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -28,42 +27,47 @@ from projects.planner import pages, services
 from projects.planner.models.task import Task
 from projects.planner.queries import today, visible_task
 from projects.planner.quick_add import Period, add_items, add_line
-from projects.planner.rules import Actor
+from projects.planner.rules import Actor, TaskFields
 
-SAID = "tasks.said"
-SAID_WITHIN = 60  # seconds
+CONFIRMATION = "tasks.said"  # the salt of the signature of a confirmation
+CONFIRMATION_SECONDS = 60  # after which a confirmation in an address is ignored
 
 
 @require_http_methods(["GET", "POST"])
 def period(request: Request, horizon: str = "day", start: date | None = None) -> HttpResponse:
-    """A day, month or year, today if none is named; a POST adds what was typed."""
+    """Show a day, month or year, by default today. A POST adds the typed task."""
     on = Period(horizon, start or today(request.user))
     if request.method == "GET":
         return _board(request, on)
     text = request.POST.get("text", "")
     try:
-        made = add_line(actor=Actor(request.user), text=text, on=on)
+        added = add_line(actor=Actor(request.user), text=text, on=on)
     except ProductError as error:
         if request.htmx:
-            return _at_its_place(request, error)
-        return _board(request, on, error.status, problem=error, draft=text)
-    elsewhere = "" if Period.of(made) == on else _(" It is on another page: %(day)s.") % {"day": _day(made)}
-    return _told(request, _("Added %(code)s.") % {"code": made.code} + elsewhere, request.path)
+            return _show_in_form(request, error)
+        return _board(request, on, problem=error, draft=text)
+    sentence = _("Added %(code)s.") % {"code": added.code}
+    if Period.of(added) != on:
+        sentence += _(" It is on another page: %(day)s.") % {"day": _day(added)}
+    return _confirm(request, sentence, request.path)
 
 
 @with_row(visible_task, "GET")
-def task(request: Request, found: Task) -> HttpResponse:
-    if found.level == Task.Level.ITEM:
-        return redirect(reverse("tasks:task", args=[found.parent_id]) + f"#task-{found.pk}")
-    context = pages.task_page(request.user, found, _asked(request))
-    context |= pages.history(request.user, found, request.GET.get("before", ""))
-    return render(request, "tasks/task.html", {**_common(request), **context})
+def task(request: Request, row: Task) -> HttpResponse:
+    if row.level == Task.Level.ITEM:
+        return redirect(reverse("tasks:task", args=[row.parent_id]) + f"#task-{row.pk}")
+    context = {
+        **_common(request),
+        **pages.task_page(request.user, row, _open_rows(request)),
+        **pages.history(request.user, row, request.GET.get("before", "")),
+    }
+    return render(request, "tasks/task.html", context)
 
 
-def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
-    """The view of a form: does it, says so on the page it came from, or says at the form why not.
+def _form_view(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
+    """Return the view of a form, which confirms the act on the page of the form, or shows the error in the form.
 
-    `act` changes the row and returns what it did, in a sentence with the place `%(code)s`.
+    `act` changes the row, and returns a sentence for the confirmation with the placeholder `%(code)s`.
     """
 
     @with_row(visible_task)
@@ -71,111 +75,111 @@ def _posted(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UU
     def view(request: Request, row: Task) -> HttpResponse:
         code = row.code
         try:
-            said = act(request, Actor(request.user), row)
+            sentence = act(request, Actor(request.user), row)
         except ProductError as error:
             if request.htmx:
-                return _at_its_place(request, error)
+                return _show_in_form(request, error)
             return _refused(request, row.pk, error)
-        return _told(request, said % {"code": code}, _back(request, row))
+        return _confirm(request, sentence % {"code": code}, _back(request, row))
 
     return view
 
 
-@_posted
+@_form_view
 def save(request: Request, actor: Actor, row: Task) -> str:
-    """Title, notes, whose it is, status, project, parent and breakpoint, as far as the form has them."""
+    """Save title, notes, archetype, status, project, parent and breakpoint, if the form has them."""
     services.update(actor=actor, task=row, fields=_fields(request, row))
     return _("%(code)s is saved.")
 
 
-@_posted
+@_form_view
 def status(request: Request, actor: Actor, row: Task) -> str:
     row = services.set_status(actor=actor, task=row, status=request.POST.get("status", ""))
     return _("%(code)s:") + f" {row.get_status_display()}."
 
 
-@_posted
+@_form_view
 def order(request: Request, actor: Actor, row: Task) -> str:
-    """`after`: the id of the one to stand behind, empty to be the first."""
+    """Move the row after the row with the id `after`; if empty, to the start."""
     after = request.POST.get("after", "")
     row = services.reorder(actor=actor, task=row, after=visible_task(actor.user, after) if after else None)
     return _("%(code)s is now in place") + f" {row.position + 1}."
 
 
-@_posted
+@_form_view
 def move(request: Request, actor: Actor, row: Task) -> str:
     new = services.move(actor=actor, task=row, day=_moved_day(request.POST.get("day", "")))
     return _("%(code)s goes on as") + f" {new.code}, {_day(new)}."
 
 
-@_posted
+@_form_view
 def items(request: Request, actor: Actor, row: Task) -> str:
-    made = add_items(actor=actor, task=row, text=request.POST.get("items", ""))
-    return _("Added to the checklist of %(code)s:") + " " + ", ".join(item.code[len(row.code) :] for item in made)
+    added = add_items(actor=actor, task=row, text=request.POST.get("items", ""))
+    return _("Added to the checklist of %(code)s:") + " " + ", ".join(item.code[len(row.code) :] for item in added)
 
 
-@_posted
+@_form_view
 def clear(request: Request, actor: Actor, row: Task) -> str:
     services.clear_breakpoint(actor=actor, task=row)
     return _("The breakpoint %(code)s is cleared.")
 
 
-@_posted
+@_form_view
 def accept(request: Request, actor: Actor, row: Task) -> str:
     services.accept(actor=actor, task=row)
     return _("%(code)s is accepted.")
 
 
-@_posted
+@_form_view
 def decline(request: Request, actor: Actor, row: Task) -> str:
     services.decline(actor=actor, task=row)
     return _("%(code)s is declined.")
 
 
-@_posted
+@_form_view
 def delete(request: Request, actor: Actor, row: Task) -> str:
     services.delete(actor=actor, task=row)
     return _("%(code)s is deleted.")
 
 
-def _told(request: Request, said: str, page: str) -> HttpResponse:
-    """Back to the page, which says what was done.
+def _confirm(request: Request, sentence: str, page: str) -> HttpResponse:
+    """Return to the page, which shows the sentence.
 
-    A script's way there carries the sentence, signed: Django keeps its messages in one cookie of the browser, and of
-    two requests at the same time, or of one and a page that looks for news, the one would take the other's.
+    For a script the address has the sentence, signed. Django stores messages in one cookie of the browser, so one of
+    two simultaneous requests would take the message of the other.
     """
     if not request.htmx:
-        messages.success(request, said)
+        messages.success(request, sentence)
         return redirect(page)
-    return redirect(f"{page}{'&' if '?' in page else '?'}{urlencode({'said': signing.dumps(said, salt=SAID)})}")
+    signed = urlencode({"said": signing.dumps(sentence, salt=CONFIRMATION)})
+    return redirect(f"{page}{'&' if '?' in page else '?'}{signed}")
 
 
-def _said(request: Request) -> str:
+def _confirmation(request: Request) -> str:
     try:
-        return str(signing.loads(request.GET.get("said", ""), salt=SAID, max_age=SAID_WITHIN))
+        return str(signing.loads(request.GET.get("said", ""), salt=CONFIRMATION, max_age=CONFIRMATION_SECONDS))
     except signing.BadSignature:
         return ""
 
 
-def _at_its_place(request: Request, error: ProductError) -> HttpResponse:
-    """The sentence goes into the form that was sent, whose text stays."""
+def _show_in_form(request: Request, error: ProductError) -> HttpResponse:
+    """Return the sentence of an error for the form that was sent, which keeps its text."""
     context = {"code": error.code, "detail": error.sentence}
     response = render(request, "ui/_problem.html", context, status=error.status)
-    response["HX-Retarget"], response["HX-Reswap"], response["HX-Reselect"] = (
-        "find [data-problem]",
-        "innerHTML",
-        "unset",
-    )
+    response["HX-Retarget"] = "find [data-problem]"
+    response["HX-Reswap"] = "innerHTML"
+    response["HX-Reselect"] = "unset"
     return response
 
 
 def _refused(request: Request, pk: UUID, error: ProductError) -> HttpResponse:
-    """Without scripts: the forms of this row alone, with what was typed into them."""
+    """Show the forms of a row with the typed text and the error, for browsers without scripts."""
     row = visible_task(request.user, pk)
-    for name in ("title", "notes", "needs"):
-        setattr(row, name, request.POST.get(name, getattr(row, name)))
+    row.title = request.POST.get("title", row.title)
+    row.notes = request.POST.get("notes", row.notes)
+    row.needs = request.POST.get("needs", row.needs)
     context = {
-        "line": pages.Line(row, editing=True),
+        "line": pages.TaskLine(row, editing=True),
         "problem": error,
         "typed": request.POST.get("items", ""),
         "of_its_page": "notes" in request.POST,
@@ -184,37 +188,48 @@ def _refused(request: Request, pk: UUID, error: ProductError) -> HttpResponse:
     return render(request, "tasks/refused.html", {**_common(request), **context}, status=error.status)
 
 
-def _board(request: Request, on: Period, status: int = 200, **more: Any) -> HttpResponse:
-    context = {**_common(request), **pages.board(request.user, on, _asked(request)), **more}
+def _board(request: Request, on: Period, problem: ProductError | None = None, draft: str = "") -> HttpResponse:
+    """Show a day, month or year. `draft`: the typed line that could not be added because of the `problem`."""
+    context = {**_common(request), **pages.board(request.user, on, _open_rows(request))}
+    if problem is not None:
+        context |= {"problem": problem, "draft": draft}
+    status = problem.status if problem is not None else 200
     return render(request, f"tasks/{on.horizon}.html", context, status=status)
 
 
-def _common(request: Request) -> dict[str, Any]:
+def _common(request: Request) -> Mapping[str, object]:
     return {
         "section": "tasks",
         "back": request.path,
-        "said": _said(request),
+        "said": _confirmation(request),
         "archetypes": Task.Archetype.choices,
         "statuses": [choice for choice in Task.Status.choices if choice[0] != Task.Status.MOVED],
     }
 
 
-def _asked(request: Request) -> pages.Asked:
-    return pages.Asked(**{name: request.GET.get(name, "") for name in ("edit", "open")})
+def _open_rows(request: Request) -> pages.OpenRows:
+    return pages.OpenRows(request.GET.get("edit", ""), request.GET.get("open", ""))
 
 
 def _back(request: Request, row: Task) -> str:
-    """The page that the form names, if it is one of these; else that of the row's day, month or year."""
+    """Return the address of the page that the form names, if it is a page of tasks; else that of the row's period."""
     back = request.POST.get("back", "")
     if back.startswith(reverse("tasks:today")) and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
         return back
     return Period.of(row).address
 
 
-def _fields(request: Request, row: Task) -> dict[str, Any]:
-    given = [name for name in ("title", "notes", "archetype", "status") if name in request.POST]
-    # Forms are sent with other line ends than what is stored; that is no change.
-    fields: dict[str, Any] = {name: unix_lines(request.POST[name]) for name in given}
+def _fields(request: Request, row: Task) -> TaskFields:
+    """Return the fields of the form. Browsers send CR LF, which is replaced, so that it does not count as a change."""
+    fields: TaskFields = {}
+    if "title" in request.POST:
+        fields["title"] = unix_lines(request.POST["title"])
+    if "notes" in request.POST:
+        fields["notes"] = unix_lines(request.POST["notes"])
+    if "archetype" in request.POST:
+        fields["archetype"] = request.POST["archetype"]
+    if "status" in request.POST:
+        fields["status"] = request.POST["status"]
     if "project" in request.POST:
         visible = Project.objects.visible_to(request.user)
         fields["project"] = choice(visible, row.project, request.POST["project"], "project")

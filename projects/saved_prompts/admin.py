@@ -1,4 +1,4 @@
-"""The prompts of the workspace, as administrators write them; those of people and projects are theirs alone."""
+"""Admin of the saved prompts of the workspace. Administrators do not see those of users and projects."""
 
 from typing import Any, ClassVar, cast
 
@@ -57,11 +57,13 @@ class SavedPromptAdmin(RowAdmin):
         return ", ".join(each.name for each in variables(prompt.text)) or "–"
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        fields, user = form.cleaned_data, cast("User", acting(request))
+        user = cast("User", acting(request))
+        name = form.cleaned_data["name"]
+        text = form.cleaned_data["text"]
         if change:
-            services.update_saved_prompt(user=user, prompt=obj, fields=fields)
+            services.update_saved_prompt(user=user, prompt=obj, fields={"name": name, "text": text})
         else:
-            obj.pk = services.create_saved_prompt(user=user, workspace=True, **fields).pk
+            obj.pk = services.create_saved_prompt(user=user, workspace=True, name=name, text=text).pk
             obj.refresh_from_db()
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:

@@ -1,6 +1,6 @@
 """`/api/v1/prompts/`: saved prompts for programs."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, VisibleField
+from core.api.fields import Strict, VisibleField, valid
 from core.api.pagination import ByName
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -20,13 +20,14 @@ from personas.api import METHODS, require_admin
 from projects.models import Project
 from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.variables import filled, variables
+from projects.saved_prompts.variables import Variable, fill, variables
 
-LONGEST_VALUE, MOST_VALUES = 1_000_000, 1_000  # characters of a message; variables
+LONGEST_VALUE = 1_000_000  # characters, as of a message
+MOST_VALUES = 1_000
 HOLDERS = ("own", "project", "workspace")
 
 
-class VariableSerializer(serializers.Serializer[Any]):
+class VariableSerializer(serializers.Serializer[Variable]):
     name = serializers.CharField()
     default = serializers.CharField(help_text="What it begins with; empty where it has to be said.")
     choices = serializers.ListField(child=serializers.CharField(), help_text="Empty: anything.")
@@ -50,14 +51,14 @@ class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
         model = SavedPrompt
         fields: ClassVar = ["id", "name", "text", "project", "workspace", "variables", "editable", "created"]
         read_only_fields: ClassVar = ["id", "created"]
-        validators: ClassVar[list[Any]] = []  # the service says it with its own code
+        validators: ClassVar[list[Any]] = []  # the service raises errors with its own codes
 
-    def to_representation(self, instance: SavedPrompt) -> dict[str, Any]:
+    def to_representation(self, instance: SavedPrompt) -> Any:
         return {**super().to_representation(instance), "workspace": not (instance.owner_id or instance.project_id)}
 
     @extend_schema_field(VariableSerializer(many=True))
-    def get_variables(self, prompt: SavedPrompt) -> list[dict[str, Any]]:
-        return [dict(each) for each in VariableSerializer(variables(prompt.text), many=True).data]
+    def get_variables(self, prompt: SavedPrompt) -> Any:
+        return [VariableSerializer(variable).data for variable in variables(prompt.text)]
 
     def get_editable(self, prompt: SavedPrompt) -> bool:
         return services.may_change(self.context["request"].user, prompt)
@@ -82,10 +83,14 @@ class ValuesField(serializers.DictField):
 
 
 class ValuesSerializer(Strict):
-    values = ValuesField(source="given", default=dict, help_text="By the variable's name.")
+    values = ValuesField(source="chosen_values", default=dict, help_text="By the variable's name.")
 
 
-class FilledSerializer(serializers.Serializer[Any]):
+class FilledPrompt(NamedTuple):
+    text: str
+
+
+class FilledSerializer(serializers.Serializer[FilledPrompt]):
     text = serializers.CharField()
 
 
@@ -123,19 +128,25 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
 
     def perform_create(self, serializer: BaseSerializer[SavedPrompt]) -> None:
         self._require_scope(serializer)
-        serializer.instance = services.create_saved_prompt(user=self.person, **serializer.validated_data)
+        fields = cast("services.PromptFields", serializer.validated_data)
+        serializer.instance = services.create_saved_prompt(
+            user=self.person,
+            name=fields["name"],
+            text=fields["text"],
+            project=fields.get("project"),
+            workspace=fields.get("workspace", False),
+        )
 
     def perform_update(self, serializer: BaseSerializer[SavedPrompt]) -> None:
         self._require_scope(serializer)
-        serializer.instance = services.update_saved_prompt(
-            user=self.person, prompt=self.get_object(), fields=serializer.validated_data
-        )
+        fields = cast("services.PromptFields", serializer.validated_data)
+        serializer.instance = services.update_saved_prompt(user=self.person, prompt=self.get_object(), fields=fields)
 
     def perform_destroy(self, instance: SavedPrompt) -> None:
         services.delete_saved_prompt(user=self.person, prompt=instance)
 
     def _require_scope(self, serializer: BaseSerializer[SavedPrompt]) -> None:
-        """What is for everybody takes the scope of an administrator."""
+        """Require the scope of an administrator for a prompt of the workspace."""
         if serializer.validated_data.get("workspace"):
             require_admin(self.request)
 
@@ -143,13 +154,12 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
     @action(detail=True, methods=["post"])
     def copy(self, request: Request, pk: str) -> Response:
         """Your own copy of it."""
-        made = services.copy_saved_prompt(user=self.person, prompt=self.get_object())
-        return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
+        copied = services.copy_saved_prompt(user=self.person, prompt=self.get_object())
+        return Response(self.get_serializer(copied).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ValuesSerializer, responses=FilledSerializer)
     @action(detail=True, methods=["post"])
     def fill(self, request: Request, pk: str) -> Response:
         """Its text with a value for each variable."""
-        asked = ValuesSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        return Response({"text": filled(self.get_object().text, asked.validated_data["given"])})
+        values = valid(ValuesSerializer, request)["chosen_values"]
+        return Response({"text": fill(self.get_object().text, values)})

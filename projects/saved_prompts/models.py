@@ -1,4 +1,4 @@
-"""Texts that are written once and put into messages with a / and a few letters of their name."""
+"""Saved prompts: texts that users insert into messages with a / and some letters of their name."""
 
 from typing import ClassVar
 
@@ -13,27 +13,27 @@ from accounts.models import shared_with
 
 class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "SavedPromptQuerySet":
-        """One's own, those of projects that one owns or is a member of, and those of the workspace."""
+        """Return the user's own prompts, those of their projects, and those of the workspace."""
         if user.pk is None:
             return self.none()
         owned = SavedPrompt.objects.filter(project__owner=user.pk).values("pk")
         shared = shared_with(user, SavedPrompt.objects.all(), "project__memberships")
         return self.filter(Q(owner=user.pk) | Q(pk__in=owned) | shared | Q(owner=None, project=None))
 
-    def beside(self, prompt: "SavedPrompt") -> "SavedPromptQuerySet":
-        """Those that belong to the same person or project, or to the workspace as it does."""
+    def of_same_holder(self, prompt: "SavedPrompt") -> "SavedPromptQuerySet":
+        """Return the prompts of the same user or project, or of the workspace."""
         return self.filter(owner=prompt.owner_id, project=prompt.project_id)
 
 
 class SavedPrompt(models.Model):
-    """Belongs to its `owner` alone, or to a `project`; to the whole workspace where neither is named.
+    """Saved prompt of its `owner`, of a `project`, or of the workspace if both are null.
 
-    In the text `{{name}}` and `{{name:one|two}}` are variables: see `projects.saved_prompts.variables`.
+    `{{name}}` and `{{name:one|two}}` in the text are variables (`projects.saved_prompts.variables`).
     """
 
     MAX_NAME = 60
     MAX_TEXT = 20_000  # characters
-    MOST = 200  # of one person, of one project, or of the workspace
+    MOST = 200  # prompts of one holder
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(

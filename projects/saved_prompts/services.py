@@ -1,8 +1,7 @@
-"""Every change to saved prompts; whose they are; and what a / at the beginning of a message offers of them."""
+"""All changes to saved prompts, checks of their holders, and the suggestions after a / at the start of a message."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -21,66 +20,80 @@ from projects.models.roles import require_editor
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import Variable, require_usable, variables
 
-OFFERED = 12  # behind a /
+OFFERED = 12  # suggestions after a /
 LONGEST_SEARCH = 100  # characters
+
+
+class PromptFields(TypedDict, total=False):
+    """Fields of a saved prompt. At most one of `project` and `workspace` names the holder; without both, the user."""
+
+    name: str
+    text: str
+    project: Project | None
+    workspace: bool
 
 
 def create_saved_prompt(
     *, user: User, name: str, text: str, project: Project | None = None, workspace: bool = False
 ) -> SavedPrompt:
-    """One's own, unless it is for a `project` or for the whole `workspace`.
+    """Create a prompt of the user, of a `project`, or of the `workspace`.
 
     Raises `empty_prompt`, `prompt_too_long`, `too_many_variables`, `prompt_name_taken` (409), `too_many_prompts`, and
-    what `require_holder` raises.
+    as `require_holder`.
     """
-    prompt = _held(SavedPrompt(), user, project, workspace=workspace)
+    prompt = _set_holder(SavedPrompt(), user, project, workspace=workspace)
     require_holder(user, prompt, "add")
-    return _stored(prompt, name, text)
+    return _save(prompt, name, text)
 
 
-def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: Mapping[str, Any]) -> SavedPrompt:
-    """`fields`: `name` and `text`, `project` and `workspace`, or some of them. Whoever hands one over must be
-    allowed to change it where it is and where it goes; with no project it becomes their own. Raises what creating one
-    raises, and `legal_hold` (409) where its text or name would be lost."""
+def update_saved_prompt(*, user: User, prompt: SavedPrompt, fields: PromptFields) -> SavedPrompt:
+    """Change a prompt, or its holder. A change of the holder needs the right to change both holders' prompts.
+
+    Raises as `create_saved_prompt`, and `legal_hold` (409) if its text or name would be lost.
+    """
     require_holder(user, prompt, "change")
-    name, text = _written(fields.get("name", prompt.name), fields.get("text", prompt.text))
+    name, text = _normalise(fields.get("name", prompt.name), fields.get("text", prompt.text))
     require_rewritable(prompt, prompt.name, name)
     require_rewritable(prompt, prompt.text, text)
     before = (prompt.owner_id, prompt.project_id)
     if {"project", "workspace"} & set(fields):
         workspace = fields.get("workspace", before == (None, None) and fields.get("project") is None)
-        _held(prompt, user, fields.get("project", None if workspace else prompt.project), workspace=workspace)
+        _set_holder(prompt, user, fields.get("project", None if workspace else prompt.project), workspace=workspace)
         if (prompt.owner_id, prompt.project_id) != before:
             require_holder(user, prompt, "add")
             require_movable(prompt)
-    return _stored(prompt, name, text, before)
+    return _save(prompt, name, text, before)
 
 
 def delete_saved_prompt(*, user: User, prompt: SavedPrompt) -> None:
-    """Raises what `require_holder` raises, and `legal_hold` (409)."""
+    """Delete a prompt. Raises as `require_holder`, and `legal_hold` (409)."""
     require_holder(user, prompt, "delete")
     require_free(prompt)
     prompt.delete()
 
 
 def copy_saved_prompt(*, user: User, prompt: SavedPrompt) -> SavedPrompt:
-    """One's own copy of a prompt that one sees, with a number behind its name where that is taken."""
-    taken = set(SavedPrompt.objects.filter(owner=user).values_list("name", flat=True))
-    number, name = 1, prompt.name
-    while name in taken:
+    """Create the user's own copy of a prompt, with a number behind its name if they already use this name."""
+    used = set(SavedPrompt.objects.filter(owner=user).values_list("name", flat=True))
+    number = 1
+    name = prompt.name
+    while name in used:
         number += 1
         name = f"{prompt.name[: SavedPrompt.MAX_NAME - len(str(number)) - 1]} {number}"
     return create_saved_prompt(user=user, name=name, text=prompt.text)
 
 
 def visible_saved_prompt(user: User, pk: UUID) -> SavedPrompt:
-    """Raises `NotFound`."""
+    """Return a prompt that the user may see. Raises `NotFound`."""
     return get_or_404(SavedPrompt.objects.visible_to(user).select_related("project"), pk, "prompt")
 
 
 def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
-    """One's own; of a project that one may edit; of the workspace with the right to it. Raises `not_found` for another
-    person's, `not_editor`, `staff_only` or `right_missing` (403)."""
+    """Check that the user may change the prompts of this holder.
+
+    These are the user themselves, a project that they may edit, and the workspace with the right to the action. Raises
+    `NotFound` for another user's prompt, `not_editor`, `staff_only` or `right_missing` (403).
+    """
     if prompt.owner_id is not None:
         if prompt.owner_id != user.pk:
             raise NotFound("prompt")
@@ -91,7 +104,7 @@ def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
 
 
 def editable_projects(user: User) -> QuerySet[Project]:
-    """Those into which the person may put prompts: their own, and those that they are an editor of."""
+    """Return the projects for which the user may write prompts: those that they own or may edit."""
     return Project.objects.editable_by(user).order_by("name", "id").only("id", "name")
 
 
@@ -104,9 +117,12 @@ def may_change(user: User, prompt: SavedPrompt) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """What a / at the beginning of a message may mean. `name` is empty for a persona's starter message; `project` is
-    that of a project's prompt, `own` one's own."""
+class OfferedPrompt:
+    """Suggestion after a / at the start of a message.
+
+    `name` is empty for a starter message of the persona. `project`: name of the project of the prompt. `own`: it is the
+    user's own prompt.
+    """
 
     key: str
     name: str
@@ -119,19 +135,22 @@ class Offered:
         return variables(self.text)
 
 
-def offered_prompts(*, user: User, persona: Persona | None, project: Project | None, typed: str) -> list[Offered]:
-    """What may be meant by `typed` behind a /: one's own prompts by name, those of the project that one is in, those of
-    the workspace, then the persona's starter messages."""
-    here = Q(owner=user.pk) | Q(owner=None, project=None) | Q(project=project.pk if project else None, owner=None)
-    rows = SavedPrompt.objects.visible_to(user).filter(here).select_related("project")
-    found = [
-        Offered(str(each.pk), each.name, each.text, own=bool(each.owner_id), project=_project_name(each))
+def offered_prompts(*, user: User, persona: Persona | None, project: Project | None, typed: str) -> list[OfferedPrompt]:
+    """Return the suggestions for `typed` after a /, at most `OFFERED`.
+
+    The user's own prompts come first, then those of the present project, of the workspace, and the starter messages of
+    the persona.
+    """
+    usable = Q(owner=user.pk) | Q(owner=None, project=None) | Q(project=project.pk if project else None, owner=None)
+    rows = SavedPrompt.objects.visible_to(user).filter(usable).select_related("project")
+    prompts = [
+        OfferedPrompt(str(each.pk), each.name, each.text, own=bool(each.owner_id), project=_project_name(each))
         for each in sorted(rows, key=lambda each: (not each.owner_id, each.project_id is None))
     ]
     starters = enumerate(persona.starter_messages) if persona else ()
-    found += [Offered(f"starter-{number}", "", text) for number, text in starters]
-    wanted = typed.strip().casefold()[:LONGEST_SEARCH]
-    return [each for each in found if wanted in (each.name or each.text).casefold()][:OFFERED]
+    prompts += [OfferedPrompt(f"starter-{number}", "", text) for number, text in starters]
+    query = typed.strip().casefold()[:LONGEST_SEARCH]
+    return [each for each in prompts if query in (each.name or each.text).casefold()][:OFFERED]
 
 
 def _project_name(prompt: SavedPrompt) -> str:
@@ -139,8 +158,8 @@ def _project_name(prompt: SavedPrompt) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """The prompts of one holder: one's own, those of a `project`, or those of the workspace."""
+class HolderPrompts:
+    """Prompts of one holder. `kind`: “own”, “project” or “workspace”."""
 
     kind: str
     rows: list[SavedPrompt]
@@ -148,12 +167,12 @@ class Shelf:
     editable: bool = False
 
 
-def shelves(user: User, query: str = "") -> list[Shelf]:
-    """Everything that the person sees, one's own first; with a `query`, what has it in its name or text."""
+def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
+    """Return the visible prompts, the user's own first; with a `query`, those with it in their name or text."""
     rows = SavedPrompt.objects.visible_to(user).select_related("project")
-    wanted = query.strip()[:LONGEST_SEARCH].replace("\0", "")
-    if wanted:
-        rows = rows.filter(Q(name__icontains=wanted) | Q(text__icontains=wanted))
+    words = query.strip()[:LONGEST_SEARCH].replace("\0", "")
+    if words:
+        rows = rows.filter(Q(name__icontains=words) | Q(text__icontains=words))
     by_project: dict[UUID, list[SavedPrompt]] = {}
     own: list[SavedPrompt] = []
     workspace: list[SavedPrompt] = []
@@ -165,14 +184,15 @@ def shelves(user: User, query: str = "") -> list[Shelf]:
         else:
             workspace.append(row)
     of_projects = [
-        Shelf("project", held, held[0].project, editable=may_change(user, held[0])) for held in by_project.values()
+        HolderPrompts("project", prompts, prompts[0].project, editable=may_change(user, prompts[0]))
+        for prompts in by_project.values()
     ]
-    of_projects.sort(key=lambda shelf: shelf.project.name.casefold() if shelf.project else "")
-    shared = Shelf("workspace", workspace, editable=has_right(user, "change", SavedPrompt))
-    return [Shelf("own", own, editable=True), *of_projects, *([shared] if workspace else [])]
+    of_projects.sort(key=lambda each: each.project.name.casefold() if each.project else "")
+    shared = HolderPrompts("workspace", workspace, editable=has_right(user, "change", SavedPrompt))
+    return [HolderPrompts("own", own, editable=True), *of_projects, *([shared] if workspace else [])]
 
 
-def _held(prompt: SavedPrompt, user: User, project: Project | None, *, workspace: bool) -> SavedPrompt:
+def _set_holder(prompt: SavedPrompt, user: User, project: Project | None, *, workspace: bool) -> SavedPrompt:
     if workspace and project is not None:
         raise ProductError("one_holder", "A prompt is for one project or for everybody. Choose one of them.")
     prompt.project = project
@@ -180,13 +200,14 @@ def _held(prompt: SavedPrompt, user: User, project: Project | None, *, workspace
     return prompt
 
 
-def _written(name: str, text: str) -> tuple[str, str]:
-    """As they are stored."""
+def _normalise(name: str, text: str) -> tuple[str, str]:
+    """Return name and text as they are stored."""
     return " ".join(name.split()), without_margins(unix_lines(text))
 
 
-def _stored(prompt: SavedPrompt, name: str, text: str, before: object = None) -> SavedPrompt:
-    prompt.name, prompt.text = _written(name, text)
+def _save(prompt: SavedPrompt, name: str, text: str, before: object = None) -> SavedPrompt:
+    """Validate and store a prompt. `before`: its previous (owner, project); None for a new one."""
+    prompt.name, prompt.text = _normalise(name, text)
     if not prompt.name or not prompt.text:
         raise ProductError("empty_prompt", "Give the prompt a name and a text.")
     if len(prompt.name) > SavedPrompt.MAX_NAME or len(prompt.text) > SavedPrompt.MAX_TEXT:
@@ -200,7 +221,7 @@ def _stored(prompt: SavedPrompt, name: str, text: str, before: object = None) ->
         )
     require_usable(prompt.text)
     moved = (prompt.owner_id, prompt.project_id) != before
-    if moved and SavedPrompt.objects.beside(prompt).count() >= SavedPrompt.MOST:
+    if moved and SavedPrompt.objects.of_same_holder(prompt).count() >= SavedPrompt.MOST:
         raise ProductError(
             "too_many_prompts",
             Sentence("{most} prompts are the most in one place. Delete one that nobody uses.", most=SavedPrompt.MOST),

@@ -1,7 +1,7 @@
-"""Variables of a saved prompt.
+"""Variables of saved prompts.
 
-`{{name}}` is asked for, `{{name:text}}` begins with a text, `{{name:one|two}}` is chosen. Whatever else stands in
-double braces is text like any other.
+`{{name}}` is a free text, `{{name:text}}` has a default, and `{{name:one|two}}` has choices. Anything else in double
+braces is plain text.
 """
 
 import re
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d_][\w \-]{0,39})(?::([^{}\n]{0,400}))?
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`choices`: what it can be; empty where it may be anything, which then begins as `default`."""
+    """Variable of a prompt. `choices`: its possible values; empty for any text, which then starts as `default`."""
 
     name: str
     default: str = ""
@@ -26,17 +26,17 @@ class Variable:
 
 
 def variables(text: str) -> list[Variable]:
-    """Those of a text, each once, in order. The first place that says more than the name decides."""
-    found: dict[str, Variable] = {}
+    """Return the variables of a text, each once, in order. The first place with a default or choices decides."""
+    by_name: dict[str, Variable] = {}
     for match in _VARIABLE.finditer(text):
         name = _name(match[1])
-        if name not in found or found[name] == Variable(name):
-            found[name] = _variable(name, match[2] or "")
-    return list(found.values())
+        if name not in by_name or by_name[name] == Variable(name):
+            by_name[name] = _variable(name, match[2] or "")
+    return list(by_name.values())
 
 
-def _variable(name: str, said: str) -> Variable:
-    choices = tuple(dict.fromkeys(choice.strip() for choice in said.split("|") if choice.strip()))
+def _variable(name: str, options: str) -> Variable:
+    choices = tuple(dict.fromkeys(choice.strip() for choice in options.split("|") if choice.strip()))
     return Variable(name, choices[0] if choices else "", choices if len(choices) > 1 else ())
 
 
@@ -45,7 +45,7 @@ def _name(written: str) -> str:
 
 
 def require_usable(text: str) -> None:
-    """Raises `too_many_variables`."""
+    """Raise `too_many_variables` for a text with more than `MOST`."""
     if len(variables(text)) > MOST:
         raise ProductError(
             "too_many_variables",
@@ -53,16 +53,18 @@ def require_usable(text: str) -> None:
         )
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
-    """The text with a value for each variable; for one without a value, what it begins with.
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with a value for each variable; without a value, its default.
 
     Raises `variable_missing`, `variable_unknown_choice` and `variable_too_long`.
     """
-    given = {variable.name: _value(variable, values.get(variable.name, "")) for variable in variables(text)}
-    return _VARIABLE.sub(lambda match: given[_name(match[1])], text)
+    checked_values = {
+        variable.name: _check_value(variable, values.get(variable.name, "")) for variable in variables(text)
+    }
+    return _VARIABLE.sub(lambda match: checked_values[_name(match[1])], text)
 
 
-def _value(variable: Variable, value: str) -> str:
+def _check_value(variable: Variable, value: str) -> str:
     value = value if value.strip() else variable.default
     if not value:
         raise ProductError(

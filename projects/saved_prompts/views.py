@@ -1,7 +1,6 @@
-"""The page of saved prompts: found, written, shared, copied and deleted."""
+"""Page of saved prompts, on which users search, write, share, copy and delete them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -16,40 +15,47 @@ from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 
 EXAMPLES = {"open": "{{name}}", "suggested": "{{name:Ann}}", "chosen": "{{tone:friendly|formal}}"}
-WORKSPACE = "workspace"  # the choice “for everybody”, where others are ids of projects
+WORKSPACE = "workspace"  # the choice “for everybody”; other choices are ids of projects
 
 
 @require_http_methods(["GET", "POST"])
 def prompts(request: Request) -> HttpResponse:
-    """What the person sees; a POST saves a new one."""
+    """Show the visible prompts. A POST saves a new one."""
     if request.method == "GET":
         return _page(request, written={"holder": request.GET.get("project", "")})
     try:
-        services.create_saved_prompt(user=request.user, **_written(request))
+        fields = _fields(request)
+        services.create_saved_prompt(
+            user=request.user,
+            name=fields["name"],
+            text=fields["text"],
+            project=fields.get("project"),
+            workspace=fields.get("workspace", False),
+        )
     except ProductError as error:
         return _page(request, error, written=_form(request))
     return redirect("prompts:list")
 
 
 @with_row(services.visible_saved_prompt)
-def prompt(request: Request, found: SavedPrompt) -> HttpResponse:
-    """Changes one, and who has it."""
+def prompt(request: Request, row: SavedPrompt) -> HttpResponse:
+    """Change a prompt or its holder."""
     try:
-        services.update_saved_prompt(user=request.user, prompt=found, fields=_written(request))
+        services.update_saved_prompt(user=request.user, prompt=row, fields=_fields(request))
     except ProductError as error:
-        return _page(request, error, changing={"pk": found.pk, **_form(request)})
+        return _page(request, error, changing={"pk": row.pk, **_form(request)})
     return redirect("prompts:list")
 
 
 @with_row(services.visible_saved_prompt)
-def copy(request: Request, found: SavedPrompt) -> HttpResponse:
-    services.copy_saved_prompt(user=request.user, prompt=found)
+def copy(request: Request, row: SavedPrompt) -> HttpResponse:
+    services.copy_saved_prompt(user=request.user, prompt=row)
     return redirect("prompts:list")
 
 
 @with_row(services.visible_saved_prompt)
-def delete(request: Request, found: SavedPrompt) -> HttpResponse:
-    services.delete_saved_prompt(user=request.user, prompt=found)
+def delete(request: Request, row: SavedPrompt) -> HttpResponse:
+    services.delete_saved_prompt(user=request.user, prompt=row)
     return redirect("prompts:list")
 
 
@@ -57,32 +63,36 @@ def _form(request: Request) -> dict[str, str]:
     return {name: request.POST[name] for name in ("name", "text", "holder") if name in request.POST}
 
 
-def _written(request: Request) -> dict[str, Any]:
-    """As the services take it. A form that does not say whose the prompt is leaves it with whom it is."""
-    form = _form(request)
-    holder = form.pop("holder", None)
-    fields: dict[str, Any] = {"name": form.get("name", ""), "text": form.get("text", "")}
-    if holder is None:
-        return fields
-    project = visible_project(request.user, holder) if holder not in ("", WORKSPACE) else None
-    return {**fields, "project": project, "workspace": holder == WORKSPACE}
+def _fields(request: Request) -> services.PromptFields:
+    """Return the fields of the form. A form without a holder does not change it."""
+    fields: services.PromptFields = {"name": request.POST.get("name", ""), "text": request.POST.get("text", "")}
+    holder = request.POST.get("holder")
+    if holder is not None:
+        fields["project"] = visible_project(request.user, holder) if holder not in ("", WORKSPACE) else None
+        fields["workspace"] = holder == WORKSPACE
+    return fields
 
 
 def _page(
-    request: Request, error: ProductError | None = None, *, written: Mapping[str, str] | None = None, **more: object
+    request: Request,
+    error: ProductError | None = None,
+    *,
+    written: Mapping[str, str] | None = None,
+    changing: Mapping[str, object] | None = None,
 ) -> HttpResponse:
+    """Show the page. `written`: the form of a new prompt; `changing`: the form of a stored one that has the error."""
     query = request.GET.get("q", "")
     context = {
         "section": "personas",
         "query": query,
         "examples": EXAMPLES,
-        "shelves": services.shelves(request.user, query),
+        "shelves": services.prompts_by_holder(request.user, query),
         "projects": list(services.editable_projects(request.user)),
         "for_everybody": has_right(request.user, "add", SavedPrompt) or has_right(request.user, "change", SavedPrompt),
         "longest_name": SavedPrompt.MAX_NAME,
         "longest_text": SavedPrompt.MAX_TEXT,
         "problem": error,
         "written": written or {},
-        **more,
+        "changing": changing or {},
     }
     return render(request, "prompts/list.html", context, status=error.status if error else 200)

@@ -8,5 +8,5 @@ register = template.Library()
 
 @register.simple_tag
 def invitations_of(user: User) -> int:
-    """How many wait for the user's answer, in one query."""
+    """Return the number of invitations that wait for the user's answer, by one query."""
     return Invitation.objects.visible_to(user).count()

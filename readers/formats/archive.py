@@ -1,4 +1,4 @@
-"""Zip archives that hold a document (DOCX, PPTX, XLSX, EPUB), opened with suspicion."""
+"""Open zip archives of documents (DOCX, PPTX, XLSX, EPUB) safely."""
 
 import re
 import zipfile
@@ -14,7 +14,9 @@ MAX_MEMBERS = 10_000
 MAX_UNPACKED = 400_000_000  # bytes of all members together
 MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
 SMALL = 20_000_000  # bytes that may unpack at any ratio
-MANIFEST, PACKAGE = "META-INF/manifest.xml", "encrypted-package"  # of an OpenDocument
+# Members of an OpenDocument.
+MANIFEST = "META-INF/manifest.xml"
+PACKAGE = "encrypted-package"
 _ENCRYPTED = 0x1
 _HEAD = 4_096
 _ENTITIES = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)")
@@ -23,8 +25,10 @@ Element = Any  # lxml's own class for elements is private
 
 
 class Archive:
-    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` unless members may be `locked`: those that ZIP's
-    own passwords close."""
+    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` for members with ZIP's own password.
+
+    `locked`: members may have a password.
+    """
 
     def __init__(self, path: Path, *, locked: bool = False) -> None:
         try:
@@ -44,7 +48,10 @@ class Archive:
         self.names = {member.filename for member in self.members}
 
     def open(self, name: str, password: bytes = b"") -> IO[bytes]:
-        """Python's reader never gives more bytes than the directory promised, so the check above holds for them."""
+        """Open a member.
+
+        Python's reader returns no more bytes than the directory states, which the constructor has checked.
+        """
         if name not in self.names:
             raise ReaderError("damaged")
         return self._zip.open(name, pwd=password or None)
@@ -54,26 +61,26 @@ class Archive:
             return member.read(_HEAD)
 
     def is_open_document(self) -> bool:
-        return MANIFEST in self.names and self.said().startswith("application/vnd.oasis.opendocument.")
+        return MANIFEST in self.names and self.media_type().startswith("application/vnd.oasis.opendocument.")
 
-    def said(self) -> str:
-        """The media type that it gives itself, or nothing."""
+    def media_type(self) -> str:
+        """Return the media type that the archive names, or nothing."""
         return self.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in self.names else ""
 
     def refuse_entities(self) -> None:
-        """No program that writes documents writes XML entities; those who do want them to multiply."""
+        """Raise `bomb` for XML entities: no program writes them into documents, only attacks use them."""
         for name in self.names:
             if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
                 raise ReaderError("bomb")
 
     def tree(self, name: str) -> Element:
-        """The whole of a small member as XML."""
+        """Return a small member as an XML tree."""
         with self.open(name) as member:
             return etree.parse(member, parser()).getroot()
 
 
 def relation_targets(archive: Archive, name: str) -> dict[str, str]:
-    """Targets of a part's relationships by their ids (OPC, part 2, section 9): names of members, or links outside."""
+    """Return the targets of a part's relationships by their ids (OPC, part 2, section 9): members, or links outside."""
     folder, _, file = name.rpartition("/")
     source = f"{folder}/_rels/{file}.rels"
     if source not in archive.names:
@@ -87,7 +94,7 @@ def relation_targets(archive: Archive, name: str) -> dict[str, str]:
 
 
 def resolved(folder: str, target: str) -> str:
-    """The name of a member from a link in another one of `folder`."""
+    """Return the name of a member that a member of `folder` links to."""
     parts = [] if target.startswith("/") else [part for part in folder.split("/") if part]
     for part in target.split("/"):
         if part == "..":
@@ -102,7 +109,11 @@ def parser() -> etree.XMLParser:
 
 
 def events(source: IO[bytes]) -> "Iterator[tuple[str, Element]]":
-    """(`start` or `end`, element) of a member as it is read. Who has used an element clears it, so that memory stays
-    bounded."""
-    options: dict[str, bool] = {"resolve_entities": False, "load_dtd": False, "no_network": True, "huge_tree": False}
-    return cast("Iterator[tuple[str, Element]]", etree.iterparse(source, ("start", "end"), **options))
+    """Yield (`start` or `end`, element) while a member is read.
+
+    The caller clears each element after use, so that memory stays bounded.
+    """
+    parsed = etree.iterparse(
+        source, ("start", "end"), resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
+    )
+    return cast("Iterator[tuple[str, Element]]", parsed)

@@ -1,4 +1,4 @@
-"""Pictures: their size, and of kinds that neither models nor browsers take another form, which they do take."""
+"""Read the size of pictures, and convert those that neither models nor browsers take."""
 
 import io
 from collections.abc import Iterator
@@ -12,21 +12,24 @@ from readers.formats.media_types import CONVERTED, IMAGES
 from readers.formats.result import Extracted, ReaderError
 
 MAX_PIXELS = 100_000_000
-SHOWN_EDGE = 4_096  # pixels of the longer edge; models make what is larger smaller themselves
-MOST_PAGES, MOST_BYTES = 500, 100_000_000  # of the document that a picture of several pages becomes
+SHOWN_EDGE = 4_096  # pixels of the longer edge; models shrink larger pictures themselves
+# Of the PDF that a picture of several pages becomes.
+MOST_PAGES = 500
+MOST_BYTES = 100_000_000
 _QUALITY = 90  # of a JPEG
-_FEW = 64  # colours; a picture with no more of them is a drawing
-_FEWEST_DOTS, _LONGEST = 60, 11.7  # an inch; inches of a page that says nothing believable of its dots
+_FEW_COLOURS = 64  # a picture with no more of them is a drawing
+_FEWEST_DOTS = 60  # an inch; a lower resolution in a file is wrong
+_LONGEST = 11.7  # inches of a page whose file has no credible resolution
 _POINTS = 72  # an inch
 _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
 def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
-    """The pixels of what models take as it is are never unpacked. Several pages become a PDF, whose pages are scans.
+    """Read a picture. Raises `damaged`, `too_large`.
 
-    Raises `damaged`, `too_large`.
+    The pixels of kinds that models take are never unpacked. Several pages become a PDF, whose pages are scans.
     """
-    Image.MAX_IMAGE_PIXELS = None  # checked here, with our own error
+    Image.MAX_IMAGE_PIXELS = None  # `_require_room` checks it
     try:
         with Image.open(path, formats=[(IMAGES | CONVERTED)[media_type]]) as image:
             _require_room(image)
@@ -52,7 +55,7 @@ def _picture(image: Image.Image, media_type: str) -> Extracted:
         drawn.thumbnail((SHOWN_EDGE, SHOWN_EDGE))
         left_out["shrunk"] = SHOWN_EDGE
     out = io.BytesIO()
-    if drawn.mode == "RGBA" or drawn.getcolors(_FEW):
+    if drawn.mode == "RGBA" or drawn.getcolors(_FEW_COLOURS):
         drawn.save(out, "PNG")
     else:
         drawn.save(out, "JPEG", quality=_QUALITY)
@@ -60,8 +63,8 @@ def _picture(image: Image.Image, media_type: str) -> Extracted:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """In 8 bits a colour: `L`, `RGB` or `RGBA`."""
-    if image.mode.startswith(("I", "F")):  # 16 and 32 bits, which would be cut off, not scaled
+    """Return the picture in 8 bits a colour: `L`, `RGB` or `RGBA`."""
+    if image.mode.startswith(("I", "F")):  # 16 and 32 bits, which Pillow would cut off instead of scaling
         image = image.convert("F")
         low, high = cast("tuple[float, float]", image.getextrema())
         scale = 255 / (high - low) if high > low else 0
@@ -72,7 +75,7 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def _document(image: Image.Image) -> tuple[bytes, int]:
-    """A PDF with a picture on each page, and how many pages it has."""
+    """Return a PDF with a picture on each page, and the number of its pages."""
     document = pypdfium2.PdfDocument.new()
     size = 0
     for page, (width, height) in _pages(image):
@@ -92,14 +95,16 @@ def _document(image: Image.Image) -> tuple[bytes, int]:
 
 
 def _pages(image: Image.Image) -> Iterator[tuple[bytes, tuple[float, float]]]:
-    """Each as JPEG, with its width and height in points."""
+    """Yield each page as JPEG, with its width and height in points."""
     for frame in ImageSequence.Iterator(image):
         _require_room(frame)
-        page, out = _plain(ImageOps.exif_transpose(frame)), io.BytesIO()
+        page = _plain(ImageOps.exif_transpose(frame))
+        out = io.BytesIO()
         paper = Image.new("RGBA", page.size, "white")
         page = Image.alpha_composite(paper, page).convert("RGB") if page.mode == "RGBA" else page
-        said = float(frame.info.get("dpi", (0, 0))[0])
-        dots = said if said >= _FEWEST_DOTS else max(page.size) / _LONGEST
+        dots = float(frame.info.get("dpi", (0, 0))[0])
+        if dots < _FEWEST_DOTS:
+            dots = max(page.size) / _LONGEST
         width, height = (each * _POINTS / dots for each in page.size)
         page.save(out, "JPEG", quality=_QUALITY)
         yield out.getvalue(), (width, height)

@@ -1,4 +1,4 @@
-"""What is written in HTML: pages, and the chapters of books."""
+"""Read pages of HTML, and books (EPUB), whose chapters are HTML."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from readers.text.html import readable
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
-    """Of a book one page a chapter."""
+    """Return the text of a page or of a book. A book has one page for each chapter."""
     if media_type == EPUB:
         return paged(media_type, _chapters(Archive(path)))
     source, used = decoded(path, encoding)
@@ -20,7 +20,7 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
 
 
 def _chapters(archive: Archive) -> Iterator[str]:
-    """In the order of the book's spine (EPUB 3.3, section 5.7)."""
+    """Yield the chapters in the order of the book's spine (EPUB 3.3, section 5.7)."""
     archive.refuse_entities()
     root = archive.tree("META-INF/container.xml").find(".//{*}rootfile")
     if root is None:

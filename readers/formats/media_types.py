@@ -1,4 +1,10 @@
-"""What a file is, from its bytes. Its name only tells kinds of text apart: a name is free to lie."""
+"""Find the media type of a file by its bytes. Its name, which may be wrong, only decides between kinds of text.
+
+To add a format:
+
+1. Add its type here, with a mark that `media_type` finds.
+2. Write a reader in `readers.formats`, and add it to `_READERS` of `readers.nested.dispatch`.
+"""
 
 import re
 from pathlib import Path
@@ -29,7 +35,7 @@ ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
 )
 SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
-CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # pictures that are shown in another form
+CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # shown in another form
 HEIC = "image/heic"
 
 _HEAD = 4_096
@@ -44,7 +50,7 @@ _IMAGE_MARKS = (
 )
 _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
 _ZIP = b"PK\x03\x04"
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # Word 97 and its kin; and what Office wraps a protected file in
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Word 97 and other old programs; also of Office's protected files
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
 _PARTS = {
     "word/document.xml": DOCX,
@@ -52,7 +58,7 @@ _PARTS = {
     "xl/workbook.xml": XLSX,
     "xl/workbook.bin": XLSB,
 }
-# Marks of what is not read, with what it is called in `result.KINDS`.
+# Marks of files that are not read, with their kinds in `result.KINDS`.
 _UNREAD = (
     (re.compile(rb"....ftyp(?:heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.S), "heic"),
     (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
@@ -60,7 +66,7 @@ _UNREAD = (
     (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),
     (re.compile(rb"\x7fELF|MZ.{58}|\xca\xfe\xba\xbe|\xcf\xfa\xed\xfe", re.S), "program"),
 )
-# Streams of the compound files of old Office programs (MS-CFB), by which they are told apart.
+# Streams of the compound files of old Office programs (MS-CFB), with the kind of the file.
 _STREAMS = (
     ("__nameid_version1.0", "msg"),
     ("WordDocument", "doc"),
@@ -108,8 +114,9 @@ _BY_NAME = {
     "yaml": "text/x-yaml",
     "yml": "text/x-yaml",
 }
-PLAIN, XML = "text/plain", "text/xml"
-# All that `media_type` tells, and what a picture of HEIC is stored as.
+PLAIN = "text/plain"
+XML = "text/xml"
+# All types that `media_type` returns, and the type of a stored HEIC picture.
 KNOWN = tuple(
     sorted(
         {
@@ -125,7 +132,10 @@ KNOWN = tuple(
 
 
 def media_type(path: Path, name: str) -> str:
-    """Raises `unsupported` for what no extractor reads, `encrypted` for what Office or LibreOffice protects."""
+    """Return the media type.
+
+    Raises `unsupported` without a reader, `encrypted` for files that Office or LibreOffice protects.
+    """
     with path.open("rb") as source:
         head = source.read(_HEAD)
     for pattern, kind in _IMAGE_MARKS:
@@ -147,8 +157,8 @@ def media_type(path: Path, name: str) -> str:
 def _compound(content: bytes) -> str:
     if _PROTECTED in content:
         raise ReaderError("encrypted")
-    named = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
-    kind = next(named, "")
+    kinds = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
+    kind = next(kinds, "")
     if kind in _COMPOUNDS:
         return _COMPOUNDS[kind]
     raise ReaderError("unsupported", kind)
@@ -161,11 +171,11 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    said = archive.said()
-    if said == EPUB:
+    stated = archive.media_type()
+    if stated == EPUB:
         return EPUB
     for kind in OPEN_DOCUMENTS:
-        if said in (kind, f"{kind}-template"):
+        if stated in (kind, f"{kind}-template"):
             if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
                 raise ReaderError("encrypted")
             return kind

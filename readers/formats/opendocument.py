@@ -1,4 +1,4 @@
-"""What LibreOffice writes: texts as Markdown, sheets as rows, slides as pages (OpenDocument 1.3), read as a stream."""
+"""Read files of LibreOffice (OpenDocument 1.3) as a stream: texts as Markdown, sheets as rows, slides as pages."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,26 +7,27 @@ from pathlib import Path
 from readers.formats.archive import Archive, Element, events, resolved
 from readers.formats.media_types import ODP, ODS
 from readers.formats.result import Extracted, limited, paged, whole
-from readers.text.numbering import BULLET, LEVELS, Level, Numbering
+from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 from readers.text.tables import Cell, markdown
 
-_CONTENT, _STYLES = "content.xml", "styles.xml"
+_CONTENT = "content.xml"
+_STYLES = "styles.xml"
 _BLOCKS = frozenset({"h", "p", "list", "table"})
 _UNSEEN = frozenset({"tracked-changes", "sequence-decls", "forms", "ruby-text", "annotation-end", "desc", "title"})
 _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman", "": "none"}
 _TITLES = {"Title": 1, "Subtitle": 2}
 _LONGEST_TITLE = 120  # characters of a slide's title
-_MOST_REPEATED = 100  # of a cell or row that is said to be there several times
+_MOST_REPEATED = 100  # of a cell or row that the file repeats
 _LONGEST_ROW = 10_000  # cells
-_BLANK_ROWS = 1_000  # so many in a row end a sheet
+_BLANK_ROWS = 1_000  # in a row that end a sheet
 _MOST_DEPTH = 80
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Of a presentation one page a slide, with its notes; of a workbook one page a sheet."""
+    """Return the text. A presentation has one page for each slide with its notes, a workbook one for each sheet."""
     archive = Archive(path)
     archive.refuse_entities()
-    reader = _Reader(archive)
+    reader = _OpenDocumentReader(archive)
     if media_type == ODS:
         return paged(media_type, reader.sheets())
     if media_type == ODP:
@@ -39,7 +40,7 @@ def _tag(element: Element) -> str:
 
 
 def _get(element: Element, name: str, default: str = "") -> str:
-    """An attribute by its name without namespace."""
+    """Return an attribute by its name without namespace."""
     return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), default)
 
 
@@ -52,14 +53,16 @@ def _is_title(blocks: list[str]) -> bool:
     return bool(blocks) and "\n" not in blocks[0] and len(blocks[0]) <= _LONGEST_TITLE and blocks[0][0] not in "#|-"
 
 
-class _Reader:
+class _OpenDocumentReader:
+    """Reader of one file. `left_out` counts its pictures."""
+
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
-        self._titles: dict[str, int] = {}  # by style: the level of a paragraph that is a title
+        self._titles: dict[str, int] = {}  # level of a title, by the style of its paragraph
         self._titled: set[str] = set()  # layouts of slides that have a title
-        self._lists: dict[str, dict[int, Level]] = {}
-        self._outline = Numbering({level: Level(format="none") for level in range(LEVELS)})
+        self._lists: dict[str, dict[int, ListLevel]] = {}
+        self._outline = Numbering({level: ListLevel(format="none") for level in range(LEVELS)})
         self._counted: dict[str, Numbering] = {}
         self._notes: list[str] = []
         self._comments: list[str] = []
@@ -67,9 +70,10 @@ class _Reader:
             self._learn(archive.tree(_STYLES))
 
     def _learn(self, tree: Element) -> None:
-        """The list styles and the numbers of headings that this part defines."""
+        """Store the list styles and the numbering of headings that this part defines."""
         for style in tree.iter("{*}style"):
-            name, parent = _get(style, "name"), _get(style, "parent-style-name")
+            name = _get(style, "name")
+            parent = _get(style, "parent-style-name")
             self._titles[name] = _TITLES.get(name) or _TITLES.get(parent) or self._titles.get(parent, 0)
         for layout in tree.iter("{*}presentation-page-layout"):
             if any(_get(place, "object") == "title" for place in layout):
@@ -92,7 +96,7 @@ class _Reader:
         return self._blocks(frozenset({"page"}))
 
     def sheets(self) -> Iterator[str]:
-        """`# name` and rows of cells divided by tabs, as of the sheets of Excel."""
+        """Yield `# name` and rows of cells divided by tabs for each sheet, as for the sheets of Excel."""
         lines: list[str] = []
         blank = 0
         for event, element in events(self._archive.open(_CONTENT)):
@@ -102,13 +106,14 @@ class _Reader:
             if name == "table":
                 filled = "\n".join(limited(lines))
                 yield f"# {_get(element, 'name')}\n{filled}" if filled.strip() else ""
-                lines, blank = [], 0
+                lines = []
+                blank = 0
             elif blank < _BLANK_ROWS:
                 line = self._row_of_sheet(element)
                 again = min(_count(element, "number-rows-repeated"), _MOST_REPEATED if line else 1)
                 lines += [line] * again
                 blank = 0 if line else blank + 1
-            _let_go(element)
+            _discard(element)
 
     def _row_of_sheet(self, row: Element) -> str:
         cells: list[str] = []
@@ -118,13 +123,13 @@ class _Reader:
                 cells += [text] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED)
         return "\t".join(cells).rstrip("\t")
 
-    def _blocks(self, wanted: frozenset[str]) -> Iterator[str]:
-        """Each wanted element that is in no other one, as text."""
+    def _blocks(self, kinds: frozenset[str]) -> Iterator[str]:
+        """Yield the text of each element of these kinds that is in no other one."""
         inside: list[Element] = []
         for event, element in events(self._archive.open(_CONTENT)):
             name = _tag(element)
             if event == "start":
-                if inside or name in wanted or name in _UNSEEN:
+                if inside or name in kinds or name in _UNSEEN:
                     inside.append(element)
                 continue
             if name == "automatic-styles":
@@ -132,13 +137,13 @@ class _Reader:
             if inside:
                 inside.pop()
             if not inside:
-                if name in wanted and ((text := self._block(element, 0)) or name == "page"):
+                if name in kinds and ((text := self._block(element, 0)) or name == "page"):
                     yield text
-                if name in wanted or name in _UNSEEN:
-                    _let_go(element)
+                if name in kinds or name in _UNSEEN:
+                    _discard(element)
 
     def _block(self, element: Element, depth: int) -> str:
-        """Lines that end with `\\n`, or nothing."""
+        """Return lines that end with `\\n`, or nothing."""
         if depth > _MOST_DEPTH:
             return ""
         match _tag(element):
@@ -148,7 +153,8 @@ class _Reader:
                 text = " ".join(f"{label} {self._inline(element, 0)}".split())
                 return f"{'#' * min(level, 6)} {text}\n" if text else ""
             case "p":
-                text, title = self._inline(element, 0).strip(), self._titles.get(_get(element, "style-name"), 0)
+                text = self._inline(element, 0).strip()
+                title = self._titles.get(_get(element, "style-name"), 0)
                 text = f"{'#' * title} {' '.join(text.split())}" if text and title else text
                 return f"{text}\n" if text else ""
             case "list":
@@ -193,8 +199,8 @@ class _Reader:
         cells = []
         for cell in row.iterfind("{*}table-cell"):
             text = "".join(self._block(each, 1) for each in cell)
-            made = Cell(text, _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned"))
-            cells += [made] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED if text else 1)
+            read = Cell(text, _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned"))
+            cells += [read] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED if text else 1)
         return cells
 
     def _slide(self, page: Element) -> str:
@@ -209,7 +215,7 @@ class _Reader:
                 is_title = _get(frame, "class") == "title"
                 (titles if is_title else blocks).append(f"# {' '.join(text.split())}" if is_title else text)
         untitled = not any(_get(frame, "class") == "title" for frame in page)
-        # A title that came from PowerPoint is a shape like others, the first one of a slide whose layout has a title.
+        # A title from PowerPoint is a shape like others: the first one of a slide whose layout has a title.
         if untitled and _get(page, "presentation-page-layout-name") in self._titled and _is_title(blocks):
             titles.append(f"# {blocks.pop(0)}")
         return "\n\n".join((*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])))
@@ -229,11 +235,12 @@ class _Reader:
 
     def _picture(self, image: Element) -> str:
         self.left_out["pictures"] += 1
-        said = " ".join((image.getparent().findtext("{*}desc") or image.getparent().findtext("{*}title") or "").split())
-        return f"[Picture: {said}]" if said else ""
+        frame = image.getparent()
+        description = " ".join((frame.findtext("{*}desc") or frame.findtext("{*}title") or "").split())
+        return f"[Picture: {description}]" if description else ""
 
     def _object(self, element: Element) -> str:
-        """A formula in the notation of LibreOffice, or the numbers of a chart."""
+        """Return a formula in the notation of LibreOffice, or the numbers of a chart."""
         name = resolved("", f"{_get(element, 'href')}/{_CONTENT}")
         if name not in self._archive.names:
             return ""
@@ -262,11 +269,13 @@ class _Reader:
             case "note":
                 return self._note(element)
             case "annotation":
-                author, text = element.findtext("{*}creator") or "", self._flat(element)
+                author = element.findtext("{*}creator") or ""
+                text = self._flat(element)
                 self._comments.append(f"{author}: {text}" if author else text)
                 return ""
             case "a":
-                text, target = self._inline(element, depth), _get(element, "href")
+                text = self._inline(element, depth)
+                target = _get(element, "href")
                 is_link = target.startswith(("http:", "https:", "mailto:")) and target not in text and text.strip()
                 return f"[{text}]({target})" if is_link else text
             case "frame" | "custom-shape" | "g" | "rect" | "ellipse":
@@ -285,19 +294,20 @@ class _Reader:
         return " ".join(" ".join(self._inline(each, 1) for each in element.iter("{*}p")).split())
 
 
-def _level(element: Element) -> Level:
-    """Of a list or of the headings: `%1.%2` with as many numbers as it shows."""
+def _level(element: Element) -> ListLevel:
+    """Return the level of a list or of the headings: `%1.%2` with as many numbers as it shows."""
     if "bullet" in _tag(element) or "image" in _tag(element):
-        return Level(format=BULLET)
-    level, form = _count(element, "level"), _get(element, "num-format")
+        return ListLevel(format=BULLET)
+    level = _count(element, "level")
+    form = _get(element, "num-format")
     shown = min(_count(element, "display-levels"), level)
     pattern = ".".join(f"%{each}" for each in range(level - shown + 1, level + 1) if each < LEVELS)
     pattern = f"{_get(element, 'num-prefix')}{pattern}{_get(element, 'num-suffix')}"
-    return Level(_count(element, "start-value"), _FORMATS.get(form, "decimal"), pattern)
+    return ListLevel(_count(element, "start-value"), _FORMATS.get(form, "decimal"), pattern)
 
 
-def _let_go(element: Element) -> None:
-    """What was read and what stands before it, so that memory stays bounded."""
+def _discard(element: Element) -> None:
+    """Remove an element that was read, and those before it, so that memory stays bounded."""
     element.clear(keep_tail=True)
     while (before := element.getprevious()) is not None:
         element.getparent().remove(before)

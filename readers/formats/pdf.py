@@ -1,4 +1,10 @@
-"""PDFs, page by page: their text, what was filled into their forms, and what was written on them."""
+"""Read PDFs page by page: their text, the values of their forms, and comments on them.
+
+1. PDFium returns the letters of a page (`readers.pdfium`). Tables are found by ruled lines and aligned columns.
+2. Lines at the head or foot that repeat those of earlier pages are dropped (`text.running`).
+3. Headings are found by the outline or the size of letters (`text.headings`).
+4. Words that a line end divides are joined (`text.words`).
+"""
 
 import ctypes
 import logging
@@ -22,7 +28,7 @@ from readers.formats.result import (
 from readers.pdfium.lines import boxes, glyphs, lines
 from readers.pdfium.rules import is_scan, rules
 from readers.text.grids import aligned, ruled
-from readers.text.headings import Line, key, marked
+from readers.text.headings import PageLine, key, marked
 from readers.text.running import once
 from readers.text.words import joined
 
@@ -34,13 +40,17 @@ _COMMENTS = (
     *(raw.FPDF_ANNOT_SQUARE, raw.FPDF_ANNOT_CIRCLE, raw.FPDF_ANNOT_LINE, raw.FPDF_ANNOT_INK),
     *(raw.FPDF_ANNOT_POLYGON, raw.FPDF_ANNOT_POLYLINE),
 )
-_DEEPEST_OUTLINE, _MOST_ENTRIES = 6, 5_000
+_DEEPEST_OUTLINE = 6
+_MOST_ENTRIES = 5_000
 _MOST_ANNOTATIONS = 2_000  # of a page
 _MOST_UNITS = 100_000  # of UTF-16, of one value
 
 
 def read(path: Path, media_type: str, password: str = "") -> Extracted:
-    """`password` is that of an encrypted document. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`."""
+    """Return the text of a document.
+
+    `password`: of an encrypted one. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`.
+    """
     try:
         document = pypdfium2.PdfDocument(path.read_bytes(), password=password or None)
     except pypdfium2.PdfiumError as error:
@@ -49,15 +59,16 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
     if len(document) > MAX_PAGES:
         raise ReaderError("too_large")
     if document.get_formtype() != raw.FORMTYPE_NONE:
-        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # of a form that is XFA too, the other half is read
+        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # a form may also be XFA; only the other half is read
         document.init_forms()
     pages = list(_pages(document))
     shown, repeated = once([page.lines for page in pages])
     for number, page in enumerate(pages):
-        if page.lines and not shown[number] and not page.scan:  # a page that has nothing else is no empty one
-            shown[number], repeated = page.lines, repeated - len(page.lines)
-    above = marked(shown, _outline(document))
-    texts = (text + page.below for text, page in zip(above, pages, strict=True))
+        if page.lines and not shown[number] and not page.scan:  # a page of repeated lines only is not empty
+            shown[number] = page.lines
+            repeated -= len(page.lines)
+    with_headings = marked(shown, _outline(document))
+    texts = (text + page.below for text, page in zip(with_headings, pages, strict=True))
     left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
     read = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
     layered = [
@@ -67,17 +78,19 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
 
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
-    """The levels of the titles in the document's outline, from 1; those that stand there more than once may be text."""
+    """Return the levels of the titles in the document's outline, from 1."""
     entries = islice(document.get_toc(max_depth=_DEEPEST_OUTLINE), _MOST_ENTRIES)
-    found = [(key(entry.get_title()), entry.level + 1) for entry in entries]
-    return {title: level for title, level in found if len(title) > 1}
+    titles = [(key(entry.get_title()), entry.level + 1) for entry in entries]
+    return {title: level for title, level in titles if len(title) > 1}
 
 
 @dataclass(slots=True)
 class _Page:
-    lines: list[Line]
-    below: str  # what stands below its text
-    unmapped: bool  # its fonts do not say which letters they show
+    """A page that was read."""
+
+    lines: list[PageLine]
+    below: str  # form values and comments, below its text
+    unmapped: bool  # its fonts do not map to letters
     scan: bool  # a picture covers it
 
 
@@ -101,20 +114,20 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
         yield read
 
 
-def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[Line]) -> list[Line]:
-    """The lines; where some of them are a table, the table stands as one in their place."""
-    kept: list[Line | None] = list(on_page)
+def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[PageLine]) -> list[PageLine]:
+    """Return the lines, with one line of Markdown for each table in the place of its lines."""
+    remaining: list[PageLine | None] = list(on_page)
     for grid in (*ruled(*rules(page)), *aligned(boxes(content))):
-        inside = [number for number, line in enumerate(kept) if line and line.box and grid.holds(line.box)]
+        inside = [number for number, line in enumerate(remaining) if line and line.box and grid.holds(line.box)]
         if len(inside) > 1 and (table := grid.table(list(glyphs(content, on_page, inside)))):
             for number in inside:
-                kept[number] = None
-            kept[inside[0]] = Line(f"\n{table}", 0, False)
-    return [line for line in kept if line]
+                remaining[number] = None
+            remaining[inside[0]] = PageLine(f"\n{table}", 0, False)
+    return [line for line in remaining if line]
 
 
 def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
-    """What people have filled in and written on a page, as lists below its text."""
+    """Return the form values and comments of a page, as lists below its text."""
     filled: dict[str, str] = {}
     comments: list[str] = []
     for number in range(min(raw.FPDFPage_GetAnnotCount(page), _MOST_ANNOTATIONS)):
@@ -134,7 +147,7 @@ def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
 
 
 def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
-    """Of the boxes of one name the one that is checked counts; a field shown in several places is one."""
+    """Add the value of a form field. The checked one of several boxes counts; a field in several places is one."""
     name = _value(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
     name = name or _value(raw.FPDFAnnot_GetFormFieldName, form, annotation)
     if raw.FPDFAnnot_GetFormFieldType(form, annotation) in _BOXES:
@@ -146,7 +159,7 @@ def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
 
 
 def _value(function: Any, *of: Any) -> str:
-    """A string of PDFium, which is first asked how many bytes it takes."""
+    """Return a string of PDFium. The first call returns the number of its bytes."""
     size = min(function(*of, None, 0), 2 * _MOST_UNITS)
     buffer = ctypes.create_string_buffer(size)
     function(*of, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)

@@ -1,4 +1,7 @@
-"""Text as it is: Markdown, tables, JSON, code, XML. Only its encoding has to be found. And what is written in ASCII."""
+"""Read plain text: Markdown, tables, JSON, code, XML, and formats in ASCII such as RTF.
+
+Only the encoding is unknown.
+"""
 
 import re
 from collections import Counter
@@ -13,11 +16,12 @@ from readers.formats.media_types import NOTEBOOK, RTF, SVG
 from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.text import encodings, notebooks, rtf
 
-_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding has been seen to
+_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding does not hold any more
 _MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
+    """Return the text of a file."""
     if media_type == RTF:
         data = path.read_bytes()
         pictures = rtf.pictures_in(data)
@@ -25,7 +29,7 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     text, used = decoded(path, encoding)
     if media_type == NOTEBOOK:
         left_out: Counter[str] = Counter()
-        with suppress(ValueError):  # what only bears the name of a notebook is read as it is
+        with suppress(ValueError):  # a file that only has the name of a notebook is read as text
             return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
     if media_type == SVG:
         with suppress(etree.XMLSyntaxError):
@@ -42,7 +46,7 @@ def _words_of_a_drawing(source: bytes) -> Iterator[str]:
 
 
 def decoded(path: Path, encoding: str = "") -> tuple[str, str]:
-    """The text, and the encoding it was in. Raises `too_large`, `unknown_encoding`."""
+    """Return the text and its encoding. Raises `too_large`, `unknown_encoding`."""
     if path.stat().st_size > _MAX_BYTES:
         raise ReaderError("too_large")
     try:

@@ -1,4 +1,4 @@
-"""What a reader gives back: text that PostgreSQL can store, within the limits, or the way in which it failed."""
+"""Define the result of a reader: text that PostgreSQL can store, within limits, or the reason of a failure."""
 
 import json
 import re
@@ -13,12 +13,12 @@ MAX_CHARACTERS = 20_000_000
 _BETWEEN_PAGES = "\n\n"
 
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-# NUL and lone surrogates are what PostgreSQL refuses; the other control characters mean nothing in text.
+# PostgreSQL refuses NUL and lone surrogates. The other control characters mean nothing in text.
 _UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def gettext_noop(template: str) -> str:
-    """Mark a literal for the catalogues of whoever shows it; xgettext knows the name."""
+    """Mark a literal for translation by the product; xgettext knows the name."""
     return template
 
 
@@ -56,7 +56,7 @@ SENTENCES = {
     "took_too_long": gettext_noop("Reading it took too long. Upload it in parts."),
     "too_much_memory": gettext_noop("Reading it took too much memory. Upload it in parts."),
 }
-# What is said of a file that was read only in part, by what is missing.
+# Notes on a file that was read only in part, by the missing part.
 LEFT_OUT = {
     "scans": gettext_noop(
         "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
@@ -87,7 +87,7 @@ LEFT_OUT = {
     "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
     "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
 }
-# What is said of an unsupported file whose kind is known.
+# Sentences on unsupported files of known kinds.
 KINDS = {
     "doc": gettext_noop(
         "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that."
@@ -109,20 +109,17 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderSentence:
-    """A sentence for people: `template` in English, with fields that have the names of `values`."""
+    """A sentence for people. `template` is in English, its fields have the names of `values`."""
 
     template: str
     values: Mapping[str, int | str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.template.format(**self.values)
+        return self.template.format_map(self.values)
 
 
 class ReaderError(Exception):
-    """A file cannot be read.
-
-    `code` is a key of `SENTENCES`; `kind`, if given, one of `KINDS`, which says more of an unsupported file.
-    """
+    """A file that cannot be read. `code`: a key of `SENTENCES`. `kind`: a key of `KINDS` for some unsupported files."""
 
     def __init__(self, code: str, kind: str = "") -> None:
         super().__init__(code, kind)
@@ -136,14 +133,16 @@ class ReaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """`spans` are the characters [start, end) of each page; an empty one is a page without text.
+    """The text of a file, and what a reader knows about it.
 
-    Pages are those of a PDF, slides, sheets or chapters; there are none in other kinds. `width` and `height` (pixels)
-    are those of an image, which has no text. `encoding` is that of plain text, by Python's name for it. `left_out` are
-    keys of `LEFT_OUT`: what the file has besides, and how much of it. `shown` is another form of it, if people and
-    models are shown that: a JPEG, a PNG or, of several pages, a PDF. `layered` are the pages, counted from 0, that are
-    pictures and have text all the same. `places` of pages, counted from 0: where the words of those that were
-    recognised stand, as `outside.places.packed`.
+    * `spans`: the characters [start, end) of each page; an empty span is a page without text. Only PDFs, slides, sheets
+      and chapters have pages.
+    * `width`, `height`: pixels of an image, which has no text.
+    * `encoding`: of plain text, by Python's name.
+    * `left_out`: counts of parts that are missing in the text, by keys of `LEFT_OUT`.
+    * `shown`: another form of the file that people and models see instead: a JPEG, a PNG, or a PDF of several pages.
+    * `layered`: numbers, from 0, of pages that are pictures and have text all the same.
+    * `places`: positions of recognised words, by the number of the page from 0, as `outside.places.packed`.
     """
 
     media_type: str
@@ -166,12 +165,12 @@ class Extracted:
         ]
 
     def page_at(self, position: int) -> int:
-        """The page that holds or follows this character, counted from 1; 0 where there are no pages."""
+        """Return the page of this character, or the one after it, counted from 1; 0 where there are no pages."""
         return bisect_right(self.spans, position, key=lambda span: span[0])
 
 
 def cleaned(text: str) -> str:
-    """With `\\n` as the only line end, without control characters, spaces at line ends and blank ends."""
+    """Return the text with `\\n` as the only line end, without control characters, trailing spaces and blank ends."""
     text = _UNWANTED.sub("", _LINE_ENDS.sub("\n", text))
     return "\n".join([line.rstrip() for line in text.split("\n")]).strip("\n")
 
@@ -179,7 +178,7 @@ def cleaned(text: str) -> str:
 def whole(
     media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
 ) -> Extracted:
-    """A text without pages, from its parts. `left_out` is looked at when they have been read."""
+    """Return a text without pages, from its parts. `left_out` is read after the parts."""
     text = cleaned("".join(limited(parts)))
     return Extracted(media_type, text, encoding=encoding, left_out=_counted(left_out))
 
@@ -191,7 +190,7 @@ def paged(
     without_text: str = "",
     left_out: Mapping[str, int] = MappingProxyType({}),
 ) -> Extracted:
-    """`without_text` is what to say of pages that have none, as a key of `LEFT_OUT`; `left_out` as in `whole`."""
+    """Return a text with pages. `without_text`: key of `LEFT_OUT` for pages without text. `left_out`: as in `whole`."""
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
@@ -203,8 +202,8 @@ def paged(
         position += len(text) + len(_BETWEEN_PAGES)
         texts.append(text)
     empty = sum(start == end for start, end in spans)
-    told = _counted({without_text: empty, **left_out} if without_text else left_out)
-    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=told)
+    counts = _counted({without_text: empty, **left_out} if without_text else left_out)
+    return Extracted(media_type, _BETWEEN_PAGES.join(texts), spans, left_out=counts)
 
 
 def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
@@ -212,7 +211,7 @@ def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
 
 
 def limited(parts: Iterable[str]) -> Iterable[str]:
-    """The same parts; raises `too_large` as soon as there are too many characters, so that memory stays bounded."""
+    """Yield the parts. Raises `too_large` as soon as there are too many characters, so that memory stays bounded."""
     left = MAX_CHARACTERS
     for part in parts:
         left -= len(part)
@@ -222,6 +221,7 @@ def limited(parts: Iterable[str]) -> Iterable[str]:
 
 
 def encoded(result: Extracted | ReaderError) -> bytes:
+    """Return the result as bytes, which `decoded` reads. `places` are left out: a reading process has none."""
     if isinstance(result, ReaderError):
         return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
     head = {
@@ -238,11 +238,20 @@ def encoded(result: Extracted | ReaderError) -> bytes:
 
 
 def decoded(data: bytes) -> Extracted:
-    """Raises the `ReaderError` that was sent."""
+    """Return the result of `encoded`. Raises the `ReaderError` that was encoded."""
     head, _, body = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:
         raise ReaderError(fields["error"], fields["kind"])
-    fields["spans"] = [(start, end) for start, end in fields["spans"]]
-    size = fields.pop("bytes")
-    return Extracted(text=body[size:].decode(), shown=body[:size], **fields)
+    size = fields["bytes"]
+    return Extracted(
+        media_type=fields["media_type"],
+        text=body[size:].decode(),
+        spans=[(start, end) for start, end in fields["spans"]],
+        width=fields["width"],
+        height=fields["height"],
+        encoding=fields["encoding"],
+        left_out=fields["left_out"],
+        shown=body[:size],
+        layered=fields["layered"],
+    )

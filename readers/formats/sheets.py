@@ -1,4 +1,4 @@
-"""Workbooks of Excel: what their cells say, and what stands beside them."""
+"""Read workbooks of Excel: the cells, charts, text boxes and comments of each sheet."""
 
 import io
 import re
@@ -17,32 +17,34 @@ from openpyxl.utils.exceptions import InvalidFileException
 
 from readers.formats.archive import Archive, Element, relation_targets
 from readers.formats.result import Extracted, ReaderError, limited, paged
-from readers.text.beside import chart, remark
+from readers.text.office_parts import chart, remark
 
 _WORKBOOK = "xl/workbook.xml"
 _STRICT = b"http://purl.oclc.org/ooxml/"
 _NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
-_MOST_MERGED, _WIDEST, _HIGHEST = (
-    5_000,
-    200,
-    1_000,
-)  # merged cells of a sheet; columns and rows in which they are repeated
-_REPEATED = 80  # characters; what is longer stands only in the first place of a merged cell
-_BLOCK, _LONGEST_MARK = 1 << 20, 64  # bytes
-_THREAD = "tc="  # how the author of a comment begins that stands in a thread, too
-_BLANK_ROWS = 1_000  # so many in a row end a sheet: some programs save a million of them
+_MOST_MERGED = 5_000  # merged cells of a sheet
+_WIDEST = 200  # columns in which the text of one is repeated
+_HIGHEST = 1_000  # rows
+_REPEATED = 80  # characters; a longer text stands only in the first place of a merged cell
+_BLOCK = 1 << 20  # bytes
+_LONGEST_MARK = 64  # bytes
+_THREAD = "tc="  # prefix of the author of a comment that also stands in a thread
+_BLANK_ROWS = 1_000  # in a row that end a sheet: some programs save a million of them
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """One page a sheet: its name, then its rows as lines of cells divided by tabs, formulas by their last values, what
-    a merged cell says in each place that it takes; below them charts, text boxes and comments."""
+    """Return one page for each sheet: its name, its rows, then charts, text boxes and comments.
+
+    Rows are lines of cells divided by tabs. Formulas have their last values. The text of a merged cell stands in each
+    place that it covers.
+    """
     archive = Archive(path)
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
     try:
-        # openpyxl wants a suffix of a path, and blobs have none.
+        # openpyxl demands a suffix of a path, and stored files have none.
         with _transitional(archive) if _STRICT in archive.head(_WORKBOOK) else path.open("rb") as source:
             book = openpyxl.load_workbook(source, read_only=True, data_only=True)
             sheets = (_Sheet(archive, book, *each, left_out) for each in _sheets(archive))
@@ -55,7 +57,7 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 def _transitional(archive: Archive) -> io.BytesIO:
-    """A workbook in the strict form of the standard (ISO/IEC 29500-1) with the names that openpyxl knows."""
+    """Return a workbook in the strict form of the standard (ISO/IEC 29500-1) with the names that openpyxl knows."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
         for name in archive.names:
@@ -66,7 +68,7 @@ def _transitional(archive: Archive) -> io.BytesIO:
 
 
 def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
-    """The name of each sheet, and of the part that holds it."""
+    """Yield the name of each sheet, and that of its part."""
     targets = relation_targets(archive, _WORKBOOK)
     for sheet in archive.tree(_WORKBOOK).iterfind(".//{*}sheet"):
         relation = next((value for key, value in sheet.attrib.items() if key.endswith("relationships}id")), "")
@@ -74,7 +76,7 @@ def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
 
 
 class _Range(NamedTuple):
-    """The places of a merged cell, counted from 1."""
+    """Places of a merged cell, counted from 1."""
 
     left: int
     top: int
@@ -84,16 +86,19 @@ class _Range(NamedTuple):
 
 class _Sheet:
     def __init__(self, archive: Archive, book: Any, name: str, part: str, left_out: Counter[str]) -> None:
-        self._archive, self._name, self._part, self._left_out = archive, name, part, left_out
+        self._archive = archive
+        self._name = name
+        self._part = part
+        self._left_out = left_out
         self._cells: Any = (
             book[name] if name in book.sheetnames else None
         )  # openpyxl gives no cells of a sheet of charts
         self._relations = [target for target in relation_targets(archive, part).values() if target in archive.names]
 
     def text(self) -> Iterator[str]:
-        """A sheet with nothing on it is a page without text."""
+        """Yield the text of the sheet. An empty sheet is a page without text."""
         named = f"# {self._name}\n"
-        for piece in (*self._rows(), *self._beside()):
+        for piece in (*self._rows(), *self._extras()):
             if piece.strip() and named:
                 yield named
                 named = ""
@@ -102,7 +107,7 @@ class _Sheet:
     def _rows(self) -> Iterator[str]:
         if not hasattr(self._cells, "reset_dimensions"):
             return
-        # What a file says of its size may be wrong, and openpyxl would make cells for all of it.
+        # The size in a file may be wrong, and openpyxl would make cells for all of it.
         self._cells.reset_dimensions()
         merged = self._merged()
         reaching: list[tuple[_Range, str]] = []
@@ -119,14 +124,14 @@ class _Sheet:
             yield line + "\n"
 
     def _merged(self) -> dict[int, list[_Range]]:
-        """By the row in which they begin."""
-        found: dict[int, list[_Range]] = {}
+        """Return the merged cells by the row in which they begin."""
+        by_row: dict[int, list[_Range]] = {}
         if self._part in self._archive.names:
             for place in islice(_merged_cells(self._archive.open(self._part)), _MOST_MERGED):
-                found.setdefault(place.top, []).append(place)
-        return found
+                by_row.setdefault(place.top, []).append(place)
+        return by_row
 
-    def _beside(self) -> Iterator[str]:
+    def _extras(self) -> Iterator[str]:
         for target in self._relations:
             if "/drawings/" in target and target.endswith(".xml"):
                 yield from self._drawing(target)
@@ -151,7 +156,7 @@ class _Sheet:
                 yield "\n" + "".join(f"- {point}\n" for point in points if point)
 
     def _comments(self, part: str) -> Iterator[str]:
-        """In threads where there are some: the older form has them once more, for older programs."""
+        """Yield the comments. Threads come first: the older form repeats them for older programs."""
         tree = self._archive.tree(part) if "omment" in part and part.endswith(".xml") else None
         if tree is None:
             return
@@ -174,12 +179,12 @@ class _Sheet:
 
 
 def _merged_cells(source: IO[bytes]) -> Iterator[_Range]:
-    """They stand behind the cells, which are not read again for them."""
+    """Yield the merged cells. The file has them after the cells, which are not parsed again for them."""
     rest = b""
     while block := source.read(_BLOCK):
         block = rest + block
-        for found in _MERGED.finditer(block):
-            left, top, right, bottom = (each.decode() for each in found.groups())
+        for match in _MERGED.finditer(block):
+            left, top, right, bottom = (each.decode() for each in match.groups())
             yield _Range(_column(left), int(top), min(_column(right), _WIDEST), min(int(bottom), int(top) + _HIGHEST))
         rest = block[-_LONGEST_MARK:]
 

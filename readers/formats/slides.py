@@ -1,6 +1,6 @@
-"""Presentations of PowerPoint as Markdown, a page a slide.
+"""Read presentations of PowerPoint as Markdown, one page for each slide.
 
-python-pptx builds objects for everything first, which takes several times the memory and the time to start.
+python-pptx is not used: it builds objects for everything first, which takes several times the memory and time.
 """
 
 from collections import Counter
@@ -9,20 +9,21 @@ from pathlib import Path
 
 from readers.formats.archive import Archive, Element, relation_targets
 from readers.formats.result import Extracted, paged
-from readers.text.beside import chart, remark
 from readers.text.formulas import latex
 from readers.text.numbering import Steps
+from readers.text.office_parts import chart, remark
 from readers.text.tables import Cell, markdown
 
 _PRESENTATION = "ppt/presentation.xml"
-_RELATIONS = "relationships}"  # what the namespace of relations ends with, in both forms of the standard
-_TITLES, _BODIES = ("title", "ctrTitle"), ("body", "obj", "")
-_APART = ("sldNum", "sldImg")  # placeholders of what is no text
+_RELATIONS = "relationships}"  # end of the namespace of relations, in both forms of the standard
+_TITLES = ("title", "ctrTitle")
+_BODIES = ("body", "obj", "")
+_WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders
 _AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # of comments, in older and newer files
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Title as heading, then what is on it; the speaker's notes and comments stand below."""
+    """Return each slide with its title as a heading, its text, then the speaker's notes and comments."""
     archive = Archive(path)
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
@@ -37,8 +38,8 @@ def _slides(archive: Archive) -> list[str]:
 
 
 def _relation(element: Element, name: str) -> str:
-    found = (value for key, value in element.attrib.items() if key.endswith(f"{_RELATIONS}{name}"))
-    return str(next(found, ""))
+    values = (value for key, value in element.attrib.items() if key.endswith(f"{_RELATIONS}{name}"))
+    return str(next(values, ""))
 
 
 class _Slide:
@@ -55,22 +56,22 @@ class _Slide:
             kind = _placeholder(shape)
             if kind in _TITLES:
                 title += ["# " + " ".join(" ".join(_paragraphs(shape, bulleted=False)).split())]
-            elif kind not in _APART:
+            elif kind not in _WITHOUT_TEXT:
                 blocks.append(self._shape(shape, bulleted=kind in _BODIES))
-        return "\n\n".join(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._beside())))
+        return "\n\n".join(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._extras())))
 
     def _shape(self, shape: Element, *, bulleted: bool) -> str:
         name = _tag(shape)
         if name == "pic":
             self._left_out["pictures"] += 1
-            said = next((each.get("descr", "") for each in shape.iterfind(".//{*}cNvPr")), "")
-            return f"[Picture: {' '.join(said.split())}]" if said.strip() else ""
+            description = next((each.get("descr", "") for each in shape.iterfind(".//{*}cNvPr")), "")
+            return f"[Picture: {' '.join(description.split())}]" if description.strip() else ""
         if name == "graphicFrame":
             return self._graphic(shape)
         return "\n".join(_paragraphs(shape, bulleted=bulleted))
 
     def _graphic(self, frame: Element) -> str:
-        """A table, the numbers of a chart, or the words of a diagram (SmartArt)."""
+        """Return a table, the numbers of a chart, or the words of a diagram (SmartArt)."""
         if (table := frame.find(".//{*}tbl")) is not None:
             return markdown([_row(row) for row in table.iterfind("{*}tr")])
         for each in frame.iter("{*}chart"):
@@ -86,11 +87,13 @@ class _Slide:
         target = self._relations.get(relation, "")
         return self._archive.tree(target) if target in self._archive.names else None
 
-    def _beside(self) -> Iterator[str]:
+    def _extras(self) -> Iterator[str]:
         targets = [target for target in self._relations.values() if target in self._archive.names]
         for target in targets:
             if "/notesSlides/" in target:
-                shapes = [each for each in _shapes(self._archive.tree(target)) if _placeholder(each) not in _APART]
+                shapes = [
+                    each for each in _shapes(self._archive.tree(target)) if _placeholder(each) not in _WITHOUT_TEXT
+                ]
                 if notes := "\n".join(line for each in shapes for line in _paragraphs(each, bulleted=False)):
                     yield f"Notes:\n\n{notes}"
         for target in targets:
@@ -98,7 +101,7 @@ class _Slide:
                 yield "Comments:\n\n" + "\n".join(lines)
 
     def _comments(self, tree: Element) -> Iterator[str]:
-        """Who said what, and when; the answers to a comment are in it."""
+        """Yield the comments with author and time. Answers stand within their comment."""
         authors = {
             author.get("id", ""): author.get("name", "")
             for part in _AUTHORS
@@ -108,8 +111,8 @@ class _Slide:
         for each in tree.iter("{*}cm", "{*}reply"):
             body = each.find("{*}text") if each.find("{*}txBody") is None else each.find("{*}txBody")
             if body is not None and (text := " ".join("".join(body.itertext()).split())):
-                by, when = authors.get(each.get("authorId", ""), ""), each.get("dt", "") or each.get("created", "")
-                yield remark(text, by, when)
+                by = authors.get(each.get("authorId", ""), "")
+                yield remark(text, by, each.get("dt", "") or each.get("created", ""))
 
 
 def _tag(element: Element) -> str:
@@ -117,7 +120,10 @@ def _tag(element: Element) -> str:
 
 
 def _shapes(tree: Element) -> Iterator[Element]:
-    """Of a slide and its groups, in the order in which they are painted; `Fallback` repeats what stands beside it."""
+    """Yield the shapes of a slide and its groups in the order of painting.
+
+    `Fallback` repeats shapes, so it is skipped.
+    """
     for element in tree:
         name = _tag(element)
         if name in ("sp", "pic", "graphicFrame", "cxnSp"):
@@ -127,13 +133,13 @@ def _shapes(tree: Element) -> Iterator[Element]:
 
 
 def _placeholder(shape: Element) -> str:
-    """Its kind; empty for one without, `free` for a shape that is none."""
-    found = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
-    return "free" if found is None else found.get("type", "")
+    """Return the kind of a placeholder, "" for one without a kind, `free` for another shape."""
+    element = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
+    return "free" if element is None else element.get("type", "")
 
 
 def _row(row: Element) -> list[Cell]:
-    """What a merged cell covers is there, too, and says so."""
+    """Return the cells of a row. Places that a merged cell covers are cells, too, and are marked so."""
     cells = []
     for cell in row.iterfind("{*}tc"):
         if cell.get("hMerge") not in ("1", "true"):
@@ -148,14 +154,14 @@ def _count(element: Element, name: str) -> int:
 
 
 def _paragraphs(shape: Element, *, bulleted: bool) -> list[str]:
-    """Lines with dashes or numbers where they have some; a body's paragraphs have, if it does not say otherwise."""
-    found = [(each, text) for each in shape.iter("{*}p") if (text := _inline(each).strip())]
+    """Return the lines with their dashes or numbers. Paragraphs of a body have dashes by default."""
+    texts = [(each, text) for each in shape.iter("{*}p") if (text := _inline(each).strip())]
     steps = Steps()
     lines = []
-    for paragraph, text in found:
+    for paragraph, text in texts:
         properties = paragraph.find("{*}pPr")
         level = 0 if properties is None else _count(properties, "lvl") if properties.get("lvl") else 0
-        label = _label(properties, steps, level, bulleted=bulleted and len(found) > 1)
+        label = _label(properties, steps, level, bulleted=bulleted and len(texts) > 1)
         lines.append(f"{'  ' * min(level, 9)}{label} {text}" if label else text)
     return lines
 

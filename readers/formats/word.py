@@ -1,6 +1,6 @@
-"""Word documents as Markdown, read as a stream of XML: paragraph by paragraph, table by table.
+"""Read Word documents as Markdown from a stream of XML: paragraph by paragraph, table by table.
 
-python-docx builds the whole tree first, which takes several times the memory and the time to start.
+python-docx is not used: it builds the whole tree first, which takes several times the memory and time.
 """
 
 import re
@@ -12,31 +12,32 @@ from typing import IO
 
 from readers.formats.archive import Archive, Element, events, relation_targets
 from readers.formats.result import Extracted, whole
-from readers.text.beside import chart
 from readers.text.formulas import latex
-from readers.text.numbering import BULLET, LEVELS, Level, Numbering
+from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
+from readers.text.office_parts import chart
 from readers.text.tables import Cell, markdown
 
 _DOCUMENT = "word/document.xml"
 _NOTES = {"footnoteReference": "word/footnotes.xml", "endnoteReference": "word/endnotes.xml"}
 _HEADING = re.compile(r"heading ([1-9])$", re.I)
-_QUOTE, _CODE = re.compile(r"quote", re.I), re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
+_QUOTE = re.compile(r"quote", re.I)
+_CODE = re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
 _UNSEEN = frozenset({"del", "moveFrom", "instrText", "rPr", "pPr", "Fallback", "txbxContent", "rt"})
 _SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MOST_DEPTH = 60
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """A text without pages: headings, lists with their numbers, tables; then notes, comments, headers and footers."""
+    """Return a text without pages: headings, lists, tables; then notes, comments, headers and footers."""
     archive = Archive(path)
     archive.refuse_entities()
-    document = _Document(archive)
+    document = _WordDocument(archive)
     return whole(media_type, document.parts(), left_out=document.left_out)
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
-    """What a paragraph's style says; `list` is (number of the list, level)."""
+class _ParagraphStyle:
+    """The style of a paragraph. `list`: number of the list, and level."""
 
     heading: int = 0
     quote: bool = False
@@ -45,13 +46,15 @@ class _Style:
 
 
 @dataclass(slots=True)
-class _Table:
+class _OpenTable:
+    """A table that is being read."""
+
     rows: list[list[Cell]] = field(default_factory=list)
     cell: list[str] = field(default_factory=list)  # the paragraphs of the cell that is being read
 
 
 def _value(element: Element | None, name: str = "val", default: str = "") -> str:
-    """An attribute by its name without namespace."""
+    """Return an attribute by its name without namespace."""
     if element is not None:
         for key, value in element.attrib.items():
             if key.rpartition("}")[2] == name:
@@ -63,7 +66,9 @@ def _number(text: str, default: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default
 
 
-class _Document:
+class _WordDocument:
+    """A document that is being read. `left_out` counts its pictures."""
+
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
@@ -71,22 +76,25 @@ class _Document:
         self._lists, self._restarts = self._numberings()
         tree = self._tree("word/styles.xml")
         self._defined = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
-        self._styles: dict[str, _Style] = {}
+        self._styles: dict[str, _ParagraphStyle] = {}
         self._notes: list[tuple[str, str]] = []  # (element of the reference, id), in their order
-        self._previous = ""  # what kind of block stands before
+        self._previous = ""  # kind of the block before
 
     def parts(self) -> Iterator[str]:
         yield from self._blocks(self._archive.open(_DOCUMENT))
         yield from self._footnotes()
         yield from self._remarks()
 
-    # The parts of the package that say what paragraphs are
+    # The parts of the package with styles and lists
 
     def _tree(self, name: str) -> Element | None:
         return self._archive.tree(name) if name in self._archive.names else None
 
     def _numberings(self) -> tuple[dict[str, Numbering], dict[str, dict[int, int]]]:
-        """The lists by their numbers, those of one definition counted together; and where a list starts anew."""
+        """Return the lists by number, and the numbers with which they restart.
+
+        Lists of one definition count together.
+        """
         tree = self._tree("word/numbering.xml")
         if tree is None:
             return {}, {}
@@ -95,7 +103,8 @@ class _Document:
         lists: dict[str, Numbering] = {}
         restarts: dict[str, dict[int, int]] = {}
         for each in tree.iterfind("{*}num"):
-            name, definition = _value(each, "numId"), _value(each.find("{*}abstractNumId"))
+            name = _value(each, "numId")
+            definition = _value(each.find("{*}abstractNumId"))
             lists[name] = shared.get(definition) or Numbering({})
             restarts[name] = {
                 _number(_value(override, "ilvl")): _number(_value(start), 1)
@@ -104,29 +113,29 @@ class _Document:
             }
         return lists, restarts
 
-    def _style(self, name: str) -> _Style:
-        """What the style of this id says. A document uses few of those that it defines."""
+    def _style(self, name: str) -> _ParagraphStyle:
+        """Return the style of this id. It is read at the first use, since a document uses few of its styles."""
         if name not in self._styles:
             chain: list[Element] = []
             based_on = name
             while based_on in self._defined and self._defined[based_on] not in chain:
                 chain.append(self._defined[based_on])
                 based_on = _value(chain[-1].find("{*}basedOn"))
-            self._styles[name] = _style(chain) if chain else _Style()
+            self._styles[name] = _style(chain) if chain else _ParagraphStyle()
         return self._styles[name]
 
     # The text
 
     def _blocks(self, source: IO[bytes]) -> Iterator[str]:
-        """One string for each paragraph and table that is in no other table."""
-        tables: list[_Table] = []
+        """Yield the text of each paragraph and of each table that is in no other table."""
+        tables: list[_OpenTable] = []
         depths: Counter[str] = Counter()
         for event, element in events(source):
             name = _name(element)
             depths[name] += 1 if event == "start" else -1
             if event == "start":
                 if name == "tbl":
-                    tables.append(_Table())
+                    tables.append(_OpenTable())
                 continue
             yield from self._ended(name, element, tables, hidden=bool(depths["Fallback"]))
             apart = not (depths["p"] or tables)
@@ -135,7 +144,7 @@ class _Document:
                 while (apart or name == "tr") and (before := element.getprevious()) is not None:
                     element.getparent().remove(before)
 
-    def _ended(self, name: str, element: Element, tables: list[_Table], *, hidden: bool) -> Iterator[str]:
+    def _ended(self, name: str, element: Element, tables: list[_OpenTable], *, hidden: bool) -> Iterator[str]:
         if name == "p":
             text = "" if hidden else self._paragraph(element, in_table=bool(tables))
             if tables:
@@ -147,7 +156,7 @@ class _Document:
         elif name in ("footnote", "endnote"):
             yield f"\0{_value(element, 'id')}\0"
 
-    def _part_of_table(self, name: str, element: Element, tables: list[_Table]) -> Iterator[str]:
+    def _part_of_table(self, name: str, element: Element, tables: list[_OpenTable]) -> Iterator[str]:
         table = tables[-1]
         if name == "tc":
             properties = element.find("{*}tcPr")
@@ -188,23 +197,24 @@ class _Document:
         return self._block("text", f"{text}\n")
 
     def _block(self, kind: str, text: str) -> str:
-        """With a line between blocks, and the fence around lines of code."""
-        before, self._previous = self._previous, kind
+        """Return the text with a blank line before it, and with fences around code."""
+        before = self._previous
+        self._previous = kind
         fence = "```\n" if "code" in (kind, before) and kind != before else ""
         if kind == before and kind in ("list", "code", "quote"):
             return text
         return f"{fence if before == 'code' else ''}\n{fence if kind == 'code' else ''}{text}"
 
-    def _style_of(self, element: Element) -> _Style:
+    def _style_of(self, element: Element) -> _ParagraphStyle:
         properties = element.find("{*}pPr")
         if properties is None:
             return self._style("Normal")
         style = self._style(_value(properties.find("{*}pStyle")))
         own = _own(properties)
-        return _Style(own.heading or style.heading, style.quote, style.code, own.list or style.list)
+        return _ParagraphStyle(own.heading or style.heading, style.quote, style.code, own.list or style.list)
 
-    def _label(self, style: _Style) -> tuple[str, int]:
-        """The number or dash before a paragraph, and its level from 0."""
+    def _label(self, style: _ParagraphStyle) -> tuple[str, int]:
+        """Return the number or dash before a paragraph, and its level from 0."""
         if style.list is None or style.list[0] not in self._lists:
             return "", 0
         name, level = style.list
@@ -242,13 +252,14 @@ class _Document:
                 return self._inline(element, depth)
 
     def _link(self, element: Element, depth: int) -> str:
-        text, target = self._inline(element, depth), self._relations.get(_value(element, "id"), "")
+        text = self._inline(element, depth)
+        target = self._relations.get(_value(element, "id"), "")
         if not target.startswith(("http:", "https:", "mailto:")) or target in text or not text.strip():
             return text
         return f"[{text}]({target})"
 
     def _drawing(self, element: Element) -> str:
-        """The numbers of a chart, else what the picture is said to show."""
+        """Return the numbers of a chart, else the description of a picture."""
         for each in element.iter("{*}chart"):
             target = self._relations.get(_value(each, "id"), "")
             if target in self._archive.names:
@@ -256,16 +267,17 @@ class _Document:
         if next(element.iter("{*}blip", "{*}imagedata"), None) is None:
             return ""
         self.left_out["pictures"] += 1
-        said = next((_value(each, "descr") for each in element.iter("{*}docPr") if _value(each, "descr")), "")
-        return f"[Picture: {' '.join(said.split())}]" if said else ""
+        description = next((_value(each, "descr") for each in element.iter("{*}docPr") if _value(each, "descr")), "")
+        return f"[Picture: {' '.join(description.split())}]" if description else ""
 
-    # What stands beside the text
+    # Notes, comments, headers and footers
 
     def _footnotes(self) -> Iterator[str]:
         texts: dict[tuple[str, str], str] = {}
-        wanted, self._notes = self._notes, []
+        notes = self._notes
+        self._notes = []
         for reference, part in _NOTES.items():
-            if part in self._archive.names and any(each == reference for each, _ in wanted):
+            if part in self._archive.names and any(each == reference for each, _ in notes):
                 self._relations = relation_targets(self._archive, part)
                 pieces: list[str] = []
                 for piece in self._blocks(self._archive.open(part)):
@@ -275,11 +287,11 @@ class _Document:
                     else:
                         pieces.append(piece)
         self._previous = ""
-        lines = [f"[^{number}]: {texts.get(note, '')}\n" for number, note in enumerate(wanted, 1)]
+        lines = [f"[^{number}]: {texts.get(note, '')}\n" for number, note in enumerate(notes, 1)]
         yield from ("\n", *lines) if lines else ()
 
     def _remarks(self) -> Iterator[str]:
-        """Comments, headers and footers, each under its name."""
+        """Yield comments, headers and footers, each under its name."""
         tree = self._tree("word/comments.xml")
         comments = (
             [] if tree is None else [(_value(each, "author"), self._flat(each)) for each in tree.iterfind("{*}comment")]
@@ -309,9 +321,9 @@ def _listed(title: str, lines: list[str]) -> Iterator[str]:
         yield from (f"- {line}\n" for line in lines)
 
 
-def _levels(definition: Element) -> dict[int, Level]:
+def _levels(definition: Element) -> dict[int, ListLevel]:
     return {
-        _number(_value(each, "ilvl")): Level(
+        _number(_value(each, "ilvl")): ListLevel(
             _number(_value(each.find("{*}start")), 1),
             _value(each.find("{*}numFmt"), default="decimal"),
             "" if _value(each.find("{*}numFmt")) == BULLET else _value(each.find("{*}lvlText")),
@@ -320,16 +332,16 @@ def _levels(definition: Element) -> dict[int, Level]:
     }
 
 
-def _style(chain: list[Element]) -> _Style:
-    """What a style says, or those that it is based on, nearest first."""
+def _style(chain: list[Element]) -> _ParagraphStyle:
+    """Return the style of a chain of definitions: the style's own, then those that it is based on."""
     name = _value(chain[0].find("{*}name"))
     names = " ".join(_value(each.find("{*}name")) for each in chain)
     own = [_own(properties) for each in chain if (properties := each.find("{*}pPr")) is not None]
-    headings = [int(found[1]) for each in chain if (found := _HEADING.match(_value(each.find("{*}name"))))]
+    headings = [int(match[1]) for each in chain if (match := _HEADING.match(_value(each.find("{*}name"))))]
     heading = 1 if name.lower() == "title" else min(*headings[:1], 6) if headings else 0
     levels = [each.heading for each in own if each.heading]
     lists = [each.list for each in own if each.list]
-    return _Style(
+    return _ParagraphStyle(
         heading or (levels[0] if levels else 0),
         bool(_QUOTE.search(name)),
         bool(_CODE.search(names)),
@@ -337,11 +349,11 @@ def _style(chain: list[Element]) -> _Style:
     )
 
 
-def _own(properties: Element) -> _Style:
-    """What properties of a paragraph say: its level in the outline and its list."""
+def _own(properties: Element) -> _ParagraphStyle:
+    """Return the style that a paragraph's own properties set: its level in the outline and its list."""
     outline = _number(_value(properties.find("{*}outlineLvl")), LEVELS)
     numbered = properties.find("{*}numPr")
     place = None
     if numbered is not None and numbered.find("{*}numId") is not None:
         place = (_value(numbered.find("{*}numId")), _number(_value(numbered.find("{*}ilvl"))))
-    return _Style(min(outline + 1, 6) if outline < 9 else 0, list=place)
+    return _ParagraphStyle(min(outline + 1, 6) if outline < 9 else 0, list=place)

@@ -1,1 +1,1 @@
-"""Files that are in other files: attachments of letters, members of archives, documents behind a password."""
+"""Read files within other files: attachments of letters, members of archives, documents with a password."""

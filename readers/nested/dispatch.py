@@ -1,4 +1,4 @@
-"""One file of any kind: its reader is found by what its bytes say it is."""
+"""Read a file of any kind with the reader for its media type, and the files within it."""
 
 import importlib
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ from readers.formats.media_types import (
 from readers.formats.result import Extracted, ReaderError
 from readers.nested import memory
 
-DEEPEST = 4  # files in each other
+DEEPEST = 4  # levels of nested files
 MOST_INNER = 1_000  # files in one, at all depths
 MOST_INNER_BYTES = 200_000_000
-MOST_KEYS = 1_000  # of members that ZIP closes; one of a file by itself takes as long as some of those
+MOST_KEYS = 1_000  # derived for members of archives; one for a whole file takes as long as several of these
 _KEYS_OF_A_FILE = 5
 
 _READERS = {
@@ -56,28 +56,27 @@ _READERS |= dict.fromkeys(OPEN_DOCUMENTS, "formats.opendocument")
 _READERS |= dict.fromkeys(WORKBOOKS, "formats.workbooks")
 _READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "formats.images")
 _OTHERS = "formats.plain"
-_OF_TEXT = ("formats.markup", "formats.plain")  # what has an encoding
+_WITH_ENCODING = ("formats.markup", "formats.plain")
 _MAY_BE_PICTURES = (PDF, DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)
 
 
 @dataclass(slots=True)
-class Left:
-    """What may still be read of files in files, so that no archive of archives is read for ever, and of how many keys
-    may still be made of a password."""
+class RemainingWork:
+    """Work that is still allowed for nested files: files, their bytes, and keys that are derived from a password."""
 
     files: int = MOST_INNER
     bytes: int = MOST_INNER_BYTES
     keys: int = MOST_KEYS
 
     def take(self, size: int) -> None:
-        """Raises `bomb` when there are more than anybody means to have read."""
+        """Count one more file of this size. Raises `bomb` beyond the limits."""
         self.files -= 1
         self.bytes -= size
         if self.files < 0 or self.bytes < 0:
             raise ReaderError("bomb")
 
     def take_keys(self, count: int = 1) -> None:
-        """Raises `untried_inside`."""
+        """Count more derived keys. Raises `untried_inside` beyond the limit."""
         if count > self.keys:
             raise ReaderError("untried_inside")
         self.keys -= count
@@ -85,16 +84,14 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Reads what is in a file: `read` raises `ReaderError`, of which all but `bomb` are of the inner file alone.
+    """Reader of the files within a file. `password` is tried on protected files in it."""
 
-    `password` is tried on what is protected in it.
-    """
-
-    left: Left
+    left: RemainingWork
     password: str = ""
     depth: int = 0
 
     def read(self, content: bytes, name: str) -> Extracted:
+        """Return the text of an inner file. Raises `ReaderError`; all codes but `bomb` concern the inner file alone."""
         self.left.take(len(content))
         if self.depth >= DEEPEST:
             raise ReaderError("unsupported")
@@ -103,11 +100,11 @@ class Inner:
                 return self._opened(path, name)
             except (ReaderError, MemoryError):
                 raise
-            except Exception as error:  # libraries raise almost anything about a damaged file
+            except Exception as error:  # libraries may raise any error for a damaged file
                 raise ReaderError("damaged") from error
 
     def _opened(self, path: Path, name: str) -> Extracted:
-        """Without a password first: most files need none, and to try one takes time."""
+        """Read a file without a password first: most files need none, and a try takes time."""
         deeper = replace(self, depth=self.depth + 1)
         try:
             return _read(path, name, "", "", deeper)
@@ -124,10 +121,11 @@ class Inner:
 
 
 def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
-    """`encoding` is that of a plain text or HTML, `password` that of a protected file or of what is in it, if they are
-    known. Raises `ReaderError`.
+    """Return the text of a file. Raises `ReaderError`.
+
+    `encoding`: of plain text or HTML; "": it is found. `password`: of a protected file or of the files in it; "": none.
     """
-    return _read(path, name, encoding, password, Inner(Left(), password))
+    return _read(path, name, encoding, password, Inner(RemainingWork(), password))
 
 
 def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
@@ -135,16 +133,18 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
         reader = _READERS.get(kind, _OTHERS)
         # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most
         # files.
-        module = importlib.import_module(f"readers.{reader}")
-        more: dict[str, str | bool] = {}
-        if reader in _OF_TEXT:
-            more = {"encoding": encoding}
+        read_file = importlib.import_module(f"readers.{reader}").read
+        extracted: Extracted
+        if reader in _WITH_ENCODING:
+            extracted = read_file(unlocked, kind, encoding=encoding)
         elif kind == PDF:
-            more = {"password": password}
+            extracted = read_file(unlocked, kind, password=password)
         elif kind in CONVERTED:
-            more = {"convert": not inner.depth}  # of a picture in another file only its name is told
-        nested = {"inner": inner} if reader.startswith("nested.") else {}
-        extracted: Extracted = module.read(unlocked, kind, **more, **nested)
+            extracted = read_file(unlocked, kind, convert=not inner.depth)  # a nested picture is only named
+        elif reader.startswith("nested."):
+            extracted = read_file(unlocked, kind, inner=inner)
+        else:
+            extracted = read_file(unlocked, kind)
     if not (extracted.text.strip() or extracted.shown) and extracted.width is None:
         raise ReaderError("no_text" if kind in _MAY_BE_PICTURES else "empty")
     return extracted
@@ -152,7 +152,7 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
 
 @contextmanager
 def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]]:
-    """The file and its media type; of one that a password protects what it opens, held in memory."""
+    """Yield the file and its media type; for a protected file its unlocked content, in memory."""
     try:
         kind = media_type(path, name)
     except ReaderError as error:
@@ -161,7 +161,7 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
         with memory.opened(_opened_by(path, password)) as opened:
             yield opened, media_type(opened, name)
     else:
-        if kind in (DOC, PPT, XLS) and password:  # which say only inside whether it is protected
+        if kind in (DOC, PPT, XLS) and password:  # only their content says whether they are protected
             with memory.opened(_opened_by(path, password)) as opened:
                 yield opened, kind
         else:

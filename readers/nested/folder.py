@@ -1,4 +1,4 @@
-"""Archives (ZIP) as folders: one page a file."""
+"""Read archives (ZIP) as folders: one page for each file."""
 
 import importlib
 import zipfile
@@ -11,46 +11,46 @@ from readers.formats.result import Extracted, ReaderError, paged
 from readers.nested import closed
 from readers.nested.dispatch import Inner
 
-_APART = ("__MACOSX/", ".DS_Store", "Thumbs.db")  # what systems put there for themselves
+_SYSTEM_FILES = ("__MACOSX/", ".DS_Store", "Thumbs.db")
 
 
 def read(path: Path, media_type: str, inner: Inner) -> Extracted:
-    """`# name` and the text of each file; those that could not be read are named and counted."""
+    """Return `# name` and the text of each file. Files that cannot be read are named and counted."""
     archive = Archive(path, locked=True)
     left_out: Counter[str] = Counter()
-    names = sorted(name for name in archive.names if not name.endswith("/") and not _is_apart(name))
+    names = sorted(name for name in archive.names if not name.endswith("/") and not _is_system_file(name))
     if not names:
         raise ReaderError("empty")
-    found = paged(media_type, _files(path, archive, names, inner, left_out), left_out=left_out)
-    if not inner.depth and (code := closed.refusal(found, inner.password)):
+    extracted = paged(media_type, _files(path, archive, names, inner, left_out), left_out=left_out)
+    if not inner.depth and (code := closed.refusal(extracted, inner.password)):
         raise ReaderError(code)
-    return found
+    return extracted
 
 
-def _is_apart(name: str) -> bool:
-    return any(part in name for part in _APART)
+def _is_system_file(name: str) -> bool:
+    return any(part in name for part in _SYSTEM_FILES)
 
 
 def _files(path: Path, archive: Archive, names: list[str], inner: Inner, left_out: Counter[str]) -> Iterator[str]:
     for name in names:
         try:
-            found = inner.read(_content(path, archive, name, inner), name.rpartition("/")[2])
+            extracted = inner.read(_content(path, archive, name, inner), name.rpartition("/")[2])
         except ReaderError as error:
             if error.code == "bomb":
                 raise
-            left_out["members"] += error.code not in closed.CODES  # those are named
+            left_out["members"] += error.code not in closed.CODES  # `closed_names` finds these
             yield _unread(name, error)
         except (zipfile.BadZipFile, OSError, EOFError, ValueError):
             left_out["members"] += 1
             yield _unread(name, ReaderError("damaged"))
         else:
-            if found.width is not None:
+            if extracted.width is not None:
                 left_out["pictures"] += 1
-            yield f"# {name}\n\n{found.text}"
+            yield f"# {name}\n\n{extracted.text}"
 
 
 def _content(path: Path, archive: Archive, name: str, inner: Inner) -> bytes:
-    """Of a member, also of one that the archive itself closes with the password."""
+    """Return the content of a member, also of one that the archive protects with the password."""
     if name not in archive.locked:
         with archive.open(name) as member:
             return member.read()

@@ -1,4 +1,4 @@
-"""Letters, and mailboxes of them."""
+"""Read letters, and mailboxes of letters."""
 
 import re
 from collections import Counter
@@ -15,13 +15,15 @@ from readers.nested.outlook import attachment
 from readers.text.html import readable
 
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
-_DEEPEST = 10  # letters in letters
-_FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # what begins a letter of a mailbox (RFC 4155)
+_DEEPEST = 10  # nested letters
+_FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # begins a letter of a mailbox (RFC 4155)
 
 
 def read(path: Path, media_type: str, inner: Inner) -> Extracted:
-    """Of each letter the headers that people read, the plain text (else the HTML's), and the names and the text of its
-    attachments. Of a mailbox one page a letter."""
+    """Return each letter with its main headers, its plain text (else that of its HTML), and its attachments.
+
+    A mailbox has one page for each letter.
+    """
     left_out: Counter[str] = Counter()
     content = path.read_bytes()
     letters = [letter for letter in _FROM.split(content) if letter.strip()] if media_type == MBOX else [content]
@@ -68,8 +70,8 @@ def _attachment(part: EmailMessage, inner: Inner, left_out: Counter[str], depth:
 def _content(part: EmailMessage) -> list[str]:
     try:
         text = str(part.get_content())
-    except LookupError:  # a charset that nobody knows
+    except LookupError:  # an unknown charset
         data = part.get_payload(decode=True)
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
-    # Links of letters are mostly long addresses that count who follows them.
+    # Most links of letters are long addresses for tracking.
     return readable(text, links=False) if part.get_content_subtype() == "html" else [text]

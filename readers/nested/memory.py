@@ -1,4 +1,4 @@
-"""Bytes that readers open like a file: a confined process may write none."""
+"""Let readers open bytes like a file: a confined process may not write files."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def opened(content: bytes) -> Iterator[Path]:
-    """Under a path that holds until the end; in memory, where the system has such files."""
+    """Yield a path of the content, valid within the context. It is in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("inner")
         try:

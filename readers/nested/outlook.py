@@ -1,4 +1,4 @@
-"""Messages of Outlook (MS-OXMSG): properties as streams of a compound file."""
+"""Read messages of Outlook (MS-OXMSG), whose properties are streams of a compound file."""
 
 import struct
 from collections import Counter
@@ -16,24 +16,28 @@ from readers.nested.dispatch import Inner
 from readers.text import rtf
 from readers.text.html import readable
 
-_TEXT, _BYTES, _OLD_TEXT, _EMBEDDED = "001F", "0102", "001E", "000D"  # types of properties
-_SUBJECT, _FROM, _ADDRESS, _TO, _COPY, _BODY, _HTML, _RTF = (
-    "0037",
-    "0C1A",
-    "5D01",
-    "0E04",
-    "0E03",
-    "1000",
-    "1013",
-    "1009",
-)
-_NAME, _SHORT_NAME, _DATA = "3707", "3704", "3701"
-_SENT = b"\x40\x00\x39\x00"  # the property of the time of sending, as it stands among those of fixed size
+# Types of properties.
+_TEXT = "001F"
+_BYTES = "0102"
+_OLD_TEXT = "001E"
+_EMBEDDED = "000D"
+_SUBJECT = "0037"
+_FROM = "0C1A"
+_ADDRESS = "5D01"
+_TO = "0E04"
+_COPY = "0E03"
+_BODY = "1000"
+_HTML = "1013"
+_RTF = "1009"
+_NAME = "3707"
+_SHORT_NAME = "3704"
+_DATA = "3701"
+_SENT = b"\x40\x00\x39\x00"  # the property of the time of sending, among those of fixed size
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
-_DEEPEST = 4  # messages in messages
+_DEEPEST = 4  # nested messages
 _PACKED = b"LZFu"
 _MOST_UNPACKED = 50_000_000  # bytes of one body
-# What every packed body begins with (MS-OXRTFCP, section 2.1.3.1.5), without being in it.
+# The initial dictionary of packed bodies (MS-OXRTFCP, section 2.1.3.1.5), which no body contains.
 _DICTIONARY = (
     b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor "
     b"MS Sans SerifSymbolArialTimes New RomanCourier"
@@ -42,20 +46,21 @@ _DICTIONARY = (
 
 
 def read(path: Path, media_type: str, inner: Inner) -> Extracted:
-    """The headers that people read, the text, and the attachments that can be read."""
+    """Return the main headers, the text, and the attachments that can be read."""
     left_out: Counter[str] = Counter()
     try:
         with olefile.OleFileIO(path.read_bytes()) as file:
             return whole(media_type, limited(_message(_Storage(file, ()), inner, left_out, 0)), left_out=left_out)
-    except (OSError, struct.error, IndexError) as error:  # what olefile raises about a damaged file
+    except (OSError, struct.error, IndexError) as error:  # errors of olefile for a damaged file
         raise ReaderError("damaged") from error
 
 
 class _Storage:
-    """A folder of a compound file that is a message or an attachment."""
+    """A folder of a compound file: a message or an attachment."""
 
     def __init__(self, file: Any, place: tuple[str, ...]) -> None:
-        self._file, self.place = file, place
+        self._file = file
+        self.place = place
 
     def bytes(self, number: str, kind: str) -> bytes:
         name = [*self.place, f"__substg1.0_{number}{kind}"]
@@ -89,13 +94,14 @@ class _Storage:
         return [_Storage(self._file, (*self.place, name)) for name in sorted(names)]
 
     def embedded(self) -> "_Storage | None":
-        """The message that an attachment is."""
+        """Return the message that this attachment contains, if it is one."""
         inner = (*self.place, f"__substg1.0_{_DATA}{_EMBEDDED}")
         return _Storage(self._file, inner) if self._file.exists("/".join(inner)) else None
 
 
 def _message(message: _Storage, inner: Inner, left_out: Counter[str], depth: int) -> Iterator[str]:
-    sender, address = message.text(_FROM), message.text(_ADDRESS)
+    sender = message.text(_FROM)
+    address = message.text(_ADDRESS)
     by = f"{sender} <{address}>" if sender and "@" in address and address != sender else sender or address
     headers = (("From", by), ("To", message.text(_TO)), ("Cc", message.text(_COPY)), ("Date", message.sent()))
     for name, value in (*headers, ("Subject", message.text(_SUBJECT))):
@@ -113,7 +119,7 @@ def _message(message: _Storage, inner: Inner, left_out: Counter[str], depth: int
 
 
 def _body(message: _Storage) -> Iterator[str]:
-    """Its plain text, else what is in its HTML or, as Outlook keeps it, in its RTF."""
+    """Yield the plain text of a message, else that of its HTML or of its RTF, which Outlook writes."""
     if text := message.text(_BODY):
         yield text
     elif source := message.bytes(_HTML, _BYTES):
@@ -123,38 +129,40 @@ def _body(message: _Storage) -> Iterator[str]:
 
 
 def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) -> Iterator[str]:
-    """Its text below its name; what cannot be read is named and counted, as `attachments`."""
+    """Yield the text of an attachment below its name. One that cannot be read is named and counted as `attachments`."""
     try:
-        found = inner.read(content, name)
+        extracted = inner.read(content, name)
     except ReaderError as error:
         if error.code == "bomb":
             raise
-        left_out["attachments"] += error.code not in closed.CODES  # those are named
+        left_out["attachments"] += error.code not in closed.CODES  # `closed_names` finds these
         yield f"\n\nAttachment {name}: [Not read: {error.sentence}]"
         return
-    if found.width is not None:
+    if extracted.width is not None:
         left_out["pictures"] += 1
         yield f"\n\nAttachment {name}: [Picture]"
     else:
-        yield f"\n\nAttachment {name}:\n\n{found.text}"
+        yield f"\n\nAttachment {name}:\n\n{extracted.text}"
 
 
 def unpacked(data: bytes) -> bytes:
-    """A body in RTF (MS-OXRTFCP). What is damaged is read as far as it goes."""
+    """Return an unpacked body in RTF (MS-OXRTFCP). A damaged body is read up to the damage."""
     if data[8:12] != _PACKED:
         return data[16:]
     out = bytearray(_DICTIONARY)
     at = 16
     while at < len(data) and len(out) < _MOST_UNPACKED:
-        control, at = data[at], at + 1
+        control = data[at]
+        at += 1
         for bit in range(8):
             if not control >> bit & 1:
                 out += data[at : at + 1]
                 at += 1
             elif at + 1 < len(data):
-                reference, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+                reference = int.from_bytes(data[at : at + 2], "big")
+                at += 2
                 place = _place(len(out), reference >> 4)
-                if place < 0:  # how the end is said, or what cannot be
+                if place < 0:  # the mark of the end, or an impossible reference
                     return bytes(out[len(_DICTIONARY) :])
                 for each in range((reference & 15) + 2):
                     out.append(out[place + each])
@@ -162,6 +170,6 @@ def unpacked(data: bytes) -> bytes:
 
 
 def _place(end: int, offset: int) -> int:
-    """Where in all that was written an offset of the window of 4,096 bytes points to; -1 where nothing is yet."""
+    """Return the place in the output for an offset in the window of 4,096 bytes; -1 for one that is not written."""
     place = end - end % 4_096 + offset
     return place if place < end else max(place - 4_096, -1) if place > end else -1

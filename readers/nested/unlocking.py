@@ -1,4 +1,4 @@
-"""What a password opens: files of Office, of LibreOffice, and members of ZIP archives, held in memory."""
+"""Unlock files of Office and LibreOffice, and members of ZIP archives, with a password, in memory."""
 
 import base64
 import hashlib
@@ -28,56 +28,66 @@ from readers.formats.archive import MANIFEST, MAX_UNPACKED, PACKAGE, Archive, El
 from readers.formats.result import ReaderError
 
 _ZIP = b"PK\x03\x04"
-_STRONG = 0x40  # a flag of members that PKWARE's own encryption keeps
-_AES, _EXTRA_OF_AES = 99, 0x9901  # WinZip's method, and where a member says how it was made
+_STRONG = 0x40  # flag of members with PKWARE's own encryption
+# WinZip's method, and the extra field of a member with its parameters.
+_AES = 99
+_EXTRA_OF_AES = 0x9901
 _ROUNDS_OF_AES = 1_000
-_VERIFIER, _MAC = 2, 10  # bytes before and behind what is encrypted
+# Bytes before and behind the encrypted content.
+_VERIFIER = 2
+_MAC = 10
 _BLOCK = 16
 _AT_ONCE = 1 << 16  # blocks
-# What keys of one file may take, so that nobody waits for a hostile one until its time is up: some 10 s each. Office
-# takes 100,000 rounds, LibreOffice as many for each part, or 3 rounds through 64 MiB for the whole.
-_MOST_ROUNDS, _MOST_ROUNDS_OF_OFFICE = 20_000_000, 5_000_000
-_MOST_MEMORY, _MOST_WORK = 256 * 1024, 8 * 1024 * 1024  # KiB of a key; KiB times rounds, of all keys
-_CHECKED = 1_024  # bytes that a checksum of LibreOffice is of
+# Limits for the keys of one file, some 10 s each, so that nobody waits long for a hostile file. Office uses 100,000
+# rounds. LibreOffice uses as many for each part, or 3 rounds through 64 MiB for the whole.
+_MOST_ROUNDS = 20_000_000
+_MOST_ROUNDS_OF_OFFICE = 5_000_000
+_MOST_MEMORY = 256 * 1024  # KiB of one key
+_MOST_WORK = 8 * 1024 * 1024  # KiB times rounds, of all keys
+_CHECKED = 1_024  # bytes under a checksum of LibreOffice
 
 
 def unlocked(path: Path, password: str) -> bytes:
-    """A file of Office or LibreOffice without its password. Raises `wrong_password`, `protected`, `damaged`, `bomb`."""
+    """Return a file of Office or LibreOffice without its password.
+
+    Raises `wrong_password`, `protected`, `damaged`, `bomb`.
+    """
     with path.open("rb") as source:
         is_zip = source.read(len(_ZIP)) == _ZIP
     if not is_zip:
         return _office(path, password)
-    with _told():
+    with _wrap_library_errors():
         return _open_document(Archive(path), password)
 
 
 def member(path: Path, archive: Archive, name: str, password: str) -> bytes:
-    """What is in one of `archive.locked`. Raises as `unlocked`."""
+    """Return the content of one of `archive.locked`. Raises as `unlocked`."""
     info = archive.locked[name]
     keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
     if info.flag_bits & _STRONG:
         raise ReaderError("protected")
-    with _told():
+    with _wrap_library_errors():
         if info.compress_type == _AES:
             return _by_winzip(_packed(path, info), info, keys)
         return _by_pkzip(archive, info, keys)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What libraries raise, in our words."""
+def _wrap_library_errors() -> Iterator[None]:
+    """Raise `ReaderError` for the errors of libraries."""
     try:
         yield
     except (struct.error, zlib.error, zipfile.BadZipFile, EOFError, ValueError, OverflowError) as error:
         raise ReaderError("damaged") from error
-    except NotImplementedError as error:  # a way to compress that Python does not know
+    except NotImplementedError as error:  # a compression that Python does not support
         raise ReaderError("protected") from error
 
 
 def _office(path: Path, password: str) -> bytes:
-    """What Office has encrypted (MS-OFFCRYPTO)."""
+    """Return the content of a file that Office has encrypted (MS-OFFCRYPTO)."""
     out = io.BytesIO()
-    tempfile.TemporaryFile = io.BytesIO  # type: ignore[assignment]  # the library asks for a file, which a confined process may not write
+    # The library asks for a file, which a confined process may not write.
+    tempfile.TemporaryFile = io.BytesIO  # type: ignore[assignment]
     with path.open("rb") as source:
         try:
             document = msoffcrypto.OfficeFile(source)
@@ -96,16 +106,16 @@ def _office(path: Path, password: str) -> bytes:
     return out.getvalue()
 
 
-def _made_anew(members: Iterator[tuple[str, bytes]]) -> bytes:
+def _rebuild(members: Iterator[tuple[str, bytes]]) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, content in members:
-            made.writestr(name, content)
+            archive.writestr(name, content)
     return out.getvalue()
 
 
 def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> bytes:
-    """The old way, of which Python knows; it tells a wrong password by one byte, and else by the checksum."""
+    """Decrypt with ZIP's old method. One byte detects most wrong passwords, the checksum the rest."""
     for key in keys:
         try:
             with archive.open(member.filename, key) as opened:
@@ -117,7 +127,7 @@ def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> b
 
 
 def _packed(path: Path, member: zipfile.ZipInfo) -> bytes:
-    """As it stands in the archive, behind its own header."""
+    """Return the raw content of a member, behind its own header."""
     with path.open("rb") as source:
         source.seek(member.header_offset + 26)
         source.seek(sum(struct.unpack("<2H", source.read(4))), io.SEEK_CUR)
@@ -125,11 +135,14 @@ def _packed(path: Path, member: zipfile.ZipInfo) -> bytes:
 
 
 def _by_winzip(packed: bytes, member: zipfile.ZipInfo, keys: list[bytes]) -> bytes:
-    """AES in counter mode with an HMAC, the counter beginning at 1 with its lowest byte first (WinZip's AE-1, AE-2)."""
-    strength, method = _how(member.extra)
-    size, salted = 8 * (strength + 1), 4 * (strength + 1)
-    salt, verifier = packed[:salted], packed[salted : salted + _VERIFIER]
-    body, mac = packed[salted + _VERIFIER : -_MAC], packed[-_MAC:]
+    """Decrypt AES in counter mode with an HMAC (WinZip's AE-1, AE-2). The counter begins at 1, lowest byte first."""
+    strength, method = _aes_parameters(member.extra)
+    size = 8 * (strength + 1)
+    salted = 4 * (strength + 1)
+    salt = packed[:salted]
+    verifier = packed[salted : salted + _VERIFIER]
+    body = packed[salted + _VERIFIER : -_MAC]
+    mac = packed[-_MAC:]
     for key in keys:
         derived = hashlib.pbkdf2_hmac("sha1", key, salt, _ROUNDS_OF_AES, 2 * size + _VERIFIER)
         if derived[2 * size :] == verifier:
@@ -138,12 +151,12 @@ def _by_winzip(packed: bytes, member: zipfile.ZipInfo, keys: list[bytes]) -> byt
         raise ReaderError("wrong_password")
     if not hmac.compare_digest(hmac.digest(derived[size : 2 * size], body, "sha1")[:_MAC], mac):
         raise ReaderError("damaged")
-    plain = _counted(derived[:size], body)
+    plain = _counter_mode(derived[:size], body)
     return plain if method == zipfile.ZIP_STORED else _inflated(plain, method, member.file_size)
 
 
-def _how(extra: bytes) -> tuple[int, int]:
-    """The strength, 1 to 3, and how the member was compressed before it was encrypted."""
+def _aes_parameters(extra: bytes) -> tuple[int, int]:
+    """Return the strength, 1 to 3, and the compression method of a member."""
     at = 0
     while at + 4 <= len(extra):
         kind, size = struct.unpack_from("<2H", extra, at)
@@ -155,7 +168,7 @@ def _how(extra: bytes) -> tuple[int, int]:
     raise ReaderError("damaged")
 
 
-def _counted(key: bytes, body: bytes) -> bytes:
+def _counter_mode(key: bytes, body: bytes) -> bytes:
     encryptor = Cipher(AES(key), ECB()).encryptor()  # noqa: S305  the library's counter has its highest byte first
     parts = []
     for first in range(0, len(body), _AT_ONCE * _BLOCK):
@@ -168,65 +181,66 @@ def _counted(key: bytes, body: bytes) -> bytes:
 
 
 def _inflated(packed: bytes, method: int, size: int) -> bytes:
-    """At most `size` bytes, which the archive has promised; at most what any archive may unpack to."""
+    """Return the unpacked content, at most `size` bytes, which the directory states, and at most `MAX_UNPACKED`."""
     if method != zipfile.ZIP_DEFLATED:
         raise ReaderError("protected")
     return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, MAX_UNPACKED) or 1)[:size]
 
 
 def _open_document(archive: Archive, password: str) -> bytes:
-    """OpenDocument 1.3, part 2, section 3.4: each member by itself, or the whole document as one (1.5)."""
+    """Unlock a document by OpenDocument 1.3, part 2, section 3.4, or as one package (1.5)."""
     entries = {_get(entry, "full-path"): entry for entry in archive.tree(MANIFEST).iterfind("{*}file-entry")}
     locked = {name: data for name, each in entries.items() if (data := each.find("{*}encryption-data")) is not None}
     if PACKAGE in locked and PACKAGE in archive.names:
-        _refuse_endless([locked[PACKAGE]])
+        _require_bounded_work([locked[PACKAGE]])
         with archive.open(PACKAGE) as opened:
-            found = _decrypted(opened.read(), locked[PACKAGE], password)
-        return found if found.startswith(_ZIP) else _inflated(found, zipfile.ZIP_DEFLATED, MAX_UNPACKED)
-    return _made_anew(_parts(archive, entries, locked, password))
+            package = _decrypted(opened.read(), locked[PACKAGE], password)
+        return package if package.startswith(_ZIP) else _inflated(package, zipfile.ZIP_DEFLATED, MAX_UNPACKED)
+    return _rebuild(_parts(archive, entries, locked, password))
 
 
 def _parts(
     archive: Archive, entries: dict[str, Element], locked: dict[str, Element], password: str
 ) -> Iterator[tuple[str, bytes]]:
-    """What readers ask for: texts, styles and what charts are made of."""
-    wanted = {name: data for name, data in locked.items() if name.endswith(("content.xml", "styles.xml"))}
-    _refuse_endless(wanted.values())
+    """Yield the members that readers need: texts, styles and the content of charts."""
+    needed = {name: data for name, data in locked.items() if name.endswith(("content.xml", "styles.xml"))}
+    _require_bounded_work(needed.values())
     for name in sorted(archive.names - {MANIFEST}):
         with archive.open(name) as opened:
             if name not in locked:
                 yield name, opened.read()
-            elif name in wanted:
+            elif name in needed:
                 size = _number(entries[name], "size")
                 yield name, _inflated(_decrypted(opened.read(), locked[name], password), zipfile.ZIP_DEFLATED, size)
 
 
 def _decrypted(content: bytes, data: Element, password: str) -> bytes:
-    """Without what fills the last block. Raises `wrong_password`."""
-    how, vector = _how_encrypted(data)
+    """Return the plain content without the padding of the last block. Raises `wrong_password`."""
+    algorithm, vector = _algorithm(data)
     key = _key(data, password)
-    if how.endswith("aes256-gcm"):
-        try:  # the vector stands before what is encrypted, too
+    if algorithm.endswith("aes256-gcm"):
+        try:  # the vector also precedes the encrypted content
             return AESGCM(key).decrypt(vector, content.removeprefix(vector), None)
         except InvalidTag as error:
             raise ReaderError("wrong_password") from error
-    if how.endswith(("aes128-cbc", "aes192-cbc", "aes256-cbc")):
+    if algorithm.endswith(("aes128-cbc", "aes192-cbc", "aes256-cbc")):
         decryptor = Cipher(AES(key), CBC(vector)).decryptor()
         plain = decryptor.update(content) + decryptor.finalize()
         plain = plain[: len(plain) - plain[-1]] if plain and plain[-1] <= _BLOCK else plain
-    elif "lowfish" in how:
+    elif "lowfish" in algorithm:
         decryptor = Cipher(Blowfish(key), CFB(vector)).decryptor()
         plain = decryptor.update(content) + decryptor.finalize()
     else:
         raise ReaderError("protected")
-    kind, expected = _get(data, "checksum-type").lower(), base64.b64decode(_get(data, "checksum"))
+    kind = _get(data, "checksum-type").lower()
+    expected = base64.b64decode(_get(data, "checksum"))
     checked = plain[:_CHECKED] if kind.endswith("1k") else plain
     if expected and hashlib.new("sha256" if "sha256" in kind else "sha1", checked).digest() != expected:
         raise ReaderError("wrong_password")
     return plain
 
 
-def _how_encrypted(data: Element) -> tuple[str, bytes]:
+def _algorithm(data: Element) -> tuple[str, bytes]:
     algorithm = _child(data, "algorithm")
     return _get(algorithm, "algorithm-name"), base64.b64decode(_get(algorithm, "initialisation-vector"))
 
@@ -235,19 +249,20 @@ def _key(data: Element, password: str) -> bytes:
     start = data.find("{*}start-key-generation")
     digest = "sha256" if start is not None and "sha256" in _get(start, "start-key-generation-name") else "sha1"
     derivation = _child(data, "key-derivation")
-    name, salt = _get(derivation, "key-derivation-name"), base64.b64decode(_get(derivation, "salt"))
+    name = _get(derivation, "key-derivation-name")
+    salt = base64.b64decode(_get(derivation, "salt"))
     size = min(_number(derivation, "key-size", 16), 64)
-    begun = hashlib.new(digest, password.encode()).digest()
+    start_key = hashlib.new(digest, password.encode()).digest()
     if name == "PBKDF2":
-        return _stretched(begun, salt, _number(derivation, "iteration-count", 1_024), size)
-    if not name.endswith("argon2id"):  # a key of PGP, which no password opens
+        return _stretched(start_key, salt, _number(derivation, "iteration-count", 1_024), size)
+    if not name.endswith("argon2id"):  # a PGP key, which no password opens
         raise ReaderError("protected")
     memory, lanes, rounds = _work(derivation)
-    return Argon2id(salt=salt, length=size, iterations=rounds, lanes=lanes, memory_cost=memory).derive(begun)
+    return Argon2id(salt=salt, length=size, iterations=rounds, lanes=lanes, memory_cost=memory).derive(start_key)
 
 
-def _refuse_endless(locked: Iterable[Element]) -> None:
-    """Raises `protected` where the keys of these would take far more work than any program asks for."""
+def _require_bounded_work(locked: Iterable[Element]) -> None:
+    """Raise `protected` where the keys of these parts would take far more work than any program demands."""
     rounds = work = 0
     for data in locked:
         derivation = _child(data, "key-derivation")
@@ -263,26 +278,29 @@ def _refuse_endless(locked: Iterable[Element]) -> None:
 
 
 def _work(derivation: Element) -> tuple[int, int, int]:
-    """Of Argon2: KiB of memory, lanes, rounds."""
-    memory, lanes = _number(derivation, "argon2-memory"), _number(derivation, "argon2-lanes", 1)
-    return memory, lanes, _number(derivation, "argon2-iterations", 1)
+    """Return the parameters of Argon2: KiB of memory, lanes, rounds."""
+    return (
+        _number(derivation, "argon2-memory"),
+        _number(derivation, "argon2-lanes", 1),
+        _number(derivation, "argon2-iterations", 1),
+    )
 
 
 @lru_cache(maxsize=8)
-def _stretched(begun: bytes, salt: bytes, rounds: int, size: int) -> bytes:
-    """Some programs salt all members alike, and a key takes a twentieth of a second."""
-    return hashlib.pbkdf2_hmac("sha1", begun, salt, max(rounds, 1), size)
+def _stretched(start_key: bytes, salt: bytes, rounds: int, size: int) -> bytes:
+    """Return a derived key. Cached: some programs use one salt for all members, and a key takes 50 ms."""
+    return hashlib.pbkdf2_hmac("sha1", start_key, salt, max(rounds, 1), size)
 
 
 def _child(element: Element, name: str) -> Element:
-    found = element.find(f"{{*}}{name}")
-    if found is None:
+    child = element.find(f"{{*}}{name}")
+    if child is None:
         raise ReaderError("damaged")
-    return found
+    return child
 
 
 def _get(element: Element, name: str) -> str:
-    """An attribute by its name without namespace."""
+    """Return an attribute by its name without namespace."""
     return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 

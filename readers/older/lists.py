@@ -1,13 +1,18 @@
-"""The lists of a document of Word 97 to 2003, and the numbers that Word gives their paragraphs."""
+"""Read the lists of a document of Word 97 to 2003, and number their paragraphs."""
 
 import struct
 from collections.abc import Iterator
 
-from readers.text.numbering import BULLET, LEVELS, Level, Numbering
+from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 
-_LISTS, _USES = 0x02E2, 0x02EA  # where a document says where its lists are, and which of them paragraphs name
-_LIST, _LEVEL, _USE = 28, 28, 16  # bytes of one
-_SIMPLE = 0x01  # of a list: it has one level instead of nine
+# Offsets of the places of the lists, and of the references by which paragraphs name them.
+_LISTS = 0x02E2
+_USES = 0x02EA
+# Bytes of one list, level and reference.
+_LIST = 28
+_LEVEL = 28
+_USE = 16
+_SIMPLE = 0x01  # flag of a list with one level instead of nine
 _MOST = 10_000  # lists
 _FORMATS = {
     0: "decimal",
@@ -22,47 +27,47 @@ _FORMATS = {
 
 
 class Lists:
-    """Counts the paragraphs of all lists of a document (MS-DOC, sections 2.9.131, 2.9.147 and 2.9.150)."""
+    """Counter of the paragraphs of all lists of a document (MS-DOC, sections 2.9.131, 2.9.147 and 2.9.150)."""
 
     def __init__(self, document: bytes, table: bytes) -> None:
         try:
             lists = dict(_lists(document, table))
             self._used = [lists.get(number) for number in _uses(document, table)]
-        except (struct.error, IndexError):  # the text is there all the same
+        except (struct.error, IndexError):  # the text can still be read
             self._used = []
 
     def label(self, number: int, level: int) -> str:
-        """Of the next paragraph that names this list, counted from 1: `-` for a bullet, or a list that is not there."""
+        """Return the label of the next paragraph of list `number`, from 1; `-` for a bullet or a missing list."""
         numbering = self._used[number - 1] if 0 < number <= len(self._used) else None
         return numbering.next(min(level, LEVELS - 1)) if numbering else "-"
 
 
 def _lists(document: bytes, table: bytes) -> Iterator[tuple[int, Numbering]]:
-    """Each by its name, which is a number; their levels stand behind all of them."""
+    """Yield each list with its name, which is a number. The levels stand behind all lists."""
     start, size = struct.unpack_from("<2I", document, _LISTS)
     (count,) = struct.unpack_from("<H", table, start) if size else (0,)
     at = start + size
     for number in range(min(count, _MOST)):
         here = start + 2 + _LIST * number
         (name,) = struct.unpack_from("<I", table, here)
-        levels: dict[int, Level] = {}
+        levels: dict[int, ListLevel] = {}
         for each in range(1 if table[here + 26] & _SIMPLE else 9):
             levels[each], at = _level(table, at)
         yield name, Numbering(levels)
 
 
-def _level(table: bytes, at: int) -> tuple[Level, int]:
-    """And where it ends. In its pattern a sign below 9 stands for the number of that level."""
+def _level(table: bytes, at: int) -> tuple[ListLevel, int]:
+    """Return a level and its end. In the pattern a sign below 9 stands for the number of that level."""
     start, form = struct.unpack_from("<iB", table, at)
-    text = at + _LEVEL + table[at + 24] + table[at + 25]  # behind its properties
+    text = at + _LEVEL + table[at + 24] + table[at + 25]  # behind the properties of the level
     (length,) = struct.unpack_from("<H", table, text)
-    said = table[text + 2 : text + 2 + 2 * length].decode("utf-16-le", "replace")
-    pattern = "".join(f"%{ord(sign) + 1}" if sign < "\x09" else sign for sign in said)
-    return Level(start, _FORMATS.get(form, "decimal"), pattern), text + 2 + 2 * length
+    template = table[text + 2 : text + 2 + 2 * length].decode("utf-16-le", "replace")
+    pattern = "".join(f"%{ord(sign) + 1}" if sign < "\x09" else sign for sign in template)
+    return ListLevel(start, _FORMATS.get(form, "decimal"), pattern), text + 2 + 2 * length
 
 
 def _uses(document: bytes, table: bytes) -> Iterator[int]:
-    """The names of lists, in the order in which paragraphs count them."""
+    """Yield the names of lists, in the order of the references."""
     start, size = struct.unpack_from("<2I", document, _USES)
     (count,) = struct.unpack_from("<I", table, start) if size else (0,)
     for number in range(min(count, _MOST)):

@@ -1,7 +1,7 @@
-"""How a text of PowerPoint 97 to 2003 lists its paragraphs: dashes, numbers, and how deep (MS-PPT, 2.9.44 and 2.9.67).
+"""Add the dashes, numbers and levels of paragraphs to a text of PowerPoint 97 to 2003 (MS-PPT, 2.9.44 and 2.9.67).
 
-The text itself has none of that. A record behind it has runs of paragraphs and of characters; the numbers came with
-PowerPoint 2000 and stand in a second record, of which runs of characters name an entry.
+The text itself has none of them. A record behind it has runs of paragraphs and of characters. PowerPoint 2000 added the
+numbers, in a second record, whose entries the runs of characters name.
 """
 
 import struct
@@ -11,35 +11,47 @@ from typing import NamedTuple, TypeVar
 
 from readers.text.numbering import Steps
 
-_SIZE_2, _COLOUR, _TABS = 0xFDD0, 0x20, 0x100000  # which fields of a paragraph are there: two bytes each, but for these
-_FLAGS, _BULLET = 0x0F, 0x01
+# Bits of the fields that a paragraph has: two bytes each, except the last two.
+_SIZE_2 = 0xFDD0
+_COLOUR = 0x20
+_TABS = 0x100000
+_FLAGS = 0x0F
+_BULLET = 0x01
 _BEHIND_TABS = (0x10000, 0xE0000, 0x200000)
-_FONT_STYLE, _ENTRY = 0xFFFF, 0x3C00  # of characters: fields that share two bytes, and those that name an entry
+# Bits of characters: fields that share two bytes, and those that name an entry.
+_FONT_STYLE = 0xFFFF
+_ENTRY = 0x3C00
 _HALF_ROUND = 8
-_CHARACTER_2, _CHARACTER_4 = (0x10000, 0x200000, 0x400000, 0x800000, 0x20000, 0x80000), (0x40000,)
-_PICTURE, _NUMBERED, _SCHEME = 0x800000, 0x2000000, 0x1000000  # of an entry
+_CHARACTER_2 = (0x10000, 0x200000, 0x400000, 0x800000, 0x20000, 0x80000)
+_CHARACTER_4 = (0x40000,)
+# Bits of an entry.
+_PICTURE = 0x800000
+_NUMBERED = 0x2000000
+_SCHEME = 0x1000000
 _MORE_CHARACTERS = 0x100000
-_LANGUAGE_2, _LANGUAGE_4, _SMART_TAGS = (0x01, 0x02, 0x04, 0x40), (0x20,), 0x200
+_LANGUAGE_2 = (0x01, 0x02, 0x04, 0x40)
+_LANGUAGE_4 = (0x20,)
+_SMART_TAGS = 0x200
 _SCHEMES = (
     *("alphaLcPeriod", "alphaUcPeriod", "arabicParenR", "arabicPeriod", "romanLcParenBoth", "romanLcParenR"),
     *("romanLcPeriod", "romanUcPeriod", "alphaLcParenBoth", "alphaLcParenR", "alphaUcParenBoth", "alphaUcParenR"),
     *("arabicParenBoth", "arabicPlain", "romanUcParenBoth", "romanUcParenR"),
 )
-_USUAL = "arabicPeriod"  # the scheme of what is numbered and does not say how
+_USUAL = "arabicPeriod"  # scheme of numbered paragraphs without one
 _DEEPEST = 4  # level
 Value = TypeVar("Value")
 _SIGNS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line's end within a paragraph, and a bell
 
 
 class _Entry(NamedTuple):
-    """The scheme is empty where paragraphs have no number."""
+    """Numbering of paragraphs. The scheme is empty for paragraphs without a number."""
 
     scheme: str = ""
     start: int = 1
 
 
 class _Bytes:
-    """Numbers that stand one after the other. Raises `struct.error` where they end."""
+    """Reader of consecutive numbers. Raises `struct.error` at their end."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -61,28 +73,32 @@ class _Bytes:
 
 
 def lines(text: str, style: bytes, numbers: bytes, *, bulleted: bool) -> list[str]:
-    """Of paragraphs that returns part, without the empty ones. `style` and `numbers` are what the two records have,
-    empty for none; `bulleted`: whether paragraphs have a dash where they do not say."""
+    """Return the lines of paragraphs that returns divide, without the empty ones.
+
+    `style`, `numbers`: contents of the two records; empty without one. `bulleted`: whether paragraphs have a dash by
+    default.
+    """
     paragraphs = text.split("\r")
     try:
         marks = list(_marks(paragraphs, style, _entries(numbers)))
-    except struct.error:  # the text is there all the same
+    except struct.error:  # the text can still be read
         marks = []
     marks += [(0, None, _Entry())] * (len(paragraphs) - len(marks))
-    steps, found = Steps(), []
+    steps = Steps()
+    listed: list[str] = []
     bulleted = bulleted and sum(bool(each.strip()) for each in paragraphs) > 1
     for paragraph, (level, says, entry) in zip(paragraphs, marks, strict=True):
-        if said := paragraph.translate(_SIGNS).strip():
+        if words := paragraph.translate(_SIGNS).strip():
             marked = bulleted if says is None else says
             label = steps.label(level, entry.scheme, entry.start) if marked and entry.scheme else ""
             if not label:
                 steps.end(level)
-            found.append(f"{'  ' * level}{label or '-'} {said}" if marked else said)
-    return found
+            listed.append(f"{'  ' * level}{label or '-'} {words}" if marked else words)
+    return listed
 
 
 def _marks(paragraphs: list[str], style: bytes, entries: list[_Entry]) -> Iterator[tuple[int, bool | None, _Entry]]:
-    """Of each paragraph its level, whether it says to be listed, and how it is numbered."""
+    """Yield for each paragraph its level, whether it is marked as listed (None: no mark), and its numbering."""
     if not style:
         return
     sizes = [len(each.encode("utf-16-le", "surrogatepass")) // 2 + 1 for each in paragraphs]
@@ -98,7 +114,7 @@ def _marks(paragraphs: list[str], style: bytes, entries: list[_Entry]) -> Iterat
 
 
 def _at(place: int, runs: list[tuple[int, Value]], usual: Value) -> Value:
-    """What holds for a character; `runs` have where they end and what they say."""
+    """Return the value for a character. `runs`: end and value of each run."""
     run = bisect_right(runs, place, key=lambda run: run[0])
     return runs[run][1] if run < len(runs) else usual
 
@@ -107,7 +123,8 @@ def _paragraph_runs(content: _Bytes, length: int) -> Iterator[tuple[int, tuple[i
     end = 0
     while end < length:
         end += content.next("I")
-        level, masks = content.next("H"), content.next("I")
+        level = content.next("H")
+        masks = content.next("I")
         says = bool(content.next("H") & _BULLET) if masks & _FLAGS else None
         content.skip(2 * (masks & _SIZE_2).bit_count() + 4 * bool(masks & _COLOUR))
         if masks & _TABS:
@@ -117,7 +134,7 @@ def _paragraph_runs(content: _Bytes, length: int) -> Iterator[tuple[int, tuple[i
 
 
 def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
-    """Which entry is theirs: a run has four bits for it, and after 15 the count goes on from 0."""
+    """Yield the end and the entry of each run. A run has four bits for the entry; after 15 they start again at 0."""
     end = before = rounds = 0
     while end < length:
         end += content.next("I")
@@ -132,7 +149,8 @@ def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
 
 
 def _entries(numbers: bytes) -> list[_Entry]:
-    content, found = _Bytes(numbers), []
+    content = _Bytes(numbers)
+    entries = []
     while content:
         masks = content.next("I")
         content.skip_fields(masks, 2, (_PICTURE,))
@@ -145,5 +163,5 @@ def _entries(numbers: bytes) -> list[_Entry]:
         if masks & _SMART_TAGS:
             content.skip(4 * content.next("I"))
         scheme = _SCHEMES[number] if 0 <= number < len(_SCHEMES) else _USUAL
-        found.append(_Entry(scheme, start) if numbered else _Entry())
-    return found
+        entries.append(_Entry(scheme, start) if numbered else _Entry())
+    return entries

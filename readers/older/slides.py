@@ -1,4 +1,4 @@
-"""Presentations of PowerPoint 97 to 2003 (MS-PPT): records in records, of which a list says where each slide is."""
+"""Read presentations of PowerPoint 97 to 2003 (MS-PPT): nested records, with a directory of the slides."""
 
 import struct
 from bisect import bisect_left
@@ -13,25 +13,46 @@ from readers.formats.result import Extracted, ReaderError, paged
 from readers.older.paragraphs import lines
 from readers.text.tables import Cell, markdown
 
-_CONTAINER = 0xF  # the version of a record that holds others
-_OF_SLIDE, _LIST, _ENTRY = 1009, 4080, 1011
-_HEADER, _TEXT, _BYTES, _REFERENCE, _SAID = 3999, 4000, 4008, 3998, 0xF00D
-_STYLE, _NUMBERS = 4001, 4012  # how the paragraphs before are listed, and the numbers of these
-_TAGS = (5000, 5002, 5003)  # in which what came with later versions stands
-_OF_SHAPE, _OF_DOCUMENT = (0xF011, *_TAGS, _NUMBERS), (2000, *_TAGS, 4014)  # where the numbers are
-_NUMBERS_OF = 4015  # which text of an outline they are for
-_EDIT, _DIRECTORY = 4085, 6002
-_GROUP, _SHAPE, _PLACE, _MORE_PROPERTIES = 0xF003, 0xF004, 0xF00F, 0xF122  # of drawings (MS-ODRAW)
-_TABLE = 0x039F  # the property of a group that is one
-_TABLE_TEXT = -1  # a kind of our own: Markdown already
-_OF_SLIDES, _OF_NOTES = 0, 2  # lists, by the record's instance
-_TITLES, _BODIES, _REMARKS = (0, 6), (1, 7, 8), 2  # kinds of text; a subtitle's is 5
-_ENCRYPTED = 0xF3D1C4DF  # what stands before the place of the newest saving then
-_EDITS = 1_000  # savings of one file that are looked through
-_DEEPEST = 20  # records in records
+_CONTAINER = 0xF  # version of a record that contains others
+_OF_SLIDE = 1009
+_LIST = 4080
+_ENTRY = 1011
+_HEADER = 3999
+_TEXT = 4000
+_BYTES = 4008
+_REFERENCE = 3998
+_SHAPE_TEXT = 0xF00D
+_STYLE = 4001  # the style of the text before
+_NUMBERS = 4012  # the numbers of its paragraphs
+_TAGS = (5000, 5002, 5003)  # records of later versions
+# Kinds of nested records that lead to the numbers.
+_OF_SHAPE = (0xF011, *_TAGS, _NUMBERS)
+_OF_DOCUMENT = (2000, *_TAGS, 4014)
+_NUMBERS_OF = 4015  # names the text of an outline that the numbers belong to
+_EDIT = 4085
+_DIRECTORY = 6002
+# Records of drawings (MS-ODRAW).
+_GROUP = 0xF003
+_SHAPE = 0xF004
+_PLACE = 0xF00F
+_MORE_PROPERTIES = 0xF122
+_TABLE = 0x039F  # property of a group that is a table
+_TABLE_TEXT = -1  # our own kind of text: Markdown
+# Lists, by the record's instance.
+_OF_SLIDES = 0
+_OF_NOTES = 2
+# Kinds of text. A subtitle is 5.
+_TITLES = (0, 6)
+_BODIES = (1, 7, 8)
+_REMARKS = 2
+_ENCRYPTED = 0xF3D1C4DF  # token of an encrypted file
+_EDITS = 1_000  # savings of one file that are read
+_DEEPEST = 20  # nested records
 
 
 class Record(NamedTuple):
+    """A record of the stream. `holds`: it contains records."""
+
     kind: int
     instance: int
     start: int
@@ -39,22 +60,22 @@ class Record(NamedTuple):
     holds: bool
 
 
-class Text(NamedTuple):
-    """`said` has a return between its paragraphs, of which `style` and `numbers` say how they are listed."""
+class SlideText(NamedTuple):
+    """A text of a slide. Returns divide its paragraphs. `style`, `numbers`: records about their lists."""
 
     kind: int
-    said: str = ""
+    text: str = ""
     style: bytes = b""
     numbers: bytes = b""
 
     def lines(self) -> list[str]:
         if self.kind == _TABLE_TEXT:
-            return [self.said]
-        return lines(self.said, self.style, self.numbers, bulleted=self.kind in _BODIES)
+            return [self.text]
+        return lines(self.text, self.style, self.numbers, bulleted=self.kind in _BODIES)
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """A page a slide. Raises `damaged`, and `encrypted`."""
+    """Return one page for each slide. Raises `damaged` and `encrypted`."""
     try:
         with olefile.OleFileIO(path.read_bytes()) as file:
             token, newest = struct.unpack_from("<2I", file.openstream("Current User").read(), 12)
@@ -62,57 +83,57 @@ def read(path: Path, media_type: str) -> Extracted:
                 raise ReaderError("encrypted")
             content = file.openstream("PowerPoint Document").read()
         return paged(media_type, Deck(content, newest).slides(), without_text="slides")
-    except (OSError, struct.error, IndexError, ValueError) as error:  # what olefile and a damaged file raise
+    except (OSError, struct.error, IndexError, ValueError) as error:  # errors of olefile and of a damaged file
         raise ReaderError("damaged") from error
 
 
 class Records:
-    """What a stream holds, wherever it stands in it."""
+    """The records of a stream."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     def texts(
-        self, record: Record, outline: list[Text] | tuple[()] = (), depth: int = 0, numbers: bytes = b""
-    ) -> Iterator[Text]:
-        """Of all shapes, in their order; a reference stands for a text of the outline, a table is one text."""
+        self, record: Record, outline: list[SlideText] | tuple[()] = (), depth: int = 0, numbers: bytes = b""
+    ) -> Iterator[SlideText]:
+        """Yield the texts of all shapes in order. References become texts of the outline, a table is one text."""
         for each in self._inside(record):
-            if each.kind == _SAID:
-                yield from self._said(self._inside(each), numbers, outline)
+            if each.kind == _SHAPE_TEXT:
+                yield from self._texts(self._inside(each), numbers, outline)
             elif each.kind == _GROUP and self._is_table(each):
-                yield Text(_TABLE_TEXT, self._table(each))
+                yield SlideText(_TABLE_TEXT, self._table(each))
             elif each.holds and depth < _DEEPEST:
-                own = self._found(each, *_OF_SHAPE) if each.kind == _SHAPE else ()
+                own = self._find(each, *_OF_SHAPE) if each.kind == _SHAPE else ()
                 yield from self.texts(each, outline, depth + 1, next(map(self._bytes, own), b""))
 
-    def _said(
-        self, records: Iterable[Record], numbers: bytes = b"", outline: list[Text] | tuple[()] = ()
-    ) -> list[Text]:
-        """A header begins a text, which may be empty, and its style stands behind it."""
-        found: list[Text] = []
+    def _texts(
+        self, records: Iterable[Record], numbers: bytes = b"", outline: list[SlideText] | tuple[()] = ()
+    ) -> list[SlideText]:
+        """Return the texts of records. A header begins a text, which may be empty; its style stands behind it."""
+        texts: list[SlideText] = []
         for each in records:
             content = self._bytes(each)
             if each.kind == _HEADER:
                 (kind,) = struct.unpack_from("<I", content)
-                found.append(Text(kind, numbers=numbers))
+                texts.append(SlideText(kind, numbers=numbers))
             elif each.kind == _REFERENCE:
                 (number,) = struct.unpack_from("<I", content)
-                found += outline[number : number + 1]
-            elif found and each.kind in (_TEXT, _BYTES):
-                said = content.decode("utf-16-le" if each.kind == _TEXT else "cp1252", "replace")
-                found[-1] = found[-1]._replace(said=said)
-            elif found and each.kind == _STYLE:
-                found[-1] = found[-1]._replace(style=content)
-        return found
+                texts += outline[number : number + 1]
+            elif texts and each.kind in (_TEXT, _BYTES):
+                text = content.decode("utf-16-le" if each.kind == _TEXT else "cp1252", "replace")
+                texts[-1] = texts[-1]._replace(text=text)
+            elif texts and each.kind == _STYLE:
+                texts[-1] = texts[-1]._replace(style=content)
+        return texts
 
-    def _found(self, record: Record, *kinds: int) -> Iterator[Record]:
-        """What is in it by these kinds of records, each in the one before."""
+    def _find(self, record: Record, *kinds: int) -> Iterator[Record]:
+        """Yield the records of the last of these kinds, each kind within the one before."""
         for each in self._inside(record):
             if each.kind == kinds[0]:
-                yield from self._found(each, *kinds[1:]) if kinds[1:] else [each]
+                yield from self._find(each, *kinds[1:]) if kinds[1:] else [each]
 
     def _is_table(self, group: Record) -> bool:
-        """Its own properties stand in the first shape of a group."""
+        """Return whether a group is a table. The first shape of a group has its properties."""
         first = next((each for each in self._inside(group) if each.kind == _SHAPE), None)
         for each in self._inside(first) if first else ():
             if each.kind == _MORE_PROPERTIES:
@@ -123,9 +144,10 @@ class Records:
         return False
 
     def _table(self, group: Record) -> str:
-        """Its cells are shapes that touch: the edges say in which column and row each begins and ends."""
+        """Return a table as Markdown. Its cells are touching shapes, whose edges are borders of columns and rows."""
         cells = sorted(self._cells(group))
-        tops, lefts = sorted({cell[0] for cell in cells}), sorted({cell[1] for cell in cells})
+        tops = sorted({cell[0] for cell in cells})
+        lefts = sorted({cell[1] for cell in cells})
         rows: defaultdict[int, list[Cell]] = defaultdict(list)
         for top, left, bottom, right, text in cells:
             columns = bisect_left(lefts, right) - bisect_left(lefts, left)
@@ -135,9 +157,9 @@ class Records:
     def _cells(self, group: Record) -> Iterator[tuple[int, int, int, int, str]]:
         for shape in self._inside(group):
             parts = {each.kind: each for each in self._inside(shape)} if shape.kind == _SHAPE else {}
-            if _SAID in parts and _PLACE in parts:
+            if _SHAPE_TEXT in parts and _PLACE in parts:
                 left, top, right, bottom = struct.unpack_from("<4i", self._content, parts[_PLACE].start)
-                texts = self._said(self._inside(parts[_SAID]))
+                texts = self._texts(self._inside(parts[_SHAPE_TEXT]))
                 yield top, left, bottom, right, " ".join(line for text in texts for line in text.lines())
 
     def _bytes(self, record: Record) -> bytes:
@@ -156,7 +178,7 @@ class Records:
 
 
 class Deck(Records):
-    """A presentation; `newest` is where its last saving stands. Raises `damaged`."""
+    """A presentation. `newest`: the place of its last saving. Raises `damaged`."""
 
     def __init__(self, content: bytes, newest: int) -> None:
         super().__init__(content)
@@ -165,7 +187,7 @@ class Deck(Records):
 
     def slides(self) -> Iterator[str]:
         notes = {each[0]: each for each in self._listed(_OF_NOTES)}
-        of_slide: dict[int, list[Text]] = {}
+        of_slide: dict[int, list[SlideText]] = {}
         for number, _, _ in notes.values():
             if number in self._places:
                 record = self._record(self._places[number])
@@ -177,8 +199,8 @@ class Deck(Records):
             own = list(self.texts(self._record(self._places[number]), outline)) if number in self._places else outline
             yield _markdown(own, of_slide.get(slide, []))
 
-    def _listed(self, instance: int) -> Iterator[tuple[int, int, list[Text]]]:
-        """Of each slide its number in the directory, its id, and the texts of its outline."""
+    def _listed(self, instance: int) -> Iterator[tuple[int, int, list[SlideText]]]:
+        """Yield for each slide its number in the directory, its id, and the texts of its outline."""
         numbers = dict(self._numbers())
         for record in self._inside(self._document):
             if record.kind == _LIST and record.instance == instance:
@@ -190,12 +212,12 @@ class Deck(Records):
                     elif entries:
                         entries[-1][2].append(each)
                 for number, slide, records in entries:
-                    texts = enumerate(self._said(records))
+                    texts = enumerate(self._texts(records))
                     yield number, slide, [text._replace(numbers=numbers.get((slide, at), b"")) for at, text in texts]
 
     def _numbers(self) -> Iterator[tuple[tuple[int, int], bytes]]:
-        """Of the texts of outlines, by the slide's id and which of its texts it is."""
-        for record in self._found(self._document, *_OF_DOCUMENT):
+        """Yield the numbers of texts of outlines, by the slide's id and the number of the text."""
+        for record in self._find(self._document, *_OF_DOCUMENT):
             of = (0, 0)
             for each in self._inside(record):
                 if each.kind == _NUMBERS_OF:
@@ -204,7 +226,7 @@ class Deck(Records):
                     yield of, self._bytes(each)
 
     def _directory(self, newest: int) -> tuple[dict[int, int], int]:
-        """Where each numbered record is, as it was saved last, and the number of the document."""
+        """Return the places of the numbered records as of the last saving, and the number of the document."""
         places: dict[int, int] = {}
         document = 0
         for _ in range(_EDITS):
@@ -217,7 +239,8 @@ class Deck(Records):
             at = listing.start
             while listing.kind == _DIRECTORY and at + 4 <= listing.end:
                 (head,) = struct.unpack_from("<I", self._content, at)
-                first, count = head & 0xFFFFF, head >> 20
+                first = head & 0xFFFFF
+                count = head >> 20
                 for offset, place in enumerate(struct.unpack_from(f"<{count}I", self._content, at + 4)):
                     places.setdefault(first + offset, place)
                 at += 4 + 4 * count
@@ -229,14 +252,15 @@ class Deck(Records):
         return places, document
 
 
-def _markdown(texts: list[Text], notes: list[Text]) -> str:
-    titles, others = [], []
+def _markdown(texts: list[SlideText], notes: list[SlideText]) -> str:
+    titles = []
+    others = []
     for text in texts:
-        said = text.lines()
-        if text.kind in _TITLES and said:
-            titles.append("# " + " ".join(" ".join(said).split()))
+        text_lines = text.lines()
+        if text.kind in _TITLES and text_lines:
+            titles.append("# " + " ".join(" ".join(text_lines).split()))
         else:
-            others.append("\n".join(said))
+            others.append("\n".join(text_lines))
     remarks = "\n".join(line for text in notes for line in text.lines())
     blocks = filter(None, (*titles, *others))
     return "\n\n".join((*blocks, f"Notes:\n\n{remarks}") if remarks else blocks)

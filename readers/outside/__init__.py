@@ -1,1 +1,1 @@
-"""Programs of the machine that read what ours do not: confined as well, each in a folder of its own."""
+"""Run programs of the machine that read other formats: confined, each in a folder of its own."""

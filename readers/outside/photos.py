@@ -1,7 +1,6 @@
-"""Photos of a phone (HEIC), opened by libheif's program where the machine has it.
+"""Open photos of a phone (HEIC) with libheif's program, where the machine has it.
 
-The package of Python that has libheif carries an encoder under the GPL along, and the one without it is not kept any
-more.
+Python's package of libheif includes an encoder under the GPL. The package without it is not maintained any more.
 """
 
 import tempfile
@@ -10,18 +9,18 @@ from shutil import copyfile
 
 from readers.outside import programs
 
-_PROGRAMS = ("heif-dec", "heif-convert")  # its newer and its older name
+_PROGRAMS = ("heif-dec", "heif-convert")  # the newer and the older name
 _QUALITY = "90"  # of a JPEG
 
 
 def available() -> bool:
-    return bool(programs.found(*_PROGRAMS))
+    return bool(programs.find(*_PROGRAMS))
 
 
 def jpeg(path: Path) -> bytes:
-    """The photo as JPEG. Raises what `programs.run` raises."""
+    """Return the photo as JPEG. Raises the errors of `programs.run`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copyfile(path, folder / "photo.heic")
-        programs.run(folder, programs.found(*_PROGRAMS), "-q", _QUALITY, "photo.heic", "photo.jpg")
+        programs.run(folder, programs.find(*_PROGRAMS), "-q", _QUALITY, "photo.heic", "photo.jpg")
         return (folder / "photo.jpg").read_bytes()

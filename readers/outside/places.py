@@ -1,6 +1,6 @@
-"""Where the words that were recognised on the picture of a page stand on it, and which of these places a passage has.
+"""Store the places of recognised words on the picture of a page, and find those of a passage.
 
-Kept for each page in the order of the words of its text, some five bytes for each.
+The places of a page are in the order of the words of its text. A place takes about five bytes.
 """
 
 import re
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-WHOLE = 10_000  # the width and the height of a page
+WHOLE = 10_000  # width and height of a page
 MOST_WORDS = 20_000  # of a page
-RECOGNISED = "[Recognised on a picture"  # with which the text of such a page begins, in a paragraph of its own
+RECOGNISED = "[Recognised on a picture"  # beginning of the first paragraph of such a page's text
 _WORD = re.compile(r"\S+")
-_NEXT = 4  # heights of a word; what is further apart is in another column
-_SHARE = 0.5  # of its height that a word has in common with its neighbour in the line
+_NEXT = 4  # heights of a word; a word further away is in another column
+_SHARE = 0.5  # of its height that a word has in common with its neighbour in a line
 
 
-class Place(NamedTuple):
-    """The edges of a word in ten-thousandths of the page as it is shown, from its left and its top."""
+class WordPlace(NamedTuple):
+    """The edges of a word, in ten-thousandths of the page as it is shown, from its left and its top."""
 
     left: int
     top: int
@@ -31,10 +31,10 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def of_passage(places: Sequence[Place], before: str, passage: str) -> list[Place]:
-    """Of a passage of a page's text, which `before` stands before: the places of its words, those of a line as one.
+def places_of_passage(places: Sequence[WordPlace], before: str, passage: str) -> list[WordPlace]:
+    """Return the places of a passage in a page's text, one for each line. `before`: the text before the passage.
 
-    `places` are those of all words of the page, but for its head.
+    `places`: of all words of the page, except its first paragraph, which names the reader.
     """
     text = before + passage
     head = len(words(text.partition("\n\n")[0])) if text.startswith(RECOGNISED) else 0
@@ -43,45 +43,49 @@ def of_passage(places: Sequence[Place], before: str, passage: str) -> list[Place
     return lines(places[max(first - head, 0) : max(len(words(text)) - head, 0)])
 
 
-def lines(places: Iterable[Place]) -> list[Place]:
-    """Words that follow each other in a line become one place."""
-    found: list[Place] = []
+def lines(places: Iterable[WordPlace]) -> list[WordPlace]:
+    """Return the places with following words of a line merged into one place."""
+    merged: list[WordPlace] = []
     for place in places:
-        if found and _beside(found[-1], place):
-            last = found.pop()
-            place = Place(*map(min, last[:2], place[:2]), *map(max, last[2:], place[2:]))
-        found.append(place)
-    return found
+        if merged and _are_neighbours(merged[-1], place):
+            last = merged.pop()
+            place = WordPlace(*map(min, last[:2], place[:2]), *map(max, last[2:], place[2:]))
+        merged.append(place)
+    return merged
 
 
-def _beside(one: Place, other: Place) -> bool:
-    """Whatever the direction of writing is."""
+def _are_neighbours(one: WordPlace, other: WordPlace) -> bool:
+    """Return whether two places are neighbours in a line, for any direction of writing."""
     height = min(one.bottom - one.top, other.bottom - other.top)
     common = min(one.bottom, other.bottom) - max(one.top, other.top)
     between = max(one.left, other.left) - min(one.right, other.right)
     return height > 0 and common >= _SHARE * height and between <= _NEXT * height
 
 
-def packed(places: Sequence[Place]) -> bytes:
-    """Column by column, each number as how far it is from the one before: small numbers, which repeat."""
-    kept = places[:MOST_WORDS]
+def packed(places: Sequence[WordPlace]) -> bytes:
+    """Return the places as bytes, column by column.
+
+    Differences between numbers are small and repeat, so they pack well.
+    """
+    stored = places[:MOST_WORDS]
     columns = (
-        [place.left for place in kept],
-        [place.top for place in kept],
-        [place.right - place.left for place in kept],
-        [place.bottom - place.top for place in kept],
+        [place.left for place in stored],
+        [place.top for place in stored],
+        [place.right - place.left for place in stored],
+        [place.bottom - place.top for place in stored],
     )
     steps = [after - before for column in columns for before, after in pairwise([0, *column])]
-    # The low bytes and the high ones apart: the latter are nearly all the same.
+    # Low bytes first, then high bytes, which are nearly all the same.
     data = struct.pack(f"<{len(steps)}h", *steps)
     return zlib.compress(data[::2] + data[1::2], 9)
 
 
-def unpacked(data: bytes) -> list[Place]:
-    apart = zlib.decompress(data)
-    half = len(apart) // 2
-    joined = bytes(byte for pair in zip(apart[:half], apart[half:], strict=True) for byte in pair)
+def unpacked(data: bytes) -> list[WordPlace]:
+    """Return the places of `packed`."""
+    halves = zlib.decompress(data)
+    half = len(halves) // 2
+    joined = bytes(byte for pair in zip(halves[:half], halves[half:], strict=True) for byte in pair)
     steps = struct.unpack(f"<{half}h", joined)
     count = half // 4
     left, top, width, height = (list(accumulate(steps[at * count : (at + 1) * count])) for at in range(4))
-    return [Place(x, y, x + w, y + h) for x, y, w, h in zip(left, top, width, height, strict=True)]
+    return [WordPlace(x, y, x + w, y + h) for x, y, w, h in zip(left, top, width, height, strict=True)]

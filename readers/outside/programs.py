@@ -1,4 +1,4 @@
-"""Runs a program of the machine on a file, in a folder that goes with it."""
+"""Run a program of the machine on a file, in a folder of its own."""
 
 import contextlib
 import os
@@ -12,17 +12,19 @@ from readers.formats.result import ReaderError
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 150
-UNCONFINED = 77  # the status of `readers.launch` where it may not start a program
+UNCONFINED = 77  # status of `readers.launch` where it may not start a program
 
 
-def found(*names: str) -> str:
-    """The first of these programs that the machine has; empty where it has none of them."""
+def find(*names: str) -> str:
+    """Return the path of the first of these programs that the machine has; "" where it has none."""
     return next(filter(None, map(shutil.which, names)), "")
 
 
 def run(folder: Path, program: str, *arguments: str) -> bytes:
-    """What it writes to its standard output. Raises `took_too_long`, `damaged` where it fails, and `unsupported` where
-    the system does not let it be confined."""
+    """Return the program's standard output.
+
+    Raises `took_too_long`, `damaged` where the program fails, and `unsupported` where the system cannot confine it.
+    """
     environment = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "HOME": str(folder), "TMPDIR": str(folder)}
     process = subprocess.Popen(
         [sys.executable, "-m", "readers.launch", str(os.getpid()), str(folder), program, *arguments],
@@ -39,7 +41,7 @@ def run(folder: Path, program: str, *arguments: str) -> bytes:
         raise ReaderError("took_too_long") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and whatever it has started
+            os.killpg(process.pid, signal.SIGKILL)  # with its own children
         process.wait()
     if process.returncode:
         raise ReaderError("unsupported" if process.returncode == UNCONFINED else "damaged")

@@ -1,4 +1,4 @@
-"""Text of pages that are pictures, by Tesseract where the machine has it."""
+"""Recognise the text of pictures with Tesseract, where the machine has it."""
 
 import csv
 import io
@@ -13,31 +13,36 @@ from pathlib import Path
 
 from readers.formats.result import cleaned
 from readers.outside import places, programs
-from readers.outside.places import WHOLE, Place
+from readers.outside.places import WHOLE, WordPlace
 
 MOST_PAGES = 200  # of one file
-_MOST_LANGUAGES = 4  # with each it takes longer
-_TURNED = "osd"  # with which it notices that a page is turned
-_APART = (_TURNED, "equ")  # what is listed with the languages and is none
-_PAGE, _WORD = "1", "5"  # the levels of rows
-_LEAST = 30  # percent: what is less sure than this is no word but a speck
+_MOST_LANGUAGES = 4  # each one takes more time
+_TURNED = "osd"  # the data by which Tesseract detects a turned page
+_NO_LANGUAGES = (_TURNED, "equ")  # listed among the languages
+# Levels of rows.
+_PAGE = "1"
+_WORD = "5"
+_LEAST = 30  # percent; a less certain word is a speck
 _LISTING_SECONDS = 20
-SURE = 80  # percent; what is less sure may stand upside down
+SURE = 80  # percent; a less certain page may be upside down
 
 _Row = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """`confidence` in percent, the mean of its words; `places` of `places.words` of the text, one each."""
+    """Text of a picture.
+
+    `confidence`: mean of its words, in percent. `places`: one for each of `places.words` of the text.
+    """
 
     text: str
     confidence: float
-    places: Sequence[Place] = ()
+    places: Sequence[WordPlace] = ()
 
     @property
     def weight(self) -> float:
-        """What speaks for it: how many words, and how sure they are."""
+        """Return the number of words times their confidence, by which two readings are compared."""
         return self.confidence * len(places.words(self.text))
 
 
@@ -46,48 +51,50 @@ def available() -> bool:
 
 
 def languages() -> tuple[str, ...]:
-    """Those that are installed with it; none where there is no such program."""
-    return tuple(name for name in _installed(programs.found("tesseract")) if name not in _APART)[:_MOST_LANGUAGES]
+    """Return the installed languages; none without the program."""
+    return tuple(name for name in _installed(programs.find("tesseract")) if name not in _NO_LANGUAGES)[:_MOST_LANGUAGES]
 
 
 @lru_cache(maxsize=1)
 def _installed(program: str) -> tuple[str, ...]:
     if not program:
         return ()
-    told = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=_LISTING_SECONDS)
-    return tuple(filter(None, map(str.strip, told.stdout.splitlines()[1:])))
+    listing = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=_LISTING_SECONDS)
+    return tuple(filter(None, map(str.strip, listing.stdout.splitlines()[1:])))
 
 
-def recognised(picture: bytes, turned: Callable[[], bytes] | None = None) -> Recognised:
-    """What stands on a picture, or on the same upside down (`turned`), which is looked at where the first is not sure:
-    of a few words Tesseract does not notice that. It does read lines that lie on their side. Raises what `programs.run`
-    and `turned` raise."""
-    seen = _seen(picture)
-    if turned is None or not 0 < seen.confidence < SURE:
-        return seen
-    other = _seen(turned())
-    return replace(other, places=list(map(_turned, other.places))) if other.weight > seen.weight else seen
+def recognise(picture: bytes, turned: Callable[[], bytes] | None = None) -> Recognised:
+    """Return the text of a picture. Raises the errors of `programs.run` and `turned`.
+
+    `turned` draws the picture upside down. That one is read, too, where the first reading is uncertain: Tesseract does
+    not detect a turned page with few words. It does read lines that lie on their side.
+    """
+    upright = _run_tesseract(picture)
+    if turned is None or not 0 < upright.confidence < SURE:
+        return upright
+    other = _run_tesseract(turned())
+    return replace(other, places=list(map(_turned, other.places))) if other.weight > upright.weight else upright
 
 
-def _turned(place: Place) -> Place:
+def _turned(place: WordPlace) -> WordPlace:
     left, top, right, bottom = (WHOLE - edge for edge in place)
-    return Place(right, bottom, left, top)
+    return WordPlace(right, bottom, left, top)
 
 
-def _seen(picture: bytes) -> Recognised:
+def _run_tesseract(picture: bytes) -> Recognised:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "page.png").write_bytes(picture)
-        program, using = programs.found("tesseract"), "+".join(languages())
-        turned = ("--psm", "1") if _TURNED in _installed(program) else ()
-        table = programs.run(folder, program, "page.png", "-", "-l", using, *turned, "tsv")
+        program = programs.find("tesseract")
+        detection = ("--psm", "1") if _TURNED in _installed(program) else ()
+        table = programs.run(folder, program, "page.png", "-", "-l", "+".join(languages()), *detection, "tsv")
     return read(table.decode("utf-8", "replace"))
 
 
 def read(table: str) -> Recognised:
-    """What Tesseract writes as a table: a row for each word, with its block, paragraph and line.
+    """Read Tesseract's table, which has a row for each word, with its block, paragraph and line.
 
-    Words stand where they do on the picture as it was given, also where Tesseract has turned it.
+    The places of words are those on the original picture, also where Tesseract turned it.
     """
     rows = list(csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE))
     page = next((row for row in rows if row.get("level") == _PAGE), {})
@@ -97,8 +104,10 @@ def read(table: str) -> Recognised:
     for (block, paragraph, _), line in groupby(sure, key=_line_of):
         paragraphs[block, paragraph].append(list(line))
     text = "\n\n".join("\n".join(map(_written, lines)) for lines in paragraphs.values())
-    found = [_place(row, page) for lines in paragraphs.values() for line in lines for row in line for _ in _words(row)]
-    return Recognised(text, sum(float(row["conf"]) for row in sure) / len(sure) if sure else 0.0, found)
+    word_places = [
+        _place(row, page) for lines in paragraphs.values() for line in lines for row in line for _ in _words(row)
+    ]
+    return Recognised(text, sum(float(row["conf"]) for row in sure) / len(sure) if sure else 0.0, word_places)
 
 
 def _line_of(row: _Row) -> tuple[str, str, str]:
@@ -106,7 +115,7 @@ def _line_of(row: _Row) -> tuple[str, str, str]:
 
 
 def _words(row: _Row) -> list[str]:
-    """Usually one."""
+    """Return the words of a row, which is usually one."""
     return places.words(cleaned(row.get("text") or ""))
 
 
@@ -114,8 +123,8 @@ def _written(line: Iterable[_Row]) -> str:
     return " ".join(word for row in line for word in _words(row))
 
 
-def _place(row: _Row, page: _Row) -> Place:
+def _place(row: _Row, page: _Row) -> WordPlace:
     left, top, width, height = (int(row[name]) for name in ("left", "top", "width", "height"))
     across, down = (max(int(page.get(name, 0)), 1) for name in ("width", "height"))
     edges = ((left, across), (top, down), (left + width, across), (top + height, down))
-    return Place(*(min(max(round(at * WHOLE / size), 0), WHOLE) for at, size in edges))
+    return WordPlace(*(min(max(round(at * WHOLE / size), 0), WHOLE) for at, size in edges))

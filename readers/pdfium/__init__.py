@@ -1,1 +1,1 @@
-"""What PDFium says of a page, in the words of the readers."""
+"""Read the lines, drawn rules and places of a page from PDFium."""

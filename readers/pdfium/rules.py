@@ -1,4 +1,4 @@
-"""What is drawn on a page: the straight lines that are ruled on it, from which its tables are told, and its picture."""
+"""Read the drawings of a page: straight lines, which rule its tables, and a picture that covers it."""
 
 import ctypes
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from readers.text.grids import Box, Rule
 
 Point = tuple[float, float]
 
-_THIN = 3.0  # points: what is lower, or narrower, is a line
-_STRAIGHT = 0.5  # points by which a straight line may be off
+_THIN = 3.0  # points; a lower or narrower shape is a line
+_STRAIGHT = 0.5  # points by which a straight line may deviate
 _MOST_OBJECTS = 4_000  # of a page; one with more is a drawing
 _MOST_SEGMENTS = 400  # of one path
 _COVERED = 0.7  # of the area of a page
@@ -21,7 +21,7 @@ _EDGES = 5  # segments of a rectangle
 
 
 def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
-    """The level ones and the upright ones, in points of the page."""
+    """Return the horizontal and the vertical lines, in points of the page."""
     level: list[Rule] = []
     upright: list[Rule] = []
     count = raw.FPDFPage_CountObjects(page)
@@ -38,7 +38,7 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
 
 
 def is_scan(page: pypdfium2.PdfPage) -> bool:
-    """Whether one picture covers it, so that what text it has may be what somebody else's program recognised there."""
+    """Return whether one picture covers the page, so that another program may have recognised its text."""
     width, height = page.get_size()
     for number in range(min(raw.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
         item = raw.FPDFPage_GetObject(page, number)
@@ -67,10 +67,11 @@ def _bounds(item: Any) -> Box:
 
 
 def _segments(path: Any, count: int) -> Iterator[tuple[Point, Point]]:
-    """The straight parts of a path, and what closes it."""
+    """Yield the straight parts of a path, with the one that closes it."""
     matrix = raw.FS_MATRIX()
     raw.FPDFPageObj_GetMatrix(path, matrix)
-    x, y = ctypes.c_float(), ctypes.c_float()
+    x = ctypes.c_float()
+    y = ctypes.c_float()
     line: list[Point] = []
     for number in range(count + 1):
         segment = raw.FPDFPath_GetPathSegment(path, number) if number < count else None

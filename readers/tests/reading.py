@@ -1,4 +1,4 @@
-"""Reading a file as the product does: in a process of its own. The fixture is imported by the tests that use it."""
+"""Read a file as the product does, in a process of its own. Tests import the fixture."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -27,8 +27,10 @@ LAUGHS = '<!DOCTYPE lolz [<!ENTITY a0 "lol">{}]>'.format(
 
 
 def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "", font: str = "", drawn: str = "") -> bytes:
-    """A PDF whose pages have these lines of text, large where they begin with `# `; `count` is what it says of their
-    number, `font` how its font is made, `drawn` what each page shows besides, as operators."""
+    """Return a PDF whose pages have these lines of text. Lines that begin with `# ` are large.
+
+    `count`: the claimed number of pages. `font`: the font's dictionary. `drawn`: further operators on each page.
+    """
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -62,7 +64,7 @@ def pdf(pages: Sequence[str], *, count: int | None = None, trailer: str = "", fo
 
 
 def unmapped_pdf() -> bytes:
-    """Of which only its own font knows which letters it shows."""
+    """Return a PDF whose text only its own font maps to letters."""
     system = "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >>"
     inner = f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /Own {system} >>"
     signs = "".join(f"\\000\\{ord(sign):03o}" for sign in "9ROXPHV")
@@ -81,8 +83,8 @@ def form() -> bytes:
         f"<< /Type /Annot /Subtype /Highlight /Contents (Doubtful) {shown} >>",
         f"<< /Type /Annot /Subtype /Text /Contents (Not for others) {hidden} >>",
     )
-    made = pdf(["The form"])
-    page = made.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
+    document = pdf(["The form"])
+    page = document.replace(b"/Contents 5 0 R", f"/Contents 5 0 R /Annots [{' '.join(annotations)}]".encode())
     return page.replace(b"/Pages 2 0 R", b"/Pages 2 0 R /AcroForm << /Fields [] /DA (/F1 9 Tf) >>")
 
 
@@ -125,10 +127,12 @@ WORD = (
 
 def word_of(body: str, **parts: str) -> bytes:
     """A Word document with this body as XML, and with these parts, such as `numbering` and `footnotes`."""
-    made = with_member(word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>"))
+    document = with_member(
+        word([]), "word/document.xml", WORD.format(root="document", content=f"<w:body>{body}</w:body>")
+    )
     for name, content in parts.items():
-        made = with_member(made, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
-    return made
+        document = with_member(document, f"word/{name}.xml", WORD.format(root=name.rstrip("1"), content=content))
+    return document
 
 
 def paragraph(text: str, style: str = "", number: tuple[int, int] | None = None) -> str:
@@ -197,14 +201,16 @@ LOCKED = """<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:x
 
 def locked_open_document(document: bytes, password: str, *, whole: bool) -> bytes:
     """As LibreOffice writes it: the `whole` since 24.8, before its members one by one (here the content alone)."""
-    begun, salt = hashlib.sha256(password.encode()).digest(), b"s" * 16
+    secret, salt = hashlib.sha256(password.encode()).digest(), b"s" * 16
     with zipfile.ZipFile(io.BytesIO(document)) as opened:
         members = {name: opened.read(name) for name in opened.namelist()}
     if whole:
         name, how, vector, checksum = "encrypted-package", "http://www.w3.org/2009/xmlenc11#aes256-gcm", b"v" * 12, ""
-        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(begun)
-        told = 'loext:argon2-iterations="1" loext:argon2-memory="64" loext:argon2-lanes="4"'
-        told += ' manifest:key-derivation-name="urn:org:documentfoundation:names:experimental:office:manifest:argon2id"'
+        key = Argon2id(salt=salt, length=32, iterations=1, lanes=4, memory_cost=64).derive(secret)
+        attributes = 'loext:argon2-iterations="1" loext:argon2-memory="64" loext:argon2-lanes="4"'
+        attributes += (
+            ' manifest:key-derivation-name="urn:org:documentfoundation:names:experimental:office:manifest:argon2id"'
+        )
         size, content = len(document), vector + AESGCM(key).encrypt(vector, document, None)
         members = {"mimetype": members["mimetype"]}
     else:
@@ -212,13 +218,13 @@ def locked_open_document(document: bytes, password: str, *, whole: bool) -> byte
         packed = zlib.compress(members[name], wbits=-15)
         digest = _base64(hashlib.sha256(packed[:1_024]).digest())
         checksum = f'manifest:checksum="{digest}" manifest:checksum-type="x#sha256-1k"'
-        key = hashlib.pbkdf2_hmac("sha1", begun, salt, 1_000, 32)
-        told = 'manifest:key-derivation-name="PBKDF2" manifest:iteration-count="1000"'
+        key = hashlib.pbkdf2_hmac("sha1", secret, salt, 1_000, 32)
+        attributes = 'manifest:key-derivation-name="PBKDF2" manifest:iteration-count="1000"'
         left = 16 - len(packed) % 16
         encryptor = Cipher(AES(key), CBC(vector)).encryptor()
         size, content = len(members[name]), encryptor.update(packed + bytes([left] * left))
     manifest = LOCKED.format(
-        name=name, size=size, checksum=checksum, how=how, vector=_base64(vector), salt=_base64(salt), key=told
+        name=name, size=size, checksum=checksum, how=how, vector=_base64(vector), salt=_base64(salt), key=attributes
     )
     return archive({**members, name: content, "META-INF/manifest.xml": manifest})
 
@@ -276,7 +282,7 @@ def with_member(document: bytes, name: str, content: str | bytes) -> bytes:
 
 
 def bomb(megabytes: int = 1_000) -> bytes:
-    """A DOCX of which one part unpacks to this size; itself it has a thousandth of that."""
+    """Return a DOCX with a part that unpacks to this size. The file has a thousandth of it."""
     out = io.BytesIO(word(["Hello"]))
     with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as opened, opened.open("word/media/image.png", "w") as member:
         for _ in range(megabytes):
@@ -285,11 +291,11 @@ def bomb(megabytes: int = 1_000) -> bytes:
 
 
 def lying_bomb() -> bytes:
-    """A DOCX whose directory says that its text is short, where it unpacks to 300 MB."""
+    """Return a DOCX whose directory claims a short text that unpacks to 300 MB."""
     content = b'<w:document xmlns:w="w"><w:p>' + b"<w:t>aaaaaaaa</w:t>" * 16_000_000
     packed = bytearray(with_member(word([]), "word/document.xml", content))
-    real, told = len(content).to_bytes(4, "little"), (1_000).to_bytes(4, "little")
-    return bytes(packed.replace(real, told))
+    real, stated = len(content).to_bytes(4, "little"), (1_000).to_bytes(4, "little")
+    return bytes(packed.replace(real, stated))
 
 
 def _saved(document: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Texts in the encodings of old programs, told apart by their language, and what is no text."""
+"""Texts in the encodings of old programs, detected by their language, and files that are no text."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_a_few_control_characters_are_pasted_and_many_are_no_text(read: Read) ->
 
 def test_the_encoding_is_told_and_another_can_be_asked_for(read: Read) -> None:
     text = "año y mañana, señora Peña"
-    found, asked = read(text.encode("cp1252")), read(text.encode("cp1252"), "a.txt", "cp1250")
-    assert (found.text, found.encoding) == (text, "cp1252")
-    assert (asked.text, asked.encoding) == ("ańo y mańana, seńora Peńa", "cp1250")
+    detected, chosen = read(text.encode("cp1252")), read(text.encode("cp1252"), "a.txt", "cp1250")
+    assert (detected.text, detected.encoding) == (text, "cp1252")
+    assert (chosen.text, chosen.encoding) == ("ańo y mańana, seńora Peńa", "cp1250")
     assert refusal(read, text, "a.txt", "rot13").code == "unknown_encoding"

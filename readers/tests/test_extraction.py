@@ -1,4 +1,4 @@
-"""Every kind of file, read as the product reads it: in a process of its own."""
+"""Every kind of file, read in a process of its own as in the product."""
 
 import json
 import os
@@ -65,8 +65,8 @@ def test_every_sheet_is_a_page_of_rows(read: Read) -> None:
 
 
 def test_a_workbook_in_the_strict_form_of_the_standard_is_read(read: Read) -> None:
-    made = samples.workbook({"Bills": [["Ada", 12.5]]})
-    assert pages(read(samples.strict(made))) == ["# Bills\nAda\t12.5"]
+    workbook = samples.workbook({"Bills": [["Ada", 12.5]]})
+    assert pages(read(samples.strict(workbook))) == ["# Bills\nAda\t12.5"]
 
 
 def test_every_chapter_of_a_book_is_a_page(read: Read) -> None:
@@ -300,7 +300,7 @@ worker.join()
 
 
 def unprivileged() -> list[int]:
-    """Who a reader may run as: whoever runs the tests, and somebody without any privilege if we may become them."""
+    """Return the users to run a reader as: the current one, and an unprivileged one if root runs the tests."""
     return [os.getuid()] if os.getuid() else [0, 65534]
 
 
@@ -317,10 +317,10 @@ def test_a_reader_under_attack_reaches_only_its_file(uid: int) -> None:
         for path in (upload, secret):
             path.chmod(0o666)
         code = f"import os\nfrom readers.confinement import seal\n{ATTACKS}"
-        told = subprocess.run(
+        finished = subprocess.run(
             [sys.executable, "-c", code, upload, secret, str(uid)], cwd=ROOT, capture_output=True, text=True
         )
-        assert (told.stdout, told.stderr) == (" ".join(layers_that_hold()) + "\n", "")
+        assert (finished.stdout, finished.stderr) == (" ".join(layers_that_hold()) + "\n", "")
         assert sorted(path.name for path in place.iterdir()) == ["secret_key", "upload"]
 
 

@@ -47,12 +47,12 @@ WINZIP = (
 )
 
 
-@pytest.mark.parametrize(("packed", "said"), [(PKZIP, "An old secret."), (WINZIP, "The secret clause. " * 3)])
-def test_an_archive_opens_with_its_password(read: Read, packed: str, said: str) -> None:
+@pytest.mark.parametrize(("packed", "notice"), [(PKZIP, "An old secret."), (WINZIP, "The secret clause. " * 3)])
+def test_an_archive_opens_with_its_password(read: Read, packed: str, notice: str) -> None:
     content = base64.b85decode(packed)
     assert refusal(read, content).code == "encrypted"
     assert refusal(read, content, password="tëst 2").code == "wrong_password"
-    assert read(content, password="tëst 1").text == f"# a.txt\n\n{said.strip()}"
+    assert read(content, password="tëst 1").text == f"# a.txt\n\n{notice.strip()}"
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -66,20 +66,20 @@ def test_a_text_of_libreoffice_opens_with_its_password(read: Read, whole: bool) 
 
 
 @pytest.mark.parametrize(
-    ("whole", "asked", "much"),
+    ("whole", "attribute", "much"),
     [
         (False, 'iteration-count="1000"', 'iteration-count="900000000"'),
         (True, 'argon2-iterations="1"', 'argon2-iterations="900000000"'),
         (True, 'argon2-memory="64"', 'argon2-memory="900000000"'),
     ],
 )
-def test_a_key_that_would_take_for_ever_is_refused_at_once(read: Read, whole: bool, asked: str, much: str) -> None:
+def test_a_key_that_would_take_for_ever_is_refused_at_once(read: Read, whole: bool, attribute: str, much: str) -> None:
     plain = samples.open_document("text", "<office:text><text:p>The secret clause.</text:p></office:text>")
     with zipfile.ZipFile(io.BytesIO(samples.locked_open_document(plain, "any", whole=whole))) as opened:
         members: dict[str, str | bytes] = {name: opened.read(name) for name in opened.namelist()}
         manifest = opened.read("META-INF/manifest.xml").decode()
-    assert asked in manifest
-    hostile = samples.archive({**members, "META-INF/manifest.xml": manifest.replace(asked, much)})
+    assert attribute in manifest
+    hostile = samples.archive({**members, "META-INF/manifest.xml": manifest.replace(attribute, much)})
     assert refusal(read, hostile, password="any").code == "protected"
 
 
@@ -91,10 +91,10 @@ def test_a_key_of_office_that_would_take_for_ever_is_refused_at_once(read: Read)
 
 
 def test_an_archive_of_more_protected_files_than_are_read_is_not_opened(read: Read) -> None:
-    made = bytearray(samples.archive({f"{number}.txt": "x" for number in range(1_200)}))
-    made[made.index(b"PK\x03\x04") + 6] |= 1
-    made[made.index(b"PK\x01\x02") + 8] |= 1
-    assert refusal(read, bytes(made), password="any").code == "bomb"
+    content = bytearray(samples.archive({f"{number}.txt": "x" for number in range(1_200)}))
+    content[content.index(b"PK\x03\x04") + 6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    assert refusal(read, bytes(content), password="any").code == "bomb"
 
 
 def secrets(*, inner: bool = False) -> bytes:
@@ -110,13 +110,13 @@ def secrets(*, inner: bool = False) -> bytes:
 
 
 def test_a_password_opens_what_is_protected_in_an_archive_and_the_rest_is_named(read: Read) -> None:
-    found = read(secrets())
-    first, second, third = pages(found)
+    extracted = read(secrets())
+    first, second, third = pages(extracted)
     assert first.endswith("password. Enter it on the page of the file that this one is in.]")
     assert second == "# b.txt\n\nWords."
-    assert (closed_names(found), found.left_out) == (["a.docx", "c.xlsx"], {})
+    assert (closed_names(extracted), extracted.left_out) == (["a.docx", "c.xlsx"], {})
     assert (
-        str(closed_notice(found))
+        str(closed_notice(extracted))
         == "Files in it that a password still closes: a.docx, c.xlsx. Enter the password on its page."
     )
     opened = read(secrets(), password="tëst 1")
@@ -130,31 +130,31 @@ def test_what_a_password_has_opened_stays_open_when_another_one_is_tried(read: R
     before = read(secrets(), password="tëst 1")
     spans = [list(span) for span in before.spans]
     for password, names in (("tëst 2", []), ("guess", ["c.xlsx"]), ("", ["c.xlsx"])):
-        found = with_opened(read(secrets(), password=password), before.text, spans)
-        assert pages(found)[0] == "# a.docx\n\nThe first secret."
-        assert closed_names(found) == names
-        assert found.text[found.spans[2][0] :].startswith("# c.xlsx\n\n")
+        merged = with_opened(read(secrets(), password=password), before.text, spans)
+        assert pages(merged)[0] == "# a.docx\n\nThe first secret."
+        assert closed_names(merged) == names
+        assert merged.text[merged.spans[2][0] :].startswith("# c.xlsx\n\n")
     other = read(samples.archive({"x.txt": "Words.", "y.txt": "Words.", "z.txt": "Words."}))
     again = read(secrets())
     assert with_opened(again, other.text, [list(span) for span in other.spans]) == again
 
 
 def test_a_password_opens_what_is_deeper_in_an_archive_too(read: Read) -> None:
-    found = read(secrets(inner=True), password="tëst 1")
-    assert pages(found)[3] == "# d.zip\n\n# e.docx\n\nThe first secret.\n\n# old.zip\n\n# a.txt\n\nAn old secret."
+    extracted = read(secrets(inner=True), password="tëst 1")
+    assert pages(extracted)[3] == "# d.zip\n\n# e.docx\n\nThe first secret.\n\n# old.zip\n\n# a.txt\n\nAn old secret."
     assert closed_names(read(secrets(inner=True))) == ["a.docx", "c.xlsx", "e.docx", "a.txt"]
 
 
 def test_an_archive_of_which_only_some_is_protected_is_read_without_that(read: Read) -> None:
     with zipfile.ZipFile(io.BytesIO(base64.b85decode(PKZIP))) as opened:
         locked = opened.infolist()[0]
-    made = io.BytesIO(base64.b85decode(PKZIP))
-    with zipfile.ZipFile(made, "a") as archive:
+    content = io.BytesIO(base64.b85decode(PKZIP))
+    with zipfile.ZipFile(content, "a") as archive:
         archive.writestr("b.txt", "Words.")
     assert locked.filename == "a.txt"
-    assert closed_names(read(made.getvalue())) == ["a.txt"]
-    assert pages(read(made.getvalue())).pop() == "# b.txt\n\nWords."
-    assert read(made.getvalue(), password="tëst 1").text == "# a.txt\n\nAn old secret.\n\n# b.txt\n\nWords."
+    assert closed_names(read(content.getvalue())) == ["a.txt"]
+    assert pages(read(content.getvalue())).pop() == "# b.txt\n\nWords."
+    assert read(content.getvalue(), password="tëst 1").text == "# a.txt\n\nAn old secret.\n\n# b.txt\n\nWords."
 
 
 def test_nothing_but_what_another_password_closes_is_a_wrong_password(read: Read) -> None:
@@ -166,8 +166,8 @@ def test_nothing_but_what_another_password_closes_is_a_wrong_password(read: Read
 
 def test_a_password_opens_what_is_attached_to_a_letter(read: Read) -> None:
     content = letter(**{"a.docx": samples.locked(samples.word(["The secret clause."]), "any")})
-    found = read(content, "letter.eml")
-    assert (closed_names(found), found.left_out) == (["a.docx"], {})
+    extracted = read(content, "letter.eml")
+    assert (closed_names(extracted), extracted.left_out) == (["a.docx"], {})
     assert "The secret clause." in read(content, "letter.eml", password="any").text
 
 
@@ -175,16 +175,16 @@ def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypat
     monkeypatch.setattr(tempfile, "TemporaryFile", tempfile.TemporaryFile)  # which a confined reader replaces
     monkeypatch.setattr(dispatch, "_KEYS_OF_A_FILE", dispatch.MOST_KEYS)
     with memory.opened(secrets(inner=True)) as path:
-        found = dispatch.read(path, "all.zip", password="tëst 1")
-    assert closed_names(found) == ["c.xlsx", "e.docx", "a.txt"]
-    assert "and so are too many beside it. Upload it by itself.]" in found.text
+        extracted = dispatch.read(path, "all.zip", password="tëst 1")
+    assert closed_names(extracted) == ["c.xlsx", "e.docx", "a.txt"]
+    assert "and so are too many beside it. Upload it by itself.]" in extracted.text
 
 
 def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:
-    made = bytearray(samples.archive({"a.txt": "words"}))
+    content = bytearray(samples.archive({"a.txt": "words"}))
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        made[made.index(mark) + at] |= 0x41  # PKWARE's own encryption
-    assert refusal(read, bytes(made), password="any").code == "protected"
+        content[content.index(mark) + at] |= 0x41  # PKWARE's own encryption
+    assert refusal(read, bytes(content), password="any").code == "protected"
 
 
 def letter(**attached: bytes) -> bytes:
@@ -221,10 +221,10 @@ def test_an_archive_is_read_as_a_folder_a_page_a_file(read: Read) -> None:
 
 
 def test_archives_in_archives_end(read: Read) -> None:
-    made = samples.archive({"words.txt": "deep"})
+    archive = samples.archive({"words.txt": "deep"})
     for depth in range(8):
-        made = samples.archive({f"{depth}.zip": made})
-    text = read(made).text
+        archive = samples.archive({f"{depth}.zip": archive})
+    text = read(archive).text
     assert "[Not read" in text and "deep" not in text
     many = samples.archive({f"{number}.txt": "x" for number in range(1_200)})
     assert refusal(read, many).code == "bomb"
@@ -287,14 +287,16 @@ def test_a_table_of_powerpoint_97_is_told_from_where_its_cells_stand() -> None:
         return struct.pack("<HHI", head, kind, len(content)) + content
 
     def cell(left: int, top: int, right: int, bottom: int, text: str) -> bytes:
-        said = record(3999, struct.pack("<I", 4), 0) + record(4008, text.encode("cp1252"), 0)
-        return record(0xF004, record(0xF00F, struct.pack("<4i", left, top, right, bottom), 0) + record(0xF00D, said))
+        shape_text = record(3999, struct.pack("<I", 4), 0) + record(4008, text.encode("cp1252"), 0)
+        return record(
+            0xF004, record(0xF00F, struct.pack("<4i", left, top, right, bottom), 0) + record(0xF00D, shape_text)
+        )
 
     table = record(0xF004, record(0xF122, struct.pack("<HIHI", 0x3BF, 7, 0x39F, 1), 0x23))
     cells = cell(0, 0, 20, 10, "Both") + cell(0, 10, 10, 20, "Grüße") + cell(10, 10, 20, 20, "b")
     content = record(0xF002, record(0xF003, table + cells))
     [text] = Records(content).texts(Record(0, 0, 0, len(content), True))
-    assert text.said == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
+    assert text.text == "| Both | Both |\n| --- | --- |\n| Grüße | b |"
 
 
 @pytest.mark.parametrize("name", ["harbour.doc", "deck.ppt"])

@@ -45,7 +45,7 @@ def page(tmp_path: Path, content: bytes, passage: str) -> Image.Image:
 
 
 def marked(picture: Image.Image) -> tuple[int, int, int, int] | None:
-    """Where it is yellow, in hundredths of its width and height."""
+    """Return the yellow area of a picture, in hundredths of its width and height."""
     blue = picture.getchannel("B").point(lambda level: 255 * (60 < level < 160))
     red = picture.getchannel("R").point(lambda level: 255 * (level > 220))
     box = Image.composite(blue, Image.new("L", picture.size), red).getbbox()
@@ -55,9 +55,9 @@ def marked(picture: Image.Image) -> tuple[int, int, int, int] | None:
 
 def test_a_passage_is_marked_where_it_stands_also_on_a_turned_page(tmp_path: Path) -> None:
     document = samples.pdf(["First line.\nThe second one.\nA third."])
-    found = marked(page(tmp_path, document, "The second one."))
-    assert found is not None
-    left, top, right, bottom = found
+    area = marked(page(tmp_path, document, "The second one."))
+    assert area is not None
+    left, top, right, bottom = area
     assert (left, top, bottom) == (7, 5, 7)
     assert 15 < right < 22
     turned = marked(page(tmp_path, document.replace(b"/MediaBox", b"/Rotate 90 /MediaBox"), "The second one."))

@@ -1,11 +1,11 @@
-"""What is peculiar to PDFs: words that a line's end divides, forms, and what people wrote on pages."""
+"""Test what only PDFs have: words that a line's end divides, forms, and comments on pages."""
 
 import pytest
 
 from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.text.grids import Box, Glyph, Rule, aligned, ruled
-from readers.text.headings import Line, key, marked
+from readers.text.headings import PageLine, key, marked
 from readers.text.words import DIVIDED, joined
 
 __all__ = ["read"]
@@ -79,20 +79,20 @@ def test_what_is_filled_in_and_what_is_written_on_a_page_is_read(read: Read) -> 
 
 
 def test_a_line_in_larger_letters_is_a_heading(read: Read) -> None:
-    made = samples.pdf(
+    document = samples.pdf(
         [
             "# Of the\n# harbour\nShips come in and\ngo out again, every day.",
             "# Of the lake\nIt is deep and still, and cold.",
         ]
     )
-    assert pages(read(made)) == [
+    assert pages(read(document)) == [
         "# Of the harbour\n\nShips come in and\ngo out again, every day.",
         "# Of the lake\n\nIt is deep and still, and cold.",
     ]
 
 
-def lines(*given: tuple[str, float, bool]) -> list[Line]:
-    return [Line(*line) for line in given]
+def lines(*rows: tuple[str, float, bool]) -> list[PageLine]:
+    return [PageLine(*line) for line in rows]
 
 
 def test_headings_are_told_by_outline_size_and_weight() -> None:
@@ -106,8 +106,8 @@ def test_headings_are_told_by_outline_size_and_weight() -> None:
             text,
         ),
     )
-    found = [line for line in next(marked([page], {key("Known"): 2})).split("\n") if line.startswith("#")]
-    assert found == ["# The book", "## 1 Ducks", "### Mallards", "## known"]
+    headings = [line for line in next(marked([page], {key("Known"): 2})).split("\n") if line.startswith("#")]
+    assert headings == ["# The book", "## 1 Ducks", "### Mallards", "## known"]
 
 
 def test_a_cover_and_a_page_without_sizes_have_no_headings() -> None:
@@ -125,7 +125,7 @@ def ruled_page(rows: int, columns: int) -> tuple[list[Rule], list[Rule]]:
 
 
 def written(*words: tuple[str, float, float]) -> list[Glyph]:
-    """Words of letters 5 points wide, each from this place on, each a line of its own."""
+    """Return the letters of words on lines of their own, at these places. Each letter is 5 points wide."""
     return [
         Glyph(sign, Box(x + 5 * at, y, x + 5 * at + 5, y + 10), line)
         for line, (word, x, y) in enumerate(words)

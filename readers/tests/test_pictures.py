@@ -1,4 +1,4 @@
-"""Pictures of kinds that models do not take: what they are shown instead."""
+"""Pictures in formats that models do not take, and their replacements."""
 
 import io
 from pathlib import Path
@@ -16,8 +16,8 @@ from readers.tests.test_scans import TABLE, on_the_machine, program, tesseract
 __all__ = ["on_the_machine", "read"]
 
 
-def picture(found: Extracted) -> Image.Image:
-    return Image.open(io.BytesIO(found.shown))
+def picture(extracted: Extracted) -> Image.Image:
+    return Image.open(io.BytesIO(extracted.shown))
 
 
 def saved(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -39,9 +39,9 @@ def saved(image: Image.Image, kind: str, **options: object) -> bytes:
 def test_every_way_to_write_colours_is_shown(
     read: Read, mode: str, colour: object, kind: str, expected: tuple[int, int, int] | None
 ) -> None:
-    found = read(saved(Image.new(mode, (20, 10), colour), "TIFF"))  # type: ignore[arg-type]  # a colour of that mode
-    shown = picture(found)
-    assert (found.media_type, found.width, found.height, shown.format) == ("image/tiff", 20, 10, kind)
+    extracted = read(saved(Image.new(mode, (20, 10), colour), "TIFF"))  # type: ignore[arg-type]  # a colour of that mode
+    shown = picture(extracted)
+    assert (extracted.media_type, extracted.width, extracted.height, shown.format) == ("image/tiff", 20, 10, kind)
     assert expected in (None, shown.convert("RGB").getpixel((5, 5)))
 
 
@@ -49,9 +49,9 @@ def test_a_photo_is_turned_as_it_was_held_and_made_smaller(read: Read) -> None:
     photo = Image.effect_noise((images.SHOWN_EDGE + 904, 500), 90).convert("RGB")
     exif = Image.Exif()
     exif[0x0112] = 6  # held upright
-    found = read(saved(photo, "TIFF", exif=exif))
-    assert (found.width, found.height, picture(found).format) == (410, images.SHOWN_EDGE, "JPEG")
-    assert str(found.notes[1]) == "It is shown with its longer edge at 4096 pixels."
+    extracted = read(saved(photo, "TIFF", exif=exif))
+    assert (extracted.width, extracted.height, picture(extracted).format) == (410, images.SHOWN_EDGE, "JPEG")
+    assert str(extracted.notes[1]) == "It is shown with its longer edge at 4096 pixels."
 
 
 def test_what_is_damaged_or_huge_is_refused(read: Read) -> None:
@@ -63,8 +63,8 @@ def test_what_is_damaged_or_huge_is_refused(read: Read) -> None:
 
 
 def test_in_an_archive_it_is_a_picture_like_others(read: Read) -> None:
-    found = read(samples.archive({"a.tif": samples.image("TIFF"), "notes.txt": "words"}), "all.zip")
-    assert (found.left_out, found.shown) == ({"pictures": 1}, b"")
+    extracted = read(samples.archive({"a.tif": samples.image("TIFF"), "notes.txt": "words"}), "all.zip")
+    assert (extracted.left_out, extracted.shown) == ({"pictures": 1}, b"")
 
 
 def test_several_pages_are_read_like_a_scan(on_the_machine: Path, tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_several_pages_are_read_like_a_scan(on_the_machine: Path, tmp_path: Path
     sheets = [Image.new("1", (200, 300), 1), Image.new("L", (300, 200), 200), Image.new("RGBA", (200, 300))]
     path = tmp_path / "fax.tif"
     path.write_bytes(saved(sheets[0], "TIFF", save_all=True, append_images=sheets[1:]))
-    found = scans.read(path, "fax.tif")
-    assert (found.media_type, len(found.spans), found.left_out) == ("image/tiff", 3, {"recognised": 3})
-    assert found.shown.startswith(b"%PDF")
-    assert all("Twelve ducks" in page for page in pages(found))
+    extracted = scans.read(path, "fax.tif")
+    assert (extracted.media_type, len(extracted.spans), extracted.left_out) == ("image/tiff", 3, {"recognised": 3})
+    assert extracted.shown.startswith(b"%PDF")
+    assert all("Twelve ducks" in page for page in pages(extracted))
     (on_the_machine / "tesseract").unlink()
     with pytest.raises(ReaderError) as caught:
         scans.read(path, "fax.tif")
@@ -87,8 +87,13 @@ def test_a_photo_of_a_phone_is_opened_where_the_machine_can(on_the_machine: Path
     photo.write_bytes(b"\0\0\0\x18ftypheic" + bytes(90))
     jpeg = "".join(f"\\{byte:03o}" for byte in samples.image("JPEG", 64, 48))
     program(on_the_machine, "heif-dec", f"""[ "$1 $2" = "-q 90" ] && [ -s "$3" ] && printf '{jpeg}' > "$4\"""")
-    found = scans.read(photo, "IMG_1.HEIC")
-    assert (found.media_type, found.width, found.height, picture(found).format) == ("image/heic", 64, 48, "JPEG")
-    assert list(map(str, found.notes)) == [
+    extracted = scans.read(photo, "IMG_1.HEIC")
+    assert (extracted.media_type, extracted.width, extracted.height, picture(extracted).format) == (
+        "image/heic",
+        64,
+        48,
+        "JPEG",
+    )
+    assert list(map(str, extracted.notes)) == [
         "Models and browsers do not take pictures of this kind, so they are shown it as JPEG or PNG."
     ]

@@ -1,4 +1,4 @@
-"""Where the words of a scan stand: kept as they are recognised, found again for a passage, and marked on its page."""
+"""Test the places of words of a scan: stored with its text, found for a passage, and marked on its page."""
 
 import io
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from readers import process, scans
 from readers.formats.result import Extracted
 from readers.outside import places, recognition
-from readers.outside.places import Place
+from readers.outside.places import WordPlace
 from readers.tests.test_page_pictures import marked
 from readers.tests.test_scans import HEAD, layered, on_the_machine, tesseract
 
@@ -23,7 +23,7 @@ LINES = (
     (("Ships", 60, 400, 90, 30), ("sail.", 450, 400, 80, 30)),  # in two columns
 )
 THE, LAKE, RISES, IN, SPRING, SHIPS, SAIL = (
-    Place(*(round(10_000 * at / size) for at, size in zip((x, y, x + w, y + h), SIZE * 2, strict=True)))
+    WordPlace(*(round(10_000 * at / size) for at, size in zip((x, y, x + w, y + h), SIZE * 2, strict=True)))
     for line in LINES
     for _, x, y, w, h in line
 )
@@ -32,13 +32,13 @@ ABOVE = f"{places.RECOGNISED}: eng, 96 % sure]\n\n"
 TEXT = "The lake rises\nin spring.\n\nShips sail."
 
 
-def around(*each: Place) -> Place:
+def around(*each: WordPlace) -> WordPlace:
     left, top, right, bottom = zip(*each, strict=True)
-    return Place(min(left), min(top), max(right), max(bottom))
+    return WordPlace(min(left), min(top), max(right), max(bottom))
 
 
 def table(*, specks: bool = False) -> str:
-    """What Tesseract writes of the sheet."""
+    """Return Tesseract's table for the sheet."""
     rows = [HEAD, f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"]
     for number, line in enumerate(LINES, 1):
         if specks:
@@ -69,20 +69,22 @@ def sheet() -> Image.Image:
         ("eng, 96", []),
     ],
 )
-def test_a_passage_has_the_places_of_its_words(passage: str, expected: list[Place]) -> None:
+def test_a_passage_has_the_places_of_its_words(passage: str, expected: list[WordPlace]) -> None:
     text = ABOVE + TEXT
-    assert places.of_passage(ALL, text[: text.index(passage)], passage) == expected
+    assert places.places_of_passage(ALL, text[: text.index(passage)], passage) == expected
 
 
 def test_words_that_are_written_from_the_right_make_a_line_too() -> None:
     assert places.lines([RISES, LAKE, THE, SPRING, IN]) == [around(THE, LAKE, RISES), around(IN, SPRING)]
 
 
-@pytest.mark.parametrize("kept", [ALL, [], [Place(0, 0, 10_000, 10_000), Place(9_999, 0, 9_999, 0)]])
-def test_places_are_kept_in_few_bytes(kept: Sequence[Place]) -> None:
-    assert places.unpacked(places.packed(kept)) == list(kept)
+@pytest.mark.parametrize("stored", [ALL, [], [WordPlace(0, 0, 10_000, 10_000), WordPlace(9_999, 0, 9_999, 0)]])
+def test_places_are_kept_in_few_bytes(stored: Sequence[WordPlace]) -> None:
+    assert places.unpacked(places.packed(stored)) == list(stored)
     many = [
-        Place(x, y, x + 700 + x % 97, y + 130 + x % 3) for y in range(500, 9_500, 200) for x in range(800, 9_000, 900)
+        WordPlace(x, y, x + 700 + x % 97, y + 130 + x % 3)
+        for y in range(500, 9_500, 200)
+        for x in range(800, 9_000, 900)
     ]
     assert len(places.packed(many)) < 4 * len(many)
 
@@ -94,30 +96,30 @@ def test_each_word_of_the_text_has_its_place(specks: bool) -> None:
     assert len(places.words(read.text)) == len(read.places)
 
 
-def shown(found: Extracted, path: Path, number: int, passage: str) -> tuple[int, int, int, int] | None:
-    """In hundredths of the page, what is marked of it."""
-    start, end = found.spans[number]
-    before, _, _ = found.text[start:end].partition(passage)
-    where = places.of_passage(places.unpacked(found.places[number]), before, passage)
+def shown(extracted: Extracted, path: Path, number: int, passage: str) -> tuple[int, int, int, int] | None:
+    """Return the marked box of a passage, in hundredths of the page."""
+    start, end = extracted.spans[number]
+    before, _, _ = extracted.text[start:end].partition(passage)
+    where = places.places_of_passage(places.unpacked(extracted.places[number]), before, passage)
     drawn = process.shown_page(path, number, places=where)
     return marked(Image.open(io.BytesIO(drawn)).convert("RGB"))
 
 
-def hundredths(place: Place) -> tuple[int, ...]:
+def hundredths(place: WordPlace) -> tuple[int, ...]:
     return tuple(round(each / 100) for each in place)
 
 
-def near(found: tuple[int, ...] | None, place: Place) -> bool:
-    return found is not None and all(abs(one - other) <= 1 for one, other in zip(found, hundredths(place), strict=True))
+def near(area: tuple[int, ...] | None, place: WordPlace) -> bool:
+    return area is not None and all(abs(one - other) <= 1 for one, other in zip(area, hundredths(place), strict=True))
 
 
 def test_a_passage_is_marked_on_the_page_of_a_scan(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
     path = tmp_path / "scan.pdf"
     sheet().save(path, "PDF", save_all=True, append_images=[sheet().rotate(90, expand=True)])
-    found = scans.read(path, "scan.pdf")
-    assert near(shown(found, path, 0, "lake rises"), around(LAKE, RISES))
-    assert near(shown(found, path, 1, "spring."), SPRING)
+    extracted = scans.read(path, "scan.pdf")
+    assert near(shown(extracted, path, 0, "lake rises"), around(LAKE, RISES))
+    assert near(shown(extracted, path, 1, "spring."), SPRING)
     turned = tmp_path / "turned.pdf"
     turned.write_bytes(path.read_bytes().replace(b"/MediaBox", b"/Rotate 90 /MediaBox"))
     # The picture of the page is what is recognised, so the places are those of the page as it is shown.
@@ -128,9 +130,9 @@ def test_a_passage_is_marked_on_the_page_of_a_picture(on_the_machine: Path, tmp_
     tesseract(on_the_machine, f"cat <<'END'\n{table()}END")
     path = tmp_path / "fax.tif"
     sheet().save(path, "TIFF", save_all=True, append_images=[sheet()])
-    found, document = scans.read(path, "fax.tif"), tmp_path / "fax.pdf"
-    document.write_bytes(found.shown)
-    assert near(shown(found, document, 1, "lake"), LAKE)
+    extracted, document = scans.read(path, "fax.tif"), tmp_path / "fax.pdf"
+    document.write_bytes(extracted.shown)
+    assert near(shown(extracted, document, 1, "lake"), LAKE)
 
 
 def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_machine: Path, tmp_path: Path) -> None:
@@ -139,14 +141,14 @@ def test_where_a_better_text_takes_the_place_of_a_scans_own_it_is_marked(on_the_
     page = f"1\t1\t0\t0\t0\t0\t0\t0\t{SIZE[0]}\t{SIZE[1]}\t-1\t"
     tesseract(on_the_machine, "cat <<'END'\n" + "\n".join((HEAD, page, *rows, "END")))
     path = layered(tmp_path, "hxrb0ur vvat mxs", "harbour " * 25)
-    found = scans.read(path, "scan.pdf")
-    assert list(found.places) == [0]
-    assert len(places.unpacked(found.places[0])) == 25
-    assert near(shown(found, path, 0, "harbour"), Place(1_000, 1_250, 2_500, 1_625))
+    extracted = scans.read(path, "scan.pdf")
+    assert list(extracted.places) == [0]
+    assert len(places.unpacked(extracted.places[0])) == 25
+    assert near(shown(extracted, path, 0, "harbour"), WordPlace(1_000, 1_250, 2_500, 1_625))
 
 
 def test_a_model_does_not_tell_where_words_stand(tmp_path: Path) -> None:
     path = tmp_path / "scan.pdf"
     sheet().save(path, "PDF")
-    found = scans.read(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
-    assert (TEXT in found.text, found.places) == (True, {})
+    extracted = scans.read(path, "scan.pdf", recogniser=scans.Recogniser("sees", lambda picture: TEXT))
+    assert (TEXT in extracted.text, extracted.places) == (True, {})

@@ -1,4 +1,4 @@
-"""Errors and notes as templates with values, which whoever shows them can translate."""
+"""Errors and notes are templates with values, so that the caller can translate them."""
 
 from string import Formatter
 

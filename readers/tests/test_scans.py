@@ -1,4 +1,4 @@
-"""Pages that are pictures: what stands on them is recognised by a program of the machine, here a scripted one."""
+"""Pages that are pictures: a program of the machine recognises their text. Here it is a scripted one."""
 
 import hashlib
 import io
@@ -34,7 +34,7 @@ def test_words_become_lines_and_paragraphs_and_specks_are_left_out() -> None:
 
 
 def tesseract(folder: Path, then: str) -> None:
-    """A program of this name, which knows two languages and answers pages with what `then` writes."""
+    """Install a scripted program. It knows two languages, and prints the output of `then` for each page."""
     languages = "printf 'List of available languages (3):\\neng\\nosd\\nvie\\n'; exit 0"
     program(folder, "tesseract", f'[ "$1" = --list-langs ] && {{ {languages}; }}\n{then}')
 
@@ -68,7 +68,7 @@ def scanned(folder: Path, *, words: str = "") -> Path:
 
 
 def layered(folder: Path, *layers: str) -> Path:
-    """A PDF of pages that are pictures, each with a text that somebody else's program has recognised."""
+    """Return the path of a PDF of pictures, each with the recognised text of another program."""
     document = pypdfium2.PdfDocument(samples.pdf(layers))
     for page in document:
         out = io.BytesIO()
@@ -94,38 +94,38 @@ def page_of_words(words: Sequence[str], sure: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("sure", "words", "kept"),
+    ("sure", "words", "layer_stays"),
     [(95, WORDS, False), (70, WORDS, True), (95, WORDS[:15], True)],
     ids=["a sure one replaces it", "an unsure one does not", "a few words do not"],
 )
 def test_the_text_that_a_scan_brings_along_gives_way_to_a_better_one(
-    on_the_machine: Path, tmp_path: Path, sure: int, words: list[str], kept: bool
+    on_the_machine: Path, tmp_path: Path, sure: int, words: list[str], layer_stays: bool
 ) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(words, sure)}END")
     fits = "\n".join(WORDS)
-    found = scans.read(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
-    assert [RECOGNISED in text for text in texts(found)] == [False, not kept, False]
-    assert found.left_out == ({} if kept else {"layer": 1})
+    extracted = scans.read(layered(tmp_path, fits, "hxrb0ur vvat mxs", fits), "scan.pdf")
+    assert [RECOGNISED in text for text in texts(extracted)] == [False, not layer_stays, False]
+    assert extracted.left_out == ({} if layer_stays else {"layer": 1})
 
 
 def test_a_document_whose_text_fits_on_three_of_its_pages_is_believed(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"cat <<'END'\n{page_of_words(WORDS, 95)}END")
     fits = "\n".join(WORDS)
-    found = scans.read(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
-    assert texts(found)[1] == "hxrb0ur" and "layer" not in found.left_out
+    extracted = scans.read(layered(tmp_path, fits, "hxrb0ur", fits, fits, fits), "scan.pdf")
+    assert texts(extracted)[1] == "hxrb0ur" and "layer" not in extracted.left_out
 
 
-def texts(found: Extracted) -> list[str]:
-    return [found.text[start:end] for start, end in found.spans]
+def texts(extracted: Extracted) -> list[str]:
+    return [extracted.text[start:end] for start, end in extracted.spans]
 
 
 def test_pages_without_text_are_recognised_one_by_one(on_the_machine: Path, tmp_path: Path) -> None:
     tesseract(on_the_machine, f"[ -s page.png ] && cat <<'END'\n{TABLE}END")
-    said: list[tuple[int, int]] = []
-    found = scans.read(scanned(tmp_path), "scan.pdf", progress=lambda *at: said.append(at))
+    progress: list[tuple[int, int]] = []
+    extracted = scans.read(scanned(tmp_path), "scan.pdf", progress=lambda *at: progress.append(at))
     expected = '[Recognised on a picture: eng, vie, 88 % sure]\n\nTwelve ducks\n"here\n\nFour'
-    assert texts(found) == [expected, expected]
-    assert (found.left_out, said) == ({"recognised": 2}, [(1, 2), (2, 2)])
+    assert texts(extracted) == [expected, expected]
+    assert (extracted.left_out, progress) == ({"recognised": 2}, [(1, 2), (2, 2)])
     mixed = scans.read(scanned(tmp_path, words="Typed."), "scan.pdf")
     assert (texts(mixed), mixed.left_out) == (["Typed.", expected], {"recognised": 1})
 
@@ -142,20 +142,20 @@ def upside_down(folder: Path) -> tuple[Path, str]:
     return path, hashlib.sha256(turned).hexdigest()
 
 
-@pytest.mark.parametrize(("sure", "kept"), [(70, "turned"), (95, "as it is")])
+@pytest.mark.parametrize(("sure", "expected"), [(70, "turned"), (95, "as it is")])
 def test_a_page_of_which_little_is_sure_is_looked_at_upside_down_too(
-    on_the_machine: Path, tmp_path: Path, sure: int, kept: str
+    on_the_machine: Path, tmp_path: Path, sure: int, expected: str
 ) -> None:
     path, digest = upside_down(tmp_path)
     page = "1\t1\t0\t0\t0\t0\t0\t0\t100\t100\t-1\t"
     word = "5\t1\t1\t1\t1\t1\t10\t20\t20\t10"
-    tables = [f"{HEAD}\n{page}\n{word}\t{how}\t{said}" for how, said in ((sure, "as it is"), (97, "turned, as is"))]
-    here, there = (f"cat <<'END'\n{table}\nEND\n" for table in tables)
-    tesseract(on_the_machine, f"if sha256sum page.png | grep -q {digest}; then {there}else {here}fi")
-    found = scans.read(path, "turned.pdf")
-    assert kept in texts(found)[0]
-    place = places.unpacked(found.places[0])[0]
-    assert tuple(place) == ((7_000, 7_000, 9_000, 8_000) if kept == "turned" else (1_000, 2_000, 3_000, 3_000))
+    tables = [f"{HEAD}\n{page}\n{word}\t{how}\t{words}" for how, words in ((sure, "as it is"), (97, "turned, as is"))]
+    here, turned = (f"cat <<'END'\n{table}\nEND\n" for table in tables)
+    tesseract(on_the_machine, f"if sha256sum page.png | grep -q {digest}; then {turned}else {here}fi")
+    extracted = scans.read(path, "turned.pdf")
+    assert expected in texts(extracted)[0]
+    place = places.unpacked(extracted.places[0])[0]
+    assert tuple(place) == ((7_000, 7_000, 9_000, 8_000) if expected == "turned" else (1_000, 2_000, 3_000, 3_000))
 
 
 def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
@@ -170,25 +170,25 @@ def test_a_model_reads_pages_where_one_is_chosen_and_gives_way_where_it_fails(
             raise ReaderError("scan_unread")
         return answer
 
-    found = scans.read(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
-    first, second = texts(found)
+    extracted = scans.read(scanned(tmp_path), "scan.pdf", recogniser=scans.Recogniser("sees", ask))
+    first, second = texts(extracted)
     assert first == "[Recognised on a picture: sees]\n\n# Read by the model"
     assert second.startswith("[Recognised on a picture: eng, vie, 88 % sure]")
-    assert found.left_out == {"recognised": 2, "unread": 1}
+    assert extracted.left_out == {"recognised": 2, "unread": 1}
 
 
 def test_a_model_that_fails_three_times_is_asked_no_more() -> None:
-    asked = []
+    calls = []
 
     def ask(picture: bytes) -> str:
-        asked.append(picture)
+        calls.append(picture)
         raise ReaderError("scan_unread")
 
     recogniser = scans.Recogniser("sees", ask)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")
         assert [recogniser.page(bytes([number])).text for number in range(5)] == [""] * 5
-    assert (len(asked), recogniser.failed) == (3, 5)
+    assert (len(calls), recogniser.failed) == (3, 5)
 
 
 def test_what_is_not_recognised_is_said_as_before(on_the_machine: Path, tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_a_program_reads_the_system_writes_its_own_folder_and_has_no_network(
     assert programs.run(folder, "/bin/sh", "-c", tries).split() == [b"kept", b"system"]
     assert not (tmp_path / "out").exists()
     # An interpreter outside the system's folders is not run, so the network is asked for by the shell's own means.
-    perl = programs.found("perl")
+    perl = programs.find("perl")
     if perl and sys.platform == "linux":
-        asked = (
+        script = (
             "socket(my $s, 2, 1, 0) ? print 'inet ' : print 'no '; socket(my $u, 1, 1, 0) ? print 'unix' : print 'none'"
         )
-        assert programs.run(folder, perl, "-MSocket", "-e", asked).split() == [b"no", b"unix"]
+        assert programs.run(folder, perl, "-MSocket", "-e", script).split() == [b"no", b"unix"]

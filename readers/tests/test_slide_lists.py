@@ -1,4 +1,4 @@
-"""How slides of PowerPoint 97 to 2003 list their paragraphs: the records are those that [MS-PPT] describes."""
+"""Lists on slides of PowerPoint 97 to 2003, by the records of [MS-PPT]."""
 
 import struct
 from itertools import accumulate
@@ -18,7 +18,7 @@ def numbered(scheme: int, start: int) -> bytes:
 
 
 def entry(number: int) -> bytes:
-    """Of a run of characters, whose entry is counted to 15 and then from 0."""
+    """Return the entry of a run of characters, which counts to 15 and then from 0."""
     return struct.pack("<IH", 0x3C00, number % 16 << 10)
 
 
@@ -28,14 +28,14 @@ def style(paragraphs: list[tuple[str, int, bytes]], characters: list[tuple[str, 
 
 
 def shown(*paragraphs: tuple[str, int, bytes, int], entries: bytes = b"", bulleted: bool = False) -> list[str]:
-    """Each with its level, what it says, and its entry."""
-    made = style([each[:3] for each in paragraphs], [(each[0], entry(each[3])) for each in paragraphs])
-    return lines("\r".join(each[0] for each in paragraphs), made, entries, bulleted=bulleted)
+    """Return the lines of paragraphs, each given with its text, level, style and entry."""
+    content = style([each[:3] for each in paragraphs], [(each[0], entry(each[3])) for each in paragraphs])
+    return lines("\r".join(each[0] for each in paragraphs), content, entries, bulleted=bulleted)
 
 
 def test_numbers_follow_the_entry_that_a_paragraph_names_and_count_on_below_each_other() -> None:
     entries = PLAIN + numbered(3, 4) + numbered(9, 1) + numbered(14, 1)
-    found = shown(
+    result_lines = shown(
         ("To do", 0, NO_BULLET, 0),
         ("Load", 0, BULLET, 1),
         ("Ropes", 1, BULLET, 2),
@@ -48,7 +48,7 @@ def test_numbers_follow_the_entry_that_a_paragraph_names_and_count_on_below_each
         entries=entries,
     )
     listed = ["4. Load", "  a) Ropes", "  b) Nets", "5. Sail", "- Rest", "4. Again", "(I) Roman"]
-    assert found == ["To do", *listed, "Without a mark"]
+    assert result_lines == ["To do", *listed, "Without a mark"]
 
 
 def test_what_is_numbered_and_does_not_say_how_counts_from_one() -> None:
@@ -70,9 +70,9 @@ def test_paragraphs_and_characters_with_all_their_fields_are_passed_over() -> No
     paragraph = struct.pack("<IH", 0x3FFDFF, 1) + bytes(2 * 10 + 4) + struct.pack("<H", 2) + bytes(8 + 6)
     characters = struct.pack("<IH", 0x3EF3C00, 1 << 10) + bytes(2 * 6 + 4)
     units = "x" * 8  # which is what the text takes: its first sign counts as two
-    made = style([(units, 0, paragraph), ("Ben", 2, BULLET)], [(units, characters), ("Ben", characters)])
-    found = lines("𐌲 ducks\rBen", made, PLAIN + NUMBERED, bulleted=False)
-    assert found == ["1. 𐌲 ducks", "    1. Ben"]
+    content = style([(units, 0, paragraph), ("Ben", 2, BULLET)], [(units, characters), ("Ben", characters)])
+    listed = lines("𐌲 ducks\rBen", content, PLAIN + NUMBERED, bulleted=False)
+    assert listed == ["1. 𐌲 ducks", "    1. Ben"]
 
 
 def test_a_body_has_dashes_unless_it_is_one_paragraph_or_says_otherwise() -> None:
@@ -84,17 +84,17 @@ def test_a_body_has_dashes_unless_it_is_one_paragraph_or_says_otherwise() -> Non
 
 @pytest.mark.parametrize("cut", range(1, 40, 7))
 def test_a_style_that_is_cut_off_takes_nothing_of_the_text(cut: int) -> None:
-    made = style([("Anna", 0, BULLET), ("Ben", 0, BULLET)], [("Anna", entry(0)), ("Ben", entry(0))])
-    assert lines("Anna\rBen", made[:-cut], NUMBERED, bulleted=False) == ["Anna", "Ben"]
-    assert lines("Anna\rBen", made, NUMBERED[: -min(cut, 12)], bulleted=False) == ["Anna", "Ben"]
+    content = style([("Anna", 0, BULLET), ("Ben", 0, BULLET)], [("Anna", entry(0)), ("Ben", entry(0))])
+    assert lines("Anna\rBen", content[:-cut], NUMBERED, bulleted=False) == ["Anna", "Ben"]
+    assert lines("Anna\rBen", content, NUMBERED[: -min(cut, 12)], bulleted=False) == ["Anna", "Ben"]
 
 
 def record(kind: int, content: bytes = b"", head: int = 0xF) -> bytes:
     return struct.pack("<HHI", head, kind, len(content)) + content
 
 
-def text(kind: int, said: str = "", more: bytes = b"") -> bytes:
-    atom = record(4000, said.encode("utf-16-le"), 0) if said else b""
+def text(kind: int, words: str = "", more: bytes = b"") -> bytes:
+    atom = record(4000, words.encode("utf-16-le"), 0) if words else b""
     return record(3999, struct.pack("<I", kind), 0) + atom + (record(4001, more, 0) if more else b"")
 
 
@@ -112,8 +112,8 @@ def test_the_numbers_of_a_shape_stand_beside_its_text() -> None:
         0xF004, record(0xF00D, text(4, "Anna\rBen", LISTED))
     )
     content = record(0xF002, shapes)
-    found = [each.lines() for each in Records(content).texts(Record(0, 0, 0, len(content), True))]
-    assert found == [["I. Anna", "II. Ben"], ["- Anna", "- Ben"]]
+    listed = [each.lines() for each in Records(content).texts(Record(0, 0, 0, len(content), True))]
+    assert listed == [["I. Anna", "II. Ben"], ["- Anna", "- Ben"]]
 
 
 def test_the_numbers_of_an_outline_stand_with_the_document_by_slide_and_text() -> None:

@@ -19,7 +19,7 @@ from readers.tests import samples
 from readers.tests.reading import Read, pages, read
 from readers.tests.samples import paragraph
 from readers.text.formulas import latex
-from readers.text.numbering import Level, Numbering, written
+from readers.text.numbering import ListLevel, Numbering, written
 from readers.text.tables import Cell, markdown
 
 __all__ = ["read"]
@@ -78,13 +78,13 @@ def test_a_word_document_keeps_titles_quotations_and_merged_cells(read: Read) ->
 
 def test_notes_comments_and_what_stands_on_every_page_are_marked(read: Read) -> None:
     body = paragraph('The claim</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r><w:r><w:t> stands.')
-    made = samples.word_of(
+    document = samples.word_of(
         body,
         footnotes=f'<w:footnote w:id="2">{paragraph("Its proof.")}</w:footnote>',
         comments=f'<w:comment w:author="Ada">{paragraph("Really?")}</w:comment>',
         header1=paragraph("Secret"),
     )
-    assert lines(read(made).text) == [
+    assert lines(read(document).text) == [
         *("The claim[^1] stands.", "[^1]: Its proof.", "Comments:", "- Ada: Really?", "Headers:", "- Secret"),
     ]
 
@@ -145,7 +145,9 @@ def test_numbers_are_written_in_their_form(form: str, numbers: tuple[int, ...], 
 
 
 def test_a_level_starts_anew_below_the_next_number_above_it() -> None:
-    numbering = Numbering({0: Level(pattern="%1."), 1: Level(pattern="%1.%2"), 2: Level(start=3, pattern="%3)")})
+    numbering = Numbering(
+        {0: ListLevel(pattern="%1."), 1: ListLevel(pattern="%1.%2"), 2: ListLevel(start=3, pattern="%3)")}
+    )
     assert [numbering.next(level) for level in (0, 1, 1, 2, 2, 0, 1, 2)] == [
         *("1.", "1.1", "1.2", "3)", "4)", "2.", "2.1", "3)"),
     ]
@@ -232,9 +234,9 @@ def test_a_sheet_repeats_merged_cells_and_has_its_charts_and_comments_below(read
     bars = BarChart()
     bars.add_data(Reference(sheet, min_col=2, min_row=2, max_row=3))
     sheet.add_chart(bars, "E5")
-    made = io.BytesIO()
-    book.save(made)
-    result = read(made.getvalue())
+    workbook = io.BytesIO()
+    book.save(workbook)
+    result = read(workbook.getvalue())
     assert [line for line in result.text.split("\n") if line] == [
         *("# Ducks", "Year\tSeen\tSeen", "2025\t3\t4", "2025\t5\t6"),
         *("Bar chart", "|  | Series 1 |", "| --- | --- |", "Comments:", "- B3 Ada: Really five?"),
@@ -244,14 +246,14 @@ def test_a_sheet_repeats_merged_cells_and_has_its_charts_and_comments_below(read
 def test_comments_on_a_slide_say_who_said_what_and_when(read: Read) -> None:
     authors = '<p:cmAuthorLst xmlns:p="p"><p:cmAuthor id="0" name="Ada" initials="A"/></p:cmAuthorLst>'
     comment = '<p:cm authorId="0" dt="2026-01-02T03:04:05.6"><p:text>Too many ducks</p:text></p:cm>'
-    said = f'<p:cmLst xmlns:p="p">{comment}</p:cmLst>'
-    made = samples.with_member(samples.slides(["Ducks"]), "ppt/commentAuthors.xml", authors)
-    made = samples.with_member(made, "ppt/comments/comment1.xml", said)
+    comments = f'<p:cmLst xmlns:p="p">{comment}</p:cmLst>'
+    slides = samples.with_member(samples.slides(["Ducks"]), "ppt/commentAuthors.xml", authors)
+    slides = samples.with_member(slides, "ppt/comments/comment1.xml", comments)
     relations = "ppt/slides/_rels/slide1.xml.rels"
-    with zipfile.ZipFile(io.BytesIO(made)) as opened:
+    with zipfile.ZipFile(io.BytesIO(slides)) as opened:
         linked = opened.read(relations).replace(
             b"</Relationships>",
             b'<Relationship Id="c1" Type="comments" Target="../comments/comment1.xml"/></Relationships>',
         )
-    result = read(samples.with_member(made, relations, linked))
+    result = read(samples.with_member(slides, relations, linked))
     assert result.text == "# Ducks\n\nComments:\n\n- Ada, 2026-01-02 03:04: Too many ducks"

@@ -1,4 +1,4 @@
-"""Find the encoding of a text: by its mark, as UTF-8, else with chardet. Tell the language of its words."""
+"""Find the encoding of a text: by its mark, as UTF-8, else with chardet. Find the language of its words."""
 
 import codecs
 import re
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from chardet import DetectionDict
 
-SAMPLE = 65_536  # bytes that are looked at
+SAMPLE = 65_536  # bytes that are examined
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_MOST_CONTROLS = 0.01  # of a text's bytes; more are no text
+_MOST_CONTROLS = 0.01  # share of a text's bytes
 _MOST_DAMAGE = 0.02  # of the bytes above 127 of a text in UTF-8 that was cut or joined in the wrong place
 _BLANKS = frozenset(b" \n\r\t")
 
-# Code pages that texts come in, under chardet's names, the commonest first. DOS and Macintosh wrote those of the second
-# group; they are told from the first by few characters.
+# Code pages of texts, by chardet's names, the commonest first. The second group is of DOS and Macintosh, and differs
+# from
+# the first by few characters.
 _COMMON = (
     *("cp1252", "cp1250", "cp1251", "iso8859-1", "iso8859-15", "iso8859-2", "koi8-r", "cp1254", "cp1257", "cp1253"),
     *("cp1255", "cp1256", "cp1258", "cp874", "cp932", "gb18030", "big5hkscs", "cp949", "euc_jis_2004", "johab"),
@@ -30,12 +31,12 @@ _COMMON = (
 )
 _OLD = ("cp850", "cp852", "cp866", "cp775", "cp857", "cp855", "mac-roman", "mac-cyrillic")
 _RANKS = {name: rank for rank, name in enumerate((*_COMMON, *_OLD))}
-# Narrower code pages that people know by name. They are named where they hold all of the text.
+# Narrower code pages that people know by name. They are used where they can encode the whole text.
 _NARROWER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp"}
-_FEW = 3  # bytes above 127; a text with fewer says little of its code page
-_OLD_SHARE = 0.97  # of the confidence in an old code page that counts in such a text
+_FEW = 3  # bytes above 127; fewer say little about a code page
+_OLD_SHARE = 0.97  # of the confidence in an old code page that counts for such a text
 _FALLBACK = "cp1252"
-_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and holds to
+_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and fits
 # Frequent words by language.
 _FREQUENT = {
     name: words.split()
@@ -67,20 +68,21 @@ _FREQUENT = {
         ("et", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
     )
 }
-_ENOUGH = 6  # frequent words to tell a language by
-_LEAST_SHARE = 0.1  # of a text's words that are frequent ones of its language; most have a quarter
+_ENOUGH = 6  # frequent words that a decision needs
+_LEAST_SHARE = 0.1  # of frequent words of its language among a text's words; most texts have a quarter
 
 
 def decoded(data: bytes, encoding: str = "") -> tuple[str, str]:
-    """The text, and the encoding it was in (`encoding`, if one is given). What does not fit becomes U+FFFD.
+    """Return the text and its encoding, which is found unless `encoding` names it. Invalid bytes become U+FFFD.
 
-    Raises LookupError for an encoding that Python has no text codec of.
+    Raises `LookupError` for an encoding without a text codec in Python.
     """
     encoding = encoding or detected(data)
     return data.decode(encoding, "replace"), encoding
 
 
 def detected(data: bytes) -> str:
+    """Return the encoding of a text."""
     if mark := _marked(data):
         return mark
     if wide := _without_mark(data[:SAMPLE]):
@@ -95,14 +97,14 @@ def detected(data: bytes) -> str:
 
 
 def language(words: Counter[str]) -> str:
-    """That of a text of these words, in small letters; empty where it is none of those that are known here."""
-    spoken = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
-    best = max(spoken, key=lambda name: spoken[name])
-    return best if spoken[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
+    """Return the language of a text with these words, in small letters; "" where it is none of the known ones."""
+    counts = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
 
 
 def is_text(head: bytes) -> bool:
-    """Whether a file that begins so is text. A few control characters, pasted with it from elsewhere, do no harm."""
+    """Return whether a file with this beginning is text. A few pasted control characters do no harm."""
     if _marked(head) or _without_mark(head):
         return True
     controls = len(_CONTROLS.findall(head))
@@ -114,11 +116,15 @@ def _marked(head: bytes) -> str:
 
 
 def _without_mark(head: bytes) -> str:
-    """UTF-16 without its mark shows as zeros at every other place, those of spaces and line ends at least."""
+    """Return UTF-16 for text without its mark.
+
+    It has zeros at every other place, at least beside blanks and line ends.
+    """
     units = len(head) // 2
     if units < 8:
         return ""
-    even, odd = head[0 : 2 * units : 2], head[1 : 2 * units : 2]
+    even = head[0 : 2 * units : 2]
+    odd = head[1 : 2 * units : 2]
     for name, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
         blanks = sum(low[at] in _BLANKS and not high[at] for at in range(units))
         if blanks and 0 not in low and high.count(0) * 20 >= units and not _CONTROLS.search(low):
@@ -127,9 +133,9 @@ def _without_mark(head: bytes) -> str:
 
 
 def _of_sample(sample: bytes) -> str:
-    """Return UTF-8 that is damaged in a few places, else the code page that chardet finds likeliest.
+    """Return UTF-8 for a text that is damaged in a few places, else the code page that chardet finds likeliest.
 
-    chardet also reads what HTML and XML declare. Between equally likely code pages the commoner one is taken.
+    chardet also reads the declarations of HTML and XML. The commoner of two equally likely code pages is used.
     """
     import chardet  # noqa: PLC0415 - takes 30 ms, and few files are in an old code page
 

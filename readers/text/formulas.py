@@ -1,4 +1,4 @@
-"""Formulas of Office (OMML, ECMA-376 part 1, section 22) as LaTeX."""
+"""Write formulas of Office (OMML, ECMA-376 part 1, section 22) as LaTeX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 Element = Any  # lxml's own class for elements is private
 
 _LINE_END = r" \\ "
-_MOST_DEPTH = 60  # of parts within parts; what is deeper is left out
+_MOST_DEPTH = 60  # of nested parts; deeper ones are left out
 _SYMBOLS = """
 α alpha  β beta  γ gamma  δ delta  ε epsilon  ζ zeta  η eta  θ theta  ι iota  κ kappa  λ lambda  μ mu  ν nu  ξ xi
 π pi  ρ rho  σ sigma  τ tau  υ upsilon  φ phi  χ chi  ψ psi  ω omega
@@ -35,7 +35,7 @@ _FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\r
 
 
 def latex(element: Element) -> str:
-    """Of an `m:oMath`, without dollar signs."""
+    """Return the LaTeX of an `m:oMath`, without dollar signs."""
     return " ".join(_inside(element, 0).split())
 
 
@@ -69,15 +69,16 @@ def _of(element: Element, part: str, depth: int) -> str:
 
 
 def _property(element: Element, name: str, default: str = "") -> str:
-    """The value of a property, told apart by its being there at all: an empty one is empty on purpose."""
-    found = element.find(f"{{*}}{_name(element)}Pr/{{*}}{name}")
-    if found is None:
+    """Return the value of a property, or the default where it is missing: an empty one is empty on purpose."""
+    element_of_property = element.find(f"{{*}}{_name(element)}Pr/{{*}}{name}")
+    if element_of_property is None:
         return default
-    return next((value for key, value in found.attrib.items() if key.endswith("val")), "")
+    return next((value for key, value in element_of_property.attrib.items() if key.endswith("val")), "")
 
 
 def _fraction(element: Element, depth: int) -> str:
-    above, below = _of(element, "num", depth), _of(element, "den", depth)
+    above = _of(element, "num", depth)
+    below = _of(element, "den", depth)
     kind = _property(element, "type")
     if kind == "noBar":
         return rf"\genfrac{{}}{{}}{{0pt}}{{}}{{{above}}}{{{below}}}"
@@ -98,16 +99,19 @@ def _root(element: Element, depth: int) -> str:
 
 def _large(element: Element, depth: int) -> str:
     sign = _signs(_property(element, "chr", "∫") or "∫").strip()
-    below, above = _of(element, "sub", depth), _of(element, "sup", depth)
+    below = _of(element, "sub", depth)
+    above = _of(element, "sup", depth)
     limits = (f"_{{{below}}}" if below else "") + (f"^{{{above}}}" if above else "")
     return f"{sign}{limits} {_of(element, 'e', depth)}"
 
 
 def _fenced(element: Element, depth: int) -> str:
-    begin, end = _property(element, "begChr", "("), _property(element, "endChr", ")")
+    begin = _property(element, "begChr", "(")
+    end = _property(element, "endChr", ")")
     parts = [_inside(part, depth).strip() for part in element.iterfind("{*}e")]
     inner = _property(element, "sepChr", "|").join(parts)
-    begin, end = _FENCES.get(begin, begin), _FENCES.get(end, end)
+    begin = _FENCES.get(begin, begin)
+    end = _FENCES.get(end, end)
     return rf"\left{begin} {inner} \right{end}"
 
 

@@ -1,4 +1,8 @@
-"""Tables of a page, from the lines that are ruled on it and from how its words stand below each other."""
+"""Find the tables of a page by its ruled lines, and by words that stand in columns.
+
+`ruled` yields a grid for each group of lines that meet, `aligned` one for rows whose words keep columns apart.
+`Grid.table` fills a grid with the signs of the page, and returns Markdown where it is a table.
+"""
 
 import re
 from bisect import bisect_right
@@ -9,24 +13,28 @@ from unicodedata import bidirectional
 
 from readers.text.tables import Cell, markdown
 
-NEAR = 3.0  # points within which two places are one
+NEAR = 3.0  # points; places that are nearer count as one
 _SHORTEST = 6.0  # points of a ruled line that may border a cell
-MOST_RULES = 400  # of a direction on one page; a page with more is a drawing
+MOST_RULES = 400  # of one direction on a page; a page with more is a drawing
 _MOST_PLACES = 3_000  # of one table
-_MOST_REPEATED = 2  # times as much text as there is
+_MOST_REPEATED = 2  # times the signs of a table that its merged cells may repeat
 _FEWEST = 2  # rows with several cells
-_FILLED = 0.25  # of the cells of a table, at least; a diagram has fewer
-# Of a table that is not ruled, in heights of its lines: what divides columns, how far rows are from each other, and how
-# wide cells are on average; columns of a newspaper are wider.
-_GAP, _FARTHEST_ROW, _WIDEST_CELL = 0.8, 3, 12
-_FULL, _SHORTEST_CELL, _LONGEST_CELL = 0.7, 2, 40  # share of cells; signs of a cell on average, by column at most
+_FILLED = 0.25  # least share of cells with text; a diagram has fewer
+# Of a table without ruled lines, in heights of its lines. Columns of a newspaper are wider.
+_GAP = 0.8  # between columns
+_FARTHEST_ROW = 3  # from the row before
+_WIDEST_CELL = 12  # on average
+_FULL = 0.7  # least share of cells with text
+_SHORTEST_CELL = 2  # signs on average
+_LONGEST_CELL = 40  # signs on average in a column
 _NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
 _FROM_THE_RIGHT = ("R", "AL")
-_FEWEST_ROWS, _FEWEST_COLUMNS = 3, 3
+_FEWEST_ROWS = 3
+_FEWEST_COLUMNS = 3
 
 
 class Box(NamedTuple):
-    """Points from the left and the bottom of the page."""
+    """A rectangle, in points from the left and the bottom of the page."""
 
     left: float
     bottom: float
@@ -39,20 +47,20 @@ class Box(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A straight line at this height from `start` to `end`; of an upright one, at this distance from the left."""
+    """A straight line from `start` to `end`. `at`: its height, or the distance from the left of an upright one."""
 
     at: float
     start: float
     end: float
 
     def meets(self, other: "Rule") -> bool:
-        """`other` is of the other direction."""
+        """Return whether it meets a line of the other direction."""
         across = other.start - NEAR <= self.at <= other.end + NEAR
         return across and self.start - NEAR <= other.at <= self.end + NEAR
 
 
 class Glyph(NamedTuple):
-    """A sign that is shown, or a space, which has the box of what stands before it. `line` counts the page's lines."""
+    """A visible sign, or a space, which has the box of the sign before. `line`: number of its line on the page."""
 
     text: str
     box: Box
@@ -60,7 +68,7 @@ class Glyph(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """`columns` are the borders of columns from left to right, `rows` those of rows from the bottom up."""
+    """A grid of cells. `columns`: borders from left to right. `rows`: borders from the bottom up."""
 
     columns: Sequence[float]
     rows: Sequence[float]
@@ -72,9 +80,9 @@ class Grid(NamedTuple):
         return self.columns[0] <= x <= self.columns[-1] and self.rows[0] <= y <= self.rows[-1]
 
     def table(self, glyphs: Sequence[Glyph]) -> str:
-        """Markdown of what stands in it; nothing if it is no table."""
+        """Return the Markdown of the signs in the grid; "" if it is no table."""
         if not self.upright and any(bidirectional(glyph.text[0]) in _FROM_THE_RIGHT for glyph in glyphs):
-            return ""  # words that stand in the order of writing, not of places
+            return ""  # the words are in the order of writing, not of places
         filled = self._filled(glyphs)
         rows = [row for top in range(len(self.rows) - 1) for row in _rows_of(filled, top)]
         several = sum(sum(bool(cell.text) for cell in row) > 1 for row in rows)
@@ -82,13 +90,14 @@ class Grid(NamedTuple):
         if several < _FEWEST or shown < _FILLED * len(filled) or not (self.upright or _of_numbers(rows)):
             return ""
         written = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
-        # A form or a drawing, of which a table would say the same over and over in its merged cells.
+        # A form or a drawing: a table of it would repeat the text of merged cells over and over.
         return "" if written > _MOST_REPEATED * len(glyphs) else markdown(rows)
 
     def _filled(self, glyphs: Sequence[Glyph]) -> list["_Place"]:
         places = list(_places(self))
         owner = {(row, column): place for place in places for row, column in place.covered()}
-        width, height = len(self.columns) - 2, len(self.rows) - 2
+        width = len(self.columns) - 2
+        height = len(self.rows) - 2
         for glyph in glyphs:
             x, y = glyph.box.middle
             column = min(max(bisect_right(self.columns, x) - 1, 0), width)
@@ -98,11 +107,14 @@ class Grid(NamedTuple):
 
 
 class _Place:
-    """A cell where it stands; rows count from the top."""
+    """A cell at its place. Rows count from the top."""
 
     def __init__(self, row: int, column: int, rows: int, columns: int) -> None:
-        self.row, self.column, self.rows, self.columns = row, column, rows, columns
-        self.pieces: list[tuple[float, list[str]]] = []  # lines: how high they stand, and their signs
+        self.row = row
+        self.column = column
+        self.rows = rows
+        self.columns = columns
+        self.pieces: list[tuple[float, list[str]]] = []  # heights and signs of its lines
         self._line = -1
 
     def covered(self) -> Iterator[tuple[int, int]]:
@@ -115,13 +127,13 @@ class _Place:
             if not glyph.text.strip():
                 return
             height = glyph.box.middle[1]
-            beside = next((piece for piece in self.pieces if abs(piece[0] - height) <= NEAR), None)
-            if beside is None:
+            same_line = next((piece for piece in self.pieces if abs(piece[0] - height) <= NEAR), None)
+            if same_line is None:
                 self.pieces.append((height, []))
-            else:  # a line that goes on where it had been left
-                self.pieces.remove(beside)
-                self.pieces.append(beside)
-                beside[1].append(" ")
+            else:  # a line that continues
+                self.pieces.remove(same_line)
+                self.pieces.append(same_line)
+                same_line[1].append(" ")
             self._line = glyph.line
         self.pieces[-1][1].append(glyph.text)
 
@@ -131,37 +143,38 @@ class _Place:
 
 
 def _places(grid: Grid) -> Iterator[_Place]:
-    """The cells, each reaching as far as no ruled line ends it."""
+    """Yield the cells. Each reaches to the next ruled line."""
     middles = [(left + right) / 2 for left, right in pairwise(grid.columns)]
     heights = [(low + high) / 2 for low, high in pairwise(grid.rows)][::-1]
     borders = list(grid.rows)[::-1]
-    if not grid.upright:  # it was made of how words stand
+    if not grid.upright:  # a grid of `aligned`
         yield from (_Place(row, column, 1, 1) for row in range(len(heights)) for column in range(len(middles)))
         return
     below = [[_covers(grid.level, borders[row + 1], x) for x in middles] for row in range(len(heights))]
-    beside = [[_covers(grid.upright, x, y) for x in grid.columns[1:]] for y in heights]
-    taken: set[tuple[int, int]] = set()
+    right_rules = [[_covers(grid.upright, x, y) for x in grid.columns[1:]] for y in heights]
+    covered: set[tuple[int, int]] = set()
     for row in range(len(heights)):
         for column in range(len(middles)):
-            if (row, column) in taken:
+            if (row, column) in covered:
                 continue
             last = column
-            while last + 1 < len(middles) and not beside[row][last] and (row, last + 1) not in taken:
+            while last + 1 < len(middles) and not right_rules[row][last] and (row, last + 1) not in covered:
                 last += 1
-            span, end = range(column, last + 1), row
+            span = range(column, last + 1)
+            end = row
             while (
                 end + 1 < len(heights)
                 and not any(below[end][each] for each in span)
-                and not any(beside[end + 1][each] for each in span[:-1])
+                and not any(right_rules[end + 1][each] for each in span[:-1])
             ):
                 end += 1
             place = _Place(row, column, end - row + 1, last - column + 1)
-            taken.update(place.covered())
+            covered.update(place.covered())
             yield place
 
 
 def _of_numbers(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Whether what stands in columns is surely a table: full, of short cells, and some column has numbers alone."""
+    """Return whether columns are surely a table: full, of short cells, and one column has only numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
     full = sum(map(len, columns)) >= _FULL * len(rows) * len(columns)
     short = all(sum(map(len, column)) <= _LONGEST_CELL * max(len(column), 1) for column in columns)
@@ -177,7 +190,7 @@ def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
 
 
 def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
-    """The row, or one for each of its lines where every cell has the same ones: not all rows are ruled off."""
+    """Yield the row; one row for each line where all cells have the same lines, since not all rows are ruled off."""
     cells = [place for place in places if place.row == row]
     heights = [sorted((height for height, _ in cell.pieces), reverse=True) for cell in cells if cell.pieces]
     same = len(heights) > 1 and len(heights[0]) > 1 and all(len(each) == len(heights[0]) for each in heights)
@@ -191,8 +204,9 @@ def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
 
 
 def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
-    """Of the lines ruled on a page: each group of those that meet is one table, if it has inner borders."""
-    level, upright = _joined(level), _joined(upright)
+    """Yield a grid for each group of ruled lines that meet, if it has inner borders."""
+    level = _joined(level)
+    upright = _joined(upright)
     if len(level) > MOST_RULES or len(upright) > MOST_RULES:
         return
     for flat, tall in _groups(level, upright):
@@ -203,15 +217,15 @@ def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
 
 
 def _joined(rules: Sequence[Rule]) -> list[Rule]:
-    """Lines that go on in each other are one; short ones go."""
-    found: list[Rule] = []
+    """Return the lines with touching ones joined, without short ones."""
+    merged: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (round(rule.at), rule.start)):
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last and abs(last.at - rule.at) <= 1 and rule.start <= last.end + NEAR:
-            found[-1] = Rule(last.at, last.start, max(last.end, rule.end))
+            merged[-1] = Rule(last.at, last.start, max(last.end, rule.end))
         else:
-            found.append(rule)
-    return [rule for rule in found if rule.end - rule.start >= _SHORTEST]
+            merged.append(rule)
+    return [rule for rule in merged if rule.end - rule.start >= _SHORTEST]
 
 
 def _groups(level: Sequence[Rule], upright: Sequence[Rule]) -> list[tuple[list[Rule], list[Rule]]]:
@@ -226,18 +240,21 @@ def _groups(level: Sequence[Rule], upright: Sequence[Rule]) -> list[tuple[list[R
 
 
 def _borders(inner: Sequence[float], outer: Sequence[float]) -> list[float]:
-    """Places in order, near ones once; of `outer` only the first and the last: a table may be open at its sides."""
-    found: list[float] = []
+    """Return the borders in order, near ones once.
+
+    Only the first and last of `outer` count: a table's sides may be open.
+    """
+    borders: list[float] = []
     for place in sorted((*inner, *((min(outer), max(outer)) if outer else ()))):
-        if not found or place - found[-1] > NEAR:
-            found.append(place)
-    return found
+        if not borders or place - borders[-1] > NEAR:
+            borders.append(place)
+    return borders
 
 
 def aligned(boxes: Sequence[Box]) -> Iterator[Grid]:
-    """Tables that are not ruled: three rows and more, one below the other, whose words keep three columns apart.
+    """Yield the grids of tables without ruled lines: at least three rows below each other with three columns.
 
-    `boxes` are those of the words of a page, or of several words that stand beside each other.
+    `boxes`: of the words of a page, or of several neighbouring words.
     """
     run: list[list[Box]] = []
     for row in (*_rows(boxes), []):
@@ -261,14 +278,14 @@ def _rows(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 def _segments(row: Sequence[Box]) -> list[tuple[float, float]]:
-    """From where to where words stand without a wide gap."""
-    found: list[tuple[float, float]] = []
+    """Return the left and right ends of words without a wide gap between them."""
+    segments: list[tuple[float, float]] = []
     for box in sorted(row):
-        if found and box.left - found[-1][1] <= _GAP * (box.top - box.bottom):
-            found[-1] = (found[-1][0], max(found[-1][1], box.right))
+        if segments and box.left - segments[-1][1] <= _GAP * (box.top - box.bottom):
+            segments[-1] = (segments[-1][0], max(segments[-1][1], box.right))
         else:
-            found.append((box.left, box.right))
-    return found
+            segments.append((box.left, box.right))
+    return segments
 
 
 def _follows(above: Box, below: Box) -> bool:
@@ -277,17 +294,21 @@ def _follows(above: Box, below: Box) -> bool:
 
 def _of_rows(run: Sequence[Sequence[Box]]) -> Grid | None:
     segments = [segment for row in run for segment in _segments(row)]
-    taken: list[tuple[float, float]] = []
+    columns_of_words: list[tuple[float, float]] = []
     for start, end in sorted(segments):
-        if taken and start <= taken[-1][1]:
-            taken[-1] = (taken[-1][0], max(taken[-1][1], end))
+        if columns_of_words and start <= columns_of_words[-1][1]:
+            columns_of_words[-1] = (columns_of_words[-1][0], max(columns_of_words[-1][1], end))
         else:
-            taken.append((start, end))
+            columns_of_words.append((start, end))
     height = max(box.top - box.bottom for row in run for box in row)
     wide = sum(end - start for start, end in segments) / len(segments) > _WIDEST_CELL * height
-    if len(taken) < _FEWEST_COLUMNS or wide:
+    if len(columns_of_words) < _FEWEST_COLUMNS or wide:
         return None
-    columns = [taken[0][0], *((left[1] + right[0]) / 2 for left, right in pairwise(taken)), taken[-1][1]]
+    columns = [
+        columns_of_words[0][0],
+        *((left[1] + right[0]) / 2 for left, right in pairwise(columns_of_words)),
+        columns_of_words[-1][1],
+    ]
     heights = [row[0].middle[1] for row in run]
     between = [(above + below) / 2 for above, below in pairwise(heights)]
     return Grid(columns, [heights[-1] - height / 2, *between[::-1], heights[0] + height / 2])

@@ -1,4 +1,4 @@
-"""Which lines of a page are headings: by the outline of the document, else by the size and weight of their letters."""
+"""Find the headings of a page by the outline of the document, else by the size and weight of letters."""
 
 import re
 from collections import Counter
@@ -9,15 +9,18 @@ from readers.text.grids import Box
 
 _LARGER = 1.15  # times the size of the text
 _AS_LARGE = 0.95
-_SHORTEST, _LONGEST, _MOST_LINES = 2, 160, 4  # letters and lines of a heading
-_MOST_SHARE = 0.4  # of a page's letters; a page with more large or bold ones is a cover or a list
+# Letters and lines of a heading.
+_SHORTEST = 2
+_LONGEST = 160
+_MOST_LINES = 4
+_MOST_SHARE = 0.4  # of large or bold letters on a page; a page with more is a cover or a list
 _DEEPEST = 6
 _SENTENCE_END = re.compile(r"[,;]$|(?<=[^\W\d_]{3})\.$|\.{3}|(?:\. ){3}|^\W*$|^[\d\W]+$")
 _CAPTION = re.compile(r"(?:table|figure|fig|tabelle|abbildung|tableau|tabla|bảng|hình)\.? ?\d", re.I)
 
 
-class Line(NamedTuple):
-    """`size` in points, 0 where it is unknown, as of a table; `box` is where it stands, if that is known."""
+class PageLine(NamedTuple):
+    """A line of a page. `size` in points, 0 where it is unknown, as for a table. `box`: its place, if that is known."""
 
     text: str
     size: float
@@ -26,12 +29,12 @@ class Line(NamedTuple):
 
 
 def key(title: str) -> str:
-    """By which a title of an outline is found again as a line."""
+    """Return the form of a title by which the outline and the lines are compared."""
     return "".join(filter(str.isalnum, title.lower()))
 
 
-def marked(pages: Sequence[Sequence[Line]], outline: Mapping[str, int]) -> Iterator[str]:
-    """The text of each page with `#` before its headings. `outline` has the levels of titles by their `key`."""
+def marked(pages: Sequence[Sequence[PageLine]], outline: Mapping[str, int]) -> Iterator[str]:
+    """Yield the text of each page with `#` before its headings. `outline`: levels of titles by their `key`."""
     size, bold = body(pages)
     if not size:
         yield from ("\n".join(line.text for line in page) for page in pages)
@@ -39,15 +42,15 @@ def marked(pages: Sequence[Sequence[Line]], outline: Mapping[str, int]) -> Itera
     sizes = sorted({_size(line) for page in pages for line in page if line.size > size * _LARGER}, reverse=True)
     levels = {size: level for level, size in enumerate(sizes[: _DEEPEST - 1], 1)}
     for page in pages:
-        wanted = [_level(line, size, levels, bold=bold) for line in page]
-        share = sum(len(line.text) for line, level in zip(page, wanted, strict=True) if level)
+        page_levels = [_level(line, size, levels, bold=bold) for line in page]
+        share = sum(len(line.text) for line, level in zip(page, page_levels, strict=True) if level)
         if share > _MOST_SHARE * sum(len(line.text) for line in page):
-            wanted = [0] * len(page)
-        yield "\n".join(_lines(page, wanted, outline))
+            page_levels = [0] * len(page)
+        yield "\n".join(_lines(page, page_levels, outline))
 
 
-def body(pages: Sequence[Sequence[Line]]) -> tuple[float, bool]:
-    """The size of most of the text, and whether that is bold; 0 where no size is known."""
+def body(pages: Sequence[Sequence[PageLine]]) -> tuple[float, bool]:
+    """Return the size of most of the text, and whether it is bold; 0 where no size is known."""
     styles = Counter[tuple[float, bool]]()
     for page in pages:
         for line in page:
@@ -56,12 +59,12 @@ def body(pages: Sequence[Sequence[Line]]) -> tuple[float, bool]:
     return styles.most_common(1)[0][0] if styles else (0.0, False)
 
 
-def _size(line: Line) -> float:
+def _size(line: PageLine) -> float:
     return round(line.size * 2) / 2
 
 
-def _level(line: Line, body: float, levels: Mapping[float, int], *, bold: bool) -> int:
-    """0 for what is none."""
+def _level(line: PageLine, body: float, levels: Mapping[float, int], *, bold: bool) -> int:
+    """Return the level of a heading; 0 for another line."""
     text = line.text.strip()
     if (
         not line.size
@@ -77,19 +80,19 @@ def _level(line: Line, body: float, levels: Mapping[float, int], *, bold: bool) 
     return 0
 
 
-def _lines(page: Sequence[Line], wanted: Sequence[int], outline: Mapping[str, int]) -> Iterator[str]:
-    """Lines of one style after each other are one heading."""
+def _lines(page: Sequence[PageLine], levels: Sequence[int], outline: Mapping[str, int]) -> Iterator[str]:
+    """Yield the lines of a page. Following lines of one style are one heading."""
     at = 0
     while at < len(page):
         end = at + 1
-        while wanted[at] and end < min(len(page), at + _MOST_LINES) and _goes_on(page, wanted, at, end):
+        while levels[at] and end < min(len(page), at + _MOST_LINES) and _continues(page, levels, at, end):
             end += 1
         text = " ".join(line.text.strip() for line in page[at:end])
-        level = outline.get(key(text), 0) or wanted[at]
+        level = outline.get(key(text), 0) or levels[at]
         yield f"\n{'#' * min(level, _DEEPEST)} {' '.join(text.split())}\n" if level else page[at].text
         at = end if level else at + 1
 
 
-def _goes_on(page: Sequence[Line], wanted: Sequence[int], at: int, end: int) -> bool:
-    same = wanted[end] == wanted[at] and _size(page[end]) == _size(page[at]) and page[end].bold == page[at].bold
+def _continues(page: Sequence[PageLine], levels: Sequence[int], at: int, end: int) -> bool:
+    same = levels[end] == levels[at] and _size(page[end]) == _size(page[at]) and page[end].bold == page[at].bold
     return same and not re.match(r"\d+(?:\.\d+)*\.? |[A-Z]\. ", page[end].text)

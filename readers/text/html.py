@@ -1,8 +1,7 @@
-"""The text of HTML that a person sees.
+"""Read the visible text of HTML.
 
-Scripts are never run, nothing is fetched. HTML is scanned once from its beginning to its end and no tree is built, so
-that none, however it is made, takes more than a time in proportion to its size. Parsers of trees have inputs for which
-they need minutes.
+No script runs, and nothing is fetched. HTML is scanned once from its beginning to its end, without a tree. So the time
+is in proportion to the size for any input, while parsers of trees need minutes for some.
 """
 
 import re
@@ -11,11 +10,11 @@ from html import unescape
 
 from readers.text.tables import Cell, markdown
 
-# What is never seen. The end tags of these may not be left out.
+# Invisible elements. Their end tags are mandatory.
 _HIDDEN = frozenset({"template", "noscript", "svg", "math", "object", "select", "datalist"})
-# What leads through a site rather than being part of what a page says.
+# Elements of navigation, which are no part of a page's text.
 _AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
-# Their content is not markup.
+# Elements whose content is not markup.
 _RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
 _BLOCKS = frozenset(
     {
@@ -39,15 +38,15 @@ _BLOCKS = frozenset(
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _APART = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
-_ENOUGH = 200  # characters; a main part with less is a frame that a script would fill
+_ENOUGH = 200  # characters; a shorter main part is a frame for a script
 _MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
-# A quote counts only after an equals sign. Possessive, so that what does not match is not tried in other ways.
+# A quote counts only after an equals sign. Possessive quantifiers prevent other tries after a mismatch.
 _TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
-# Started only where a name can begin, so that no run of letters is tried from each of them.
+# Starts only where a name can begin, so that a run of letters is not tried from each letter.
 _ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
-_LONGEST_ATTRIBUTES = 4_000  # characters of a tag; what is longer has none that are looked at
-_DEEPEST = 40  # of tables, quotations and links in each other; what is deeper is read as if it were outside
-_LONGEST_CELL = 400  # characters of a cell with headings or tables in it; a longer one is a part of a page
+_LONGEST_ATTRIBUTES = 4_000  # characters of a tag; the attributes of a longer tag are ignored
+_DEEPEST = 40  # nested tables, quotations and links; a deeper one is read as plain content
+_LONGEST_CELL = 400  # characters of a cell with headings or tables; a longer cell is a part of a page
 _BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
 _ADDRESSES = ("http:", "https:", "mailto:")
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -58,10 +57,9 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class HtmlText:
-    """What a reader sees of HTML: blocks on lines of their own, list items after a dash.
+    """The visible text of HTML: blocks on lines of their own, list items after a dash.
 
-    `parts` are the text in pieces; `main` are those of its first main element or its only article, if it has one (of a
-    page of the web).
+    `parts`: the text in pieces. `main`: the pieces of the first main element or the only article of a web page, if any.
     """
 
     title: str
@@ -70,7 +68,7 @@ class HtmlText:
 
 
 def readable(source: str, *, links: bool = True) -> list[str]:
-    """Return a document as Markdown, in pieces: its title, then all of its text.
+    """Return a document as Markdown, in pieces: its title, then its whole text.
 
     The text has headings, lists, quotations, code, tables and, with `links`, addresses.
     """
@@ -81,9 +79,9 @@ def readable(source: str, *, links: bool = True) -> list[str]:
 def page_text(source: str) -> tuple[str, str]:
     """Return the title and the text of a page of the web, with headings as in Markdown.
 
-    The text is the page's main part if it marks one, else all of it but what leads through the site.
+    The text is the page's main part if it marks one, else the whole text without navigation.
     """
-    page = _Scanner(source, hidden=_HIDDEN | _AROUND).scan()
+    page = _HtmlScanner(source, hidden=_HIDDEN | _AROUND).scan()
     main = _tidy(page.main)
     return page.title, main if len(main) >= _ENOUGH else _tidy(page.parts)
 
@@ -99,15 +97,15 @@ def _plain(text: str) -> str:
         return text
 
 
-class _Scanner:
-    """A page of the web: cells are divided by bars, list items begin with a dash."""
+class _HtmlScanner:
+    """Scanner of a web page. Bars divide cells, list items begin with a dash."""
 
     def __init__(self, source: str, *, hidden: frozenset[str]) -> None:
         self._source = source
         self._hiding = hidden
         self._title = ""
         self._parts: list[str] = []
-        self._hidden: tuple[str, int] = ("", 0)  # the element that hides what is inside, and how deep it is nested
+        self._hidden: tuple[str, int] = ("", 0)  # the invisible element, and how deeply it is nested in itself
         self._preformatted = 0
         self._at_line_start = True
         self._starts: dict[str, list[int]] = {"main": [], "article": []}  # as positions in `_parts`
@@ -115,9 +113,9 @@ class _Scanner:
 
     def scan(self) -> HtmlText:
         position = 0
-        while found := _MARKUP.search(self._source, position):
-            self._text(self._source[position : found.start()])
-            position = self._markup(found.start())
+        while match := _MARKUP.search(self._source, position):
+            self._text(self._source[position : match.start()])
+            position = self._markup(match.start())
         self._text(self._source[position:])
         return HtmlText(self._title, self._parts, self._main())
 
@@ -128,30 +126,30 @@ class _Scanner:
         return []
 
     def _markup(self, start: int) -> int:
-        """Handles what begins here and returns where it ends; what never ends hides the rest, as in browsers."""
+        """Handle the markup at `start`, and return its end. Markup without an end hides the rest, as in browsers."""
         if self._source.startswith("<!--", start):
             return self._after("-->", start + 2)
         if self._source[start + 1] in "!?":
             return self._after(">", start)
-        found = _TAG.match(self._source, start)
-        if found is None:
+        match = _TAG.match(self._source, start)
+        if match is None:
             return len(self._source)
-        tag = found[2].lower()
-        if found[1]:
+        tag = match[2].lower()
+        if match[1]:
             self._end(tag)
-        elif tag in _RAW and not found[3].endswith("/"):
-            return self._raw(tag, found.end())
+        elif tag in _RAW and not match[3].endswith("/"):
+            return self._raw(tag, match.end())
         else:
-            self._start(tag, found[3], closed=found[3].endswith("/"))
-        return found.end()
+            self._start(tag, match[3], closed=match[3].endswith("/"))
+        return match.end()
 
     def _after(self, mark: str, start: int) -> int:
-        found = self._source.find(mark, start)
-        return len(self._source) if found < 0 else found + len(mark)
+        place = self._source.find(mark, start)
+        return len(self._source) if place < 0 else place + len(mark)
 
     def _raw(self, tag: str, start: int) -> int:
-        found = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
-        end = found.start() if found else len(self._source)
+        match = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
+        end = match.start() if match else len(self._source)
         if tag == "title" and not self._title and not self._hidden[1]:
             self._title = _SPACE.sub(" ", _plain(self._source[start:end])).strip()
         return end
@@ -209,29 +207,29 @@ class _Scanner:
 
 @dataclass(slots=True)
 class _Frame:
-    """What is being read apart, to be written in its own way when it ends: a quotation, a table, a cell or a link."""
+    """An open quotation, table, cell or link, which is written when it ends."""
 
     tag: str
     attributes: dict[str, str]
-    around: list[str]  # the pieces outside
+    outer: list[str]  # the pieces before it
     rows: list[list[Cell]] = field(default_factory=list)
-    is_layout: bool = False  # a table that holds headings or other tables
+    is_layout: bool = False  # a table with headings or other tables in it
 
 
-class _DocumentScanner(_Scanner):
-    """A document: what is around it is part of it, too."""
+class _DocumentScanner(_HtmlScanner):
+    """Scanner of a document, which includes the elements of navigation."""
 
     def __init__(self, source: str, *, links: bool) -> None:
         super().__init__(source, hidden=_HIDDEN)
         self._framed = {"blockquote", "table", *(("a",) if links else ())}
         self._frames: list[_Frame] = []
-        self._items: list[int | None] = []  # of the lists around: the next number, None for dashes
+        self._items: list[int | None] = []  # the next number of each open list, None for dashes
 
     def scan(self) -> HtmlText:
-        found = super().scan()
+        page = super().scan()
         while self._frames:
             self._close(self._frames[-1].tag)
-        return HtmlText(found.title, self._parts, [])
+        return HtmlText(page.title, self._parts, [])
 
     def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
         if not self._hidden[1]:
@@ -289,7 +287,7 @@ class _DocumentScanner(_Scanner):
         self._parts = []
 
     def _start_cell(self, tag: str, attributes: str) -> None:
-        """A cell or row begins, which ends the one before it, whether it says so or not."""
+        """Begin a cell or row, and end the one before, whose end tag may be missing."""
         self._close_cell()
         table = self._frames[-1]
         if tag == "tr" or not table.rows:
@@ -303,12 +301,13 @@ class _DocumentScanner(_Scanner):
 
     def _close(self, tag: str) -> None:
         frame = self._frames.pop()
-        text, self._parts = "".join(self._parts), frame.around
+        text = "".join(self._parts)
+        self._parts = frame.outer
         if tag == "td":
             columns, rows = (_number(frame.attributes.get(name, "")) for name in ("colspan", "rowspan"))
             self._frames[-1].rows[-1].append(Cell(text.strip(), columns, rows))
         elif tag == "table":
-            # A caption, or what stood in the wrong place, is between the cells.
+            # The text between the cells is a caption, or stood in the wrong place.
             caption = " ".join(text.split())
             self._write(f"\n{caption}\n\n" if caption else "\n")
             self._write(self._rows(frame))
@@ -318,7 +317,7 @@ class _DocumentScanner(_Scanner):
             self._link(text, frame.attributes.get("href", ""))
 
     def _rows(self, table: _Frame) -> str:
-        """As a table; as text one below the other where the cells hold whole parts of a page."""
+        """Return a table; the texts below each other where the cells are whole parts of a page."""
         texts = [cell.text for row in table.rows for cell in row if cell.text]
         if not table.is_layout:
             return markdown(table.rows)

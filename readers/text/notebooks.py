@@ -1,4 +1,4 @@
-"""Notebooks of Jupyter (nbformat 4) as Markdown: their cells, and what came out of them but for pictures."""
+"""Write notebooks of Jupyter (nbformat 4) as Markdown: their cells and outputs, without pictures."""
 
 import json
 import re
@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+JsonObject = dict[str, Any]  # not checked yet
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def parts(source: str, left_out: Counter[str]) -> Iterator[str]:
-    """In pieces. Raises ValueError for what is no notebook; counts `pictures` in `left_out`."""
+    """Yield the pieces of a notebook. Raises `ValueError` for another file. Counts `pictures` in `left_out`."""
     try:
         notebook = json.loads(source)
     except RecursionError as error:
@@ -24,7 +26,7 @@ def parts(source: str, left_out: Counter[str]) -> Iterator[str]:
     return (piece for cell in cells if isinstance(cell, dict) for piece in _cell(cell, language, left_out))
 
 
-def _cell(cell: dict[str, Any], language: str, left_out: Counter[str]) -> Iterator[str]:
+def _cell(cell: JsonObject, language: str, left_out: Counter[str]) -> Iterator[str]:
     text = _joined(cell.get("source")).strip("\n")
     if cell.get("cell_type") == "code":
         yield f"```{language}\n{text}\n```\n\n" if text else ""
@@ -36,7 +38,7 @@ def _cell(cell: dict[str, Any], language: str, left_out: Counter[str]) -> Iterat
         yield f"{text}\n\n"
 
 
-def _output(output: dict[str, Any], left_out: Counter[str]) -> str:
+def _output(output: JsonObject, left_out: Counter[str]) -> str:
     if output.get("output_type") == "error":
         return f"{output.get('ename')}: {output.get('evalue')}"
     data = output.get("data")

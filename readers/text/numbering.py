@@ -1,4 +1,7 @@
-"""The numbers that word processors put before headings and paragraphs, such as “4.2” or “(b)”: they are in no text."""
+"""Compute the numbers that word processors show before headings and paragraphs, such as “4.2” or “(b)”.
+
+The text of a file does not have them.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,13 +14,16 @@ _ROMAN = (
     *((1_000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
-_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # with which schemes of slides begin
-_MOST = 100_000  # numbers beyond are written as decimals
+_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # formats by the beginning of a scheme of slides
+_MOST = 100_000  # larger numbers are written as decimals
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """`pattern` has `%1` for the number of the first level; `format` is one of WordprocessingML (17.18.59)."""
+class ListLevel:
+    """A level of a list.
+
+    `pattern` has `%1` for the number of the first level. `format`: of WordprocessingML (17.18.59).
+    """
 
     start: int = 1
     format: str = "decimal"
@@ -26,9 +32,9 @@ class Level:
 
 @dataclass(slots=True)
 class Numbering:
-    """Counts the paragraphs of one list. `levels` are its levels from 0."""
+    """Counter of the paragraphs of one list. `levels`: its levels from 0."""
 
-    levels: Mapping[int, Level]
+    levels: Mapping[int, ListLevel]
     _counts: dict[int, int] = field(default_factory=dict)
 
     def restart(self, level: int, start: int) -> None:
@@ -36,8 +42,8 @@ class Numbering:
         self._counts[level] = start - 1
 
     def next(self, level: int) -> str:
-        """The label of the next paragraph at this level: `-` for a bullet, empty for a level without one."""
-        here = self.levels.get(level, Level())
+        """Return the label of the next paragraph at this level: `-` for a bullet, "" for a level without one."""
+        here = self.levels.get(level, ListLevel())
         self._counts[level] = self._counts.get(level, here.start - 1) + 1
         for deeper in range(level + 1, LEVELS):
             self._counts.pop(deeper, None)
@@ -46,35 +52,41 @@ class Numbering:
         return "" if here.format == "none" else _PLACE.sub(lambda place: self._shown(int(place[1]) - 1), here.pattern)
 
     def _shown(self, level: int) -> str:
-        here = self.levels.get(level, Level())
+        here = self.levels.get(level, ListLevel())
         return written(self._counts.setdefault(level, here.start), here.format)
 
 
 @dataclass(slots=True)
 class Steps:
-    """Numbers the paragraphs of one text on a slide: they count on while they follow each other at a level, with the
-    same scheme."""
+    """Counter of the paragraphs of one text on a slide.
+
+    Numbers continue while paragraphs follow each other at a level with the same scheme.
+    """
 
     _last: dict[int, tuple[str, int, int]] = field(default_factory=dict)
 
     def label(self, level: int, scheme: str, start: int) -> str:
-        """Of the next paragraph at this level. `scheme` is one of DrawingML (20.1.10.61), such as `alphaLcParenR`."""
+        """Return the label of the next paragraph at this level.
+
+        `scheme`: of DrawingML (20.1.10.61), as `alphaLcParenR`.
+        """
         here = self._last.get(level, ("", 0, 0))
         number = here[2] + 1 if here[:2] == (scheme, start) else start
         self.end(level)
         self._last[level] = scheme, start, number
         case = "upper" if "Uc" in scheme else "lower"
         form = next((f"{case}{word}" for name, word in _OF_SLIDES.items() if scheme.startswith(name)), "decimal")
-        said = written(number, form)
-        return f"({said})" if "ParenBoth" in scheme else f"{said})" if "Paren" in scheme else f"{said}."
+        text = written(number, form)
+        return f"({text})" if "ParenBoth" in scheme else f"{text})" if "Paren" in scheme else f"{text}."
 
     def end(self, level: int) -> None:
-        """Of what is counted at this level and below it, before a paragraph without a number."""
+        """End the counts at this level and below it, at a paragraph without a number."""
         for each in [each for each in self._last if each >= level]:
             del self._last[each]
 
 
 def written(number: int, form: str) -> str:
+    """Return a number in a format of WordprocessingML."""
     if not 0 < number < _MOST:
         return str(number)
     match form:

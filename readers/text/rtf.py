@@ -1,6 +1,6 @@
-"""Rich Text Format (1.9.1) as Markdown: its text in the code pages of its fonts, headings, list labels, tables, notes.
+"""Read Rich Text Format (1.9.1) as Markdown: headings, list labels, tables and notes, in the code pages of its fonts.
 
-Scanned once from its beginning to its end.
+The file is scanned once from its beginning to its end.
 """
 
 import re
@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _BULLET = re.compile(r"^\s*[·•–▪◦§\ufffd\uf0a7\uf0b7]\t")
-_DEEPEST = 500  # groups in each other
+_DEEPEST = 500  # nested groups
 _CHARSETS = {
     128: "cp932",
     129: "cp949",
@@ -51,7 +51,7 @@ _SIGNS = {
     "nestrow": " ",
 }
 _ESCAPED = {b"~": "\xa0", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n"}
-# What a reader does not see. Groups that begin with \* are left out, too, unless they are known here.
+# Invisible groups. Unknown groups that begin with \* are left out, too.
 _UNSEEN = frozenset(
     (
         *("colortbl", "stylesheet", "info", "pict", "object", "themedata", "datastore", "fldinst", "listtable"),
@@ -70,7 +70,7 @@ _UNSEEN = frozenset(
         *("ftnsepc", "aftnsep", "aftnsepc", "bkmkstart", "bkmkend", "xe", "tc", "sp", "atnid", "atnref", "atndate"),
     )
 )
-_BESIDE = {
+_SEPARATE = {
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "Headers"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "Footers"),
     "annotation": "Comments",
@@ -83,8 +83,8 @@ def is_rtf(head: bytes) -> bool:
 
 
 def text_of(data: bytes) -> Iterator[str]:
-    """In pieces; what is damaged is read as far as it goes."""
-    yield from _Scanner(data).parts()
+    """Yield the pieces of the text. A damaged file is read up to the damage."""
+    yield from _RtfScanner(data).parts()
 
 
 def pictures_in(data: bytes) -> int:
@@ -93,38 +93,44 @@ def pictures_in(data: bytes) -> int:
 
 @dataclass(slots=True)
 class _Group:
+    """State of an open group."""
+
     unseen: bool = False
-    beside: str = ""  # where its text goes instead: a title of `_BESIDE`
+    separate: str = ""  # where its text goes instead: a title of `_SEPARATE`
     fonts: bool = False  # it is the table of fonts
     font: int = -1
-    fallback: int = 1  # characters that stand after a Unicode one for programs that know none
+    fallback: int = 1  # characters after a Unicode one, for programs without Unicode
 
 
 @dataclass(slots=True)
-class _Scanner:
+class _RtfScanner:
+    """Scanner of one file."""
+
     data: bytes
     page: str = "cp1252"
     group: _Group = field(default_factory=_Group)
     groups: list[_Group] = field(default_factory=list)
-    opened: bool = False  # nothing stands before this token in its group
+    opened: bool = False  # the group has begun right before this token
     starred: bool = False
     encodings: dict[int, str] = field(default_factory=dict)  # by font
-    letters: bytearray = field(default_factory=bytearray)  # of the text, not decoded yet
+    letters: bytearray = field(default_factory=bytearray)  # text that is not decoded yet
     skip: int = 0
     line: list[str] = field(default_factory=list)
     in_table: bool = False
-    level: int = 0  # of the heading that the paragraph is
+    level: int = 0  # of the paragraph, if it is a heading
     cells: list[Cell] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
-    beside: dict[str, list[str]] = field(default_factory=dict)
+    separate: dict[str, list[str]] = field(default_factory=dict)  # texts outside of the main text, by title
     notes: int = 0
 
     def parts(self) -> Iterator[str]:
-        position, end = 0, len(self.data)
+        position = 0
+        end = len(self.data)
         while position < end and (token := _TOKEN.match(self.data, position)):
             position = token.end()
             if token["word"]:
-                word, number = token["word"].decode(), int(token["number"]) if token["number"] else None
+                word = token["word"].decode()
+                number = int(token["number"]) if token["number"] else None
                 if word == "bin":
                     position += max(0, number or 0)
                 yield from self._word(word, number)
@@ -135,14 +141,14 @@ class _Scanner:
             self.rows.append(self.cells)
         yield from self._table()
         yield from self._paragraph()
-        yield from self._around()
+        yield from self._separate_texts()
 
     def _other(self, token: re.Match[bytes]) -> None:
         if token["brace"]:
             self._flush()
             self._open() if token["brace"] == b"{" else self._close()
         elif token["sign"] == b"*":
-            self.starred = self.opened  # elsewhere it means nothing
+            self.starred = self.opened  # at another place it means nothing
         elif self.group.unseen or self.group.fonts:
             return
         elif token["byte"] or token["text"]:
@@ -163,31 +169,32 @@ class _Scanner:
         before = self.group
         if self.groups:
             self.group = self.groups.pop()
-        if before.beside and not self.group.beside:
-            self.beside[before.beside][-1] = " ".join(self.beside[before.beside][-1].split())
+        if before.separate and not self.group.separate:
+            self.separate[before.separate][-1] = " ".join(self.separate[before.separate][-1].split())
         self.skip = 0
 
     def _word(self, word: str, number: int | None) -> Iterator[str]:
-        starred, self.starred = self.starred, False
-        if word in _UNSEEN or (starred and word not in _BESIDE and word not in ("shppict", "shptxt")):
+        starred = self.starred
+        self.starred = False
+        if word in _UNSEEN or (starred and word not in _SEPARATE and word not in ("shppict", "shptxt")):
             self._flush()
             self.group.unseen = True
-        elif word in _BESIDE:
-            self._begin(_BESIDE[word])
+        elif word in _SEPARATE:
+            self._begin(_SEPARATE[word])
         elif word == "fonttbl":
             self.group.fonts = True
         elif not self.group.unseen:
             yield from self._seen(word, number)
 
-    def _begin(self, beside: str) -> None:
+    def _begin(self, title: str) -> None:
         self._flush()
-        if self.group.unseen or self.group.beside:
+        if self.group.unseen or self.group.separate:
             return
-        if beside == "notes":
+        if title == "notes":
             self.notes += 1
             self._write(f"[^{self.notes}]")
-        self.group.beside = beside
-        self.beside.setdefault(beside, []).append("")
+        self.group.separate = title
+        self.separate.setdefault(title, []).append("")
 
     def _seen(self, word: str, number: int | None) -> Iterator[str]:
         match word:
@@ -195,13 +202,14 @@ class _Scanner:
                 self._unicode(number or 0)
             case "f" | "fcharset" | "ansicpg" | "mac" | "pc" | "pca" | "uc" | "cpg":
                 self._encoding(word, number or 0)
-            case "par" | "sect" | "page" | "cell" | "row" if not self.group.beside:
+            case "par" | "sect" | "page" | "cell" | "row" if not self.group.separate:
                 self._flush()
                 yield from self._end(word)
             case "par" | "sect" | "page":
                 self._write(" ")
             case "pard":
-                self.in_table, self.level = False, 0
+                self.in_table = False
+                self.level = 0
             case "intbl":
                 self.in_table = True
             case "outlinelevel":
@@ -232,7 +240,8 @@ class _Scanner:
 
     def _flush(self) -> None:
         if self.letters:
-            letters, self.letters = bytes(self.letters), bytearray()
+            letters = bytes(self.letters)
+            self.letters = bytearray()
             self._put(letters.decode(self.encodings.get(self.group.font, self.page), "replace"))
 
     def _write(self, text: str) -> None:
@@ -241,13 +250,13 @@ class _Scanner:
             self._put(text)
 
     def _put(self, text: str) -> None:
-        if self.group.beside:
-            self.beside[self.group.beside][-1] += text
+        if self.group.separate:
+            self.separate[self.group.separate][-1] += text
         else:
             self.line.append(text)
 
     def _end(self, word: str) -> Iterator[str]:
-        """Of a paragraph, a cell or a row."""
+        """End a paragraph, a cell or a row."""
         if word == "cell":
             self.cells.append(Cell("".join(self.line)))
             self.line = []
@@ -261,21 +270,23 @@ class _Scanner:
             yield from self._paragraph()
 
     def _paragraph(self) -> Iterator[str]:
-        text, self.line = "".join(self.line), []
+        text = "".join(self.line)
+        self.line = []
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u become one character
         text = _BULLET.sub("- ", text)
         if text.strip():
             yield f"\n{'#' * self.level} {' '.join(text.split())}\n\n" if self.level else f"{text}\n\n"
 
     def _table(self) -> Iterator[str]:
-        rows, self.rows = self.rows, []
+        rows = self.rows
+        self.rows = []
         if rows:
             yield markdown(rows) + "\n"
 
-    def _around(self) -> Iterator[str]:
-        for number, note in enumerate(self.beside.pop("notes", []), 1):
+    def _separate_texts(self) -> Iterator[str]:
+        for number, note in enumerate(self.separate.pop("notes", []), 1):
             yield f"[^{number}]: {note.strip()}\n"
-        for title, texts in self.beside.items():
+        for title, texts in self.separate.items():
             if lines := list(dict.fromkeys(filter(None, map(str.strip, texts)))):
                 yield f"\n{title}:\n" + "".join(f"- {line}\n" for line in lines)
 

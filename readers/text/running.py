@@ -1,48 +1,54 @@
-"""Heads and feet that run through a document: they are kept where they stand first."""
+"""Drop running heads and feet of a document, except where they stand first."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from readers.text.grids import NEAR
-from readers.text.headings import Line, body
+from readers.text.headings import PageLine, body
 
 _AT_AN_EDGE = 3  # lines
 _FEWEST_PAGES = 3
-_LARGER = 1.1  # times the size of the text: a larger line is a title, which may well stand there again
-_LONGEST = 60  # characters of a line in which the number of the page may stand
+_LARGER = 1.1  # times the size of the text; a larger line is a title, which may repeat
+_LONGEST = 60  # characters of a line with the number of the page
 _NUMBER = re.compile(r"\d{1,5}")
 
 
-def once(pages: Sequence[Sequence[Line]]) -> tuple[list[list[Line]], int]:
-    """The pages without lines that stand at the same edge, at the same height, on at least three of them; but for the
-    first page of each. And how many lines those were."""
+def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int]:
+    """Return the pages without repeated lines, and the number of these lines.
+
+    A repeated line stands at the same edge and height on at least three pages. It stays on the first of them.
+    """
     size, _ = body(pages)
-    found: defaultdict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
+    places_of_lines: defaultdict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
     for number, page in enumerate(pages):
         for at in _at_the_edges(page):
             line = page[at]
             if line.box and line.size <= size * _LARGER:
                 for key in _keys(line.text, number):
-                    found[key, round(line.box.bottom / NEAR)].setdefault(number, []).append(at)
+                    places_of_lines[key, round(line.box.bottom / NEAR)].setdefault(number, []).append(at)
     again: set[tuple[int, int]] = set()
-    for places in found.values():
+    for places in places_of_lines.values():
         if len(places) >= _FEWEST_PAGES:
             again.update((number, at) for number in list(places)[1:] for at in places[number])
-    kept = [[line for at, line in enumerate(page) if (number, at) not in again] for number, page in enumerate(pages)]
-    return kept, len(again)
+    remaining = [
+        [line for at, line in enumerate(page) if (number, at) not in again] for number, page in enumerate(pages)
+    ]
+    return remaining, len(again)
 
 
-def _at_the_edges(page: Sequence[Line]) -> Iterator[int]:
+def _at_the_edges(page: Sequence[PageLine]) -> Iterator[int]:
     placed = sorted((line.box.bottom, at) for at, line in enumerate(page) if line.box)
     yield from {at for _, at in (*placed[:_AT_AN_EDGE], *placed[-_AT_AN_EDGE:])}
 
 
 def _keys(text: str, page: int) -> Iterator[str]:
-    """What a line says, also with one of its numbers counted from that of the page: “Page 3 of 9” is followed by
-    “Page 4 of 9”, but “Chapter 3” on the fifth page by nothing on the sixth."""
-    said = " ".join(text.split())
-    if said:
-        yield said
-        for number in _NUMBER.finditer(said) if len(said) <= _LONGEST else ():
-            yield f"{said[: number.start()]}\0{int(number[0]) - page}{said[number.end() :]}"
+    """Yield the text of a line, and its forms with one number counted from that of the page.
+
+    So “Page 4 of 9” repeats “Page 3 of 9”, but nothing on the sixth page repeats “Chapter 3” on the fifth.
+    """
+    line = " ".join(text.split())
+    if line:
+        yield line
+        for number in _NUMBER.finditer(line) if len(line) <= _LONGEST else ():
+            yield f"{line[: number.start()]}\0{int(number[0]) - page}{line[number.end() :]}"

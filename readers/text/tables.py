@@ -1,15 +1,15 @@
-"""Tables as Markdown has them, in which merged cells are written again in each place that they take."""
+"""Write tables as Markdown. The text of merged cells is repeated in each place that they cover."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_REPEATED = 80  # characters; what is longer stands only in the first place of a merged cell
-_MOST_COLUMNS = 100  # that one cell may take, and to which rows are filled up: a table may say that it has millions
+_REPEATED = 80  # characters; a longer text stands only in the first place of a merged cell
+_MOST_COLUMNS = 100  # of one cell, and of a row: a file may claim millions
 
 
 @dataclass(slots=True)
 class Cell:
-    """`columns` and `rows` are the places that it takes; one that `continues` is the lower part of the cell above."""
+    """A cell. `columns`, `rows`: the places that it covers. `continues`: it is the lower part of the cell above."""
 
     text: str
     columns: int = 1
@@ -32,9 +32,9 @@ def markdown(rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
-    """The text in each place, with what merged cells repeat."""
+    """Return the text in each place, with the repeated text of merged cells."""
     grid: list[list[str]] = []
-    reaching: dict[int, tuple[str, int]] = {}  # by column: the text of a cell from above, and for how many more rows
+    reaching: dict[int, tuple[str, int]] = {}  # by column: the text of a cell from above, and its further rows
     for row in filter(None, rows):
         places: list[str] = []
         for cell in row:

@@ -1,4 +1,8 @@
-"""Words that a line's end has divided, put together again."""
+"""Join words that a line's end divides, and keep the hyphens of compounds.
+
+The document decides first: a word that stands there without a hyphen is joined, one that stands there with a hyphen
+keeps it. For other words the language and lists of everyday words decide (`_DocumentWords.is_one`).
+"""
 
 import base64
 import gzip
@@ -12,18 +16,18 @@ from pathlib import Path
 
 from readers.text.encodings import language
 
-DIVIDED = "\ufffe"  # what PDFium puts for a hyphen at the end of a line; the rest of the word follows it
+DIVIDED = "\ufffe"  # PDFium's sign for a hyphen at the end of a line; the rest of the word follows
 _LETTERS = r"[^\W\d_]++(?:-[^\W\d_]++)*+"
 _WORD = re.compile(_LETTERS)
 _DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-){_LETTERS}(?:{DIVIDED}\s*+{_LETTERS})++")
 _BETWEEN = re.compile(rf"{DIVIDED}\s*")
-_SHORT = 3  # letters; shorter parts are seldom words
-_SELDOM = 3  # times; a word that stands more often without a hyphen than this is written without
-# Of the tokenizer's tokens: those that people use all the time, and those after which few are words that they know.
-_VERY_FREQUENT, _FREQUENT = 3_000, 80_000
-_LESS_FREQUENT = 30_000  # than this, a word that begins like “re” may as well be made anew of two: “re-create”
-# By the languages that the rest of a text tells: those in which few words have a hyphen before a small letter, and
-# those in which one stands before words that follow a verb or a name.
+_SHORT = 3  # letters; shorter parts are rarely words
+_SELDOM = 3  # times; a word that stands without a hyphen more often is written without
+# Ranks of the tokenizer's tokens.
+_VERY_FREQUENT = 3_000  # words of everyday use
+_FREQUENT = 80_000  # few of the rarer tokens are known words
+_LESS_FREQUENT = 30_000  # a rarer word that begins like “re” may be a new compound: “re-create”
+# Languages with few hyphens before small letters, and languages with hyphens before words that follow a verb or name.
 _SELDOM_HYPHENED = frozenset(
     (
         *("cs", "da", "de", "es", "et", "fi", "hr", "hu", "is", "it", "lt", "lv", "nl", "no", "pl", "sk", "sl", "sq"),
@@ -38,9 +42,9 @@ _FOLLOWERS = frozenset(
         *("a", "as", "feira", "feiras", "la", "las", "lhe", "lhes", "lo", "los", "me", "nos", "o", "os", "se", "te"),
     )
 )
-# Before which a word is left out that follows later: "short- and long-term".
+# Words after which a part is left out that follows later: "short- and long-term".
 _CONJUNCTIONS = frozenset(("and", "bzw", "eller", "och", "oder", "og", "or", "sowie", "und"))
-# Parts that are seldom written together with what is before or behind them, in a language that divides by hyphens.
+# Parts that are rarely joined to the part before or behind them, in a language that divides by hyphens.
 _FIRST_PARTS = frozenset(
     (
         *("all", "cross", "half", "high", "long", "low", "mixed", "multi", "non", "open", "pre", "quasi", "real"),
@@ -60,8 +64,7 @@ _SECOND_PARTS = frozenset(
 )
 _PARTICLES = frozenset(("by", "in", "off", "on", "out", "over", "up"))
 _SHORT_WORDS = _PARTICLES | {"go", "no", "to"}
-# Beginnings and ends that are no words by themselves where a line's end divides one; of the beginnings, those that
-# never are.
+# Beginnings and ends of divided words that are no words by themselves. `_NO_WORDS`: beginnings that never are.
 _BEGINNINGS = frozenset(
     (
         *("any", "be", "con", "de", "dis", "en", "every", "ex", "im", "in", "mis", "pro", "re", "some", "un", "under"),
@@ -78,26 +81,28 @@ _ENDS = frozenset(
 
 
 def joined(pages: Sequence[str]) -> list[str]:
-    """The pages of a document with their divided words joined; `open-source` keeps the hyphen that it has anyhow.
+    """Return the pages of a document with their divided words joined. Compounds such as `open-source` keep the hyphen.
 
-    The document itself tells first which is which: what stands elsewhere with its hyphen keeps it, what stands there
-    without is joined. Of what stands nowhere else, the language and everyday words tell. In case of doubt the hyphen
-    stays.
+    In case of doubt the hyphen stays.
     """
     if not any(DIVIDED in page for page in pages):
         return list(pages)
-    words = _Words.of(pages)
+    words = _DocumentWords.of(pages)
 
     return [_DIVIDED_WORD.sub(words.whole, page).replace(DIVIDED, "-") for page in pages]
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """Those of a document: how often each stands in it undivided, which pairs have a hyphen, its language, and of the
-    everyday words that its divided ones may be or be made of, how many are more frequent. `before` and `behind`: parts
-    that stand right there at a hyphen."""
+class _DocumentWords:
+    """Words of a document.
 
-    known: Counter[str]
+    * `counts`: how often each undivided word occurs.
+    * `hyphened`: pairs that have a hyphen.
+    * `everyday`: ranks of everyday words that its divided words may be, or consist of.
+    * `before`, `behind`: parts next to a hyphen.
+    """
+
+    counts: Counter[str]
     hyphened: frozenset[str]
     language: str
     everyday: dict[str, int]
@@ -105,27 +110,27 @@ class _Words:
     behind: frozenset[str]
 
     @classmethod
-    def of(cls, pages: Sequence[str]) -> "_Words":
+    def of(cls, pages: Sequence[str]) -> "_DocumentWords":
         small = [page.lower() for page in pages]
-        known = Counter(word for page in small for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
-        pairs = {pair for word in known if "-" in word for pair in pairwise(word.split("-"))}
-        asked: set[str] = set()
-        for divided in {found for page in small for found in _DIVIDED_WORD.findall(page)}:
+        counts = Counter(word for page in small for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
+        pairs = {pair for word in counts if "-" in word for pair in pairwise(word.split("-"))}
+        candidates: set[str] = set()
+        for divided in {word for page in small for word in _DIVIDED_WORD.findall(page)}:
             parts = _BETWEEN.split(divided)
             if len(parts) > 2:
-                asked.add("".join(parts))
+                candidates.add("".join(parts))
             for before, after in pairwise(parts):
                 last, first = _ends(before, after)
-                if known[last + first] <= _SELDOM:
-                    asked.update((last, first, last + first))
+                if counts[last + first] <= _SELDOM:
+                    candidates.update((last, first, last + first))
         before, behind = (frozenset(pair[side] for pair in pairs if len(pair[side]) >= _SHORT) for side in (0, 1))
-        return cls(known, frozenset(map("-".join, pairs)), language(known), _ranks(asked), before, behind)
+        return cls(counts, frozenset(map("-".join, pairs)), language(counts), _ranks(candidates), before, behind)
 
-    def whole(self, found: re.Match[str]) -> str:
-        """A divided word without what divides it."""
-        before, *others = _BETWEEN.split(found[0])
+    def whole(self, match: re.Match[str]) -> str:
+        """Return a divided word without its division."""
+        before, *others = _BETWEEN.split(match[0])
         together = before + "".join(others)
-        if len(others) > 1 and (self.known[together.lower()] or together.lower() in self.everyday):
+        if len(others) > 1 and (self.counts[together.lower()] or together.lower() in self.everyday):
             return together
         for after in others:
             if self.is_one(before, after):
@@ -135,10 +140,10 @@ class _Words:
         return before
 
     def is_one(self, before: str, after: str) -> bool:
-        """Whether the two are one word without a hyphen."""
+        """Return whether the two parts are one word without a hyphen."""
         last, first = _ends(before, after)
-        # A word of several parts may stand elsewhere as a whole.
-        count = max(self.known[last + first], self.known[(before + after).lower()])
+        # A word of several parts may occur as a whole at another place.
+        count = max(self.counts[last + first], self.counts[(before + after).lower()])
         if not after[0].islower():
             capitals = before.isupper() and after.isupper() and len(before) > 1
             return capitals and (count > 0 or last + first in self.everyday)
@@ -151,24 +156,24 @@ class _Words:
         return self._is_new(before, last, first)
 
     def _by_mistake(self, last: str, first: str, count: int) -> bool:
-        """Whether the two, which stand `count` times as one word, may well be two words."""
-        if last in _PREFIXES and len(first) > _SHORT and first in self.known:
+        """Return whether the two, which occur `count` times as one word, may be two words."""
+        if last in _PREFIXES and len(first) > _SHORT and first in self.counts:
             return True
         if count > _SELDOM or not self._are_words(last, first):
             return False
-        apart = (last in self.known and first in self.known) or self._rarer(last, first) < _VERY_FREQUENT
+        apart = (last in self.counts and first in self.counts) or self._rarer(last, first) < _VERY_FREQUENT
         return (apart and last not in _BEGINNINGS) or last + first not in self.everyday
 
     def _goes_on(self, before: str, after: str) -> bool:
-        """Whether another hyphen, before or behind, has words beside it."""
+        """Return whether another hyphen, before or behind, stands between words."""
         ahead, last = before.lower().rpartition("-")[::2]
         first, behind = after.lower().partition("-")[::2]
-        if ahead and (last in self.known or (self.language in _WITH_FOLLOWERS and first in _FOLLOWERS)):
+        if ahead and (last in self.counts or (self.language in _WITH_FOLLOWERS and first in _FOLLOWERS)):
             return True
-        return bool(behind) and first in self.known
+        return bool(behind) and first in self.counts
 
     def _is_new(self, before: str, last: str, first: str) -> bool:
-        """Whether it is one word that stands nowhere else in the document."""
+        """Return whether the two are one word that occurs nowhere else in the document."""
         everyday = last + first in self.everyday
         if first in _CONJUNCTIONS:
             return everyday
@@ -188,21 +193,23 @@ class _Words:
         words = self._are_words(last, first)
         if everyday:
             if last in _BEGINNINGS:
-                made = self.known[first] and len(first) > _SHORT and self.everyday[last + first] > _LESS_FREQUENT
-                return with_followers or not made
+                new_compound = (
+                    self.counts[first] and len(first) > _SHORT and self.everyday[last + first] > _LESS_FREQUENT
+                )
+                return with_followers or not new_compound
             return with_followers or not (words and self._rarer(last, first) < _FREQUENT)
-        # In English nearly all words are everyday ones, or stand in a document twice.
+        # In English nearly all words are everyday ones, or occur twice in a document.
         strict = self.language == "en" or not (self.language or not (last + first).isascii())
         return not (strict or words)
 
     def _stands_at_hyphens(self, last: str, first: str) -> bool:
-        """Whether the document has other words in which one of the two is before or behind a hyphen."""
+        """Return whether the document has other words with one of the two before or behind a hyphen."""
         if min(len(last), len(first)) < _SHORT - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
             return False
         return last in self.before or first in self.behind
 
     def _is_word(self, part: str) -> bool:
-        return self.known[part] > 0 or part in self.everyday
+        return self.counts[part] > 0 or part in self.everyday
 
     def _rarer(self, last: str, first: str) -> int:
         return max(self.everyday.get(part, _FREQUENT) for part in (last, first))
@@ -213,18 +220,21 @@ class _Words:
 
 
 def _ends(before: str, after: str) -> tuple[str, str]:
-    """What stands right before and right behind the hyphen, in small letters."""
+    """Return the parts right before and right behind the hyphen, in small letters."""
     return before.lower().rpartition("-")[2], after.lower().partition("-")[0]
 
 
 def _ranks(words: Collection[str]) -> dict[str, int]:
-    """Those of the words that are everyday ones: among some 50,000, of many languages and most of them English, that a
-    tokenizer of the product counts as one. It is not asked itself, as its package takes 100 MB."""
+    """Return the ranks of everyday words: those that a tokenizer of the product counts as one token.
+
+    These are some 50,000 words of many languages, most of them English. The file of the tokenizer's package is read
+    directly, since the package takes 100 MB of memory.
+    """
     package = importlib.util.find_spec("bpe_openai") if words else None
     if not (package and package.submodule_search_locations):
         return {}
     tokens = {base64.b64encode(f" {form}".encode()): word for word in words for form in (word.capitalize(), word)}
     (folder,) = package.submodule_search_locations
     listed = gzip.decompress((Path(folder) / "data/cl100k_base.tiktoken.gz").read_bytes()).split()[::2]
-    found = [(tokens[token], rank) for rank, token in compress(enumerate(listed), map(tokens.__contains__, listed))]
-    return dict(reversed(found))  # the more frequent form counts
+    ranks = [(tokens[token], rank) for rank, token in compress(enumerate(listed), map(tokens.__contains__, listed))]
+    return dict(reversed(ranks))  # so that the more frequent form counts

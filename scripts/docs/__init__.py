@@ -1,1 +1,1 @@
-"""The documentation: tables that are generated from the code, and how easy its sentences are to read."""
+"""Generate the documentation's tables from the code, and check how easy its sentences are to read."""

@@ -1,4 +1,4 @@
-"""`python -m scripts.docs`: writes the generated tables into the documentation, as the code is now."""
+"""`python -m scripts.docs` writes the tables that are generated from the code into the documentation."""
 
 import os
 

@@ -1,8 +1,8 @@
-"""`python -m scripts.docs.readability`: sentences of the README and docs/use that are too long, and pages too hard.
+"""`python -m scripts.docs.readability` lists sentences of the README and docs/use that are too long, and hard pages.
 
 The grade is that of Flesch and Kincaid (Kincaid et al., 1975): 0.39 × words per sentence + 11.8 × syllables per word −
-15.59. Syllables are counted by groups of vowels, which is right for nine English words of ten. Code, tables, headings
-and the addresses of links are left out: nobody reads them as sentences.
+15.59. Syllables are counted by groups of vowels, which is right for nine English words in ten. Code, tables, headings
+and the addresses of links are left out, since they are no sentences.
 """
 
 import re
@@ -24,7 +24,7 @@ SOUNDED = re.compile(r"(?:[td]ed|[scxz]es|ges|shes|ches)$")  # “wanted”, “
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PageGrade:
     """How easy a page is to read: its grade, and its sentences over `LONGEST_SENTENCE`."""
 
     page: Path
@@ -44,14 +44,14 @@ def pages() -> list[Path]:
     ]
 
 
-def read(page: Path) -> Reading:
-    """Measure a page; one without sentences has the grade 0."""
+def read(page: Path) -> PageGrade:
+    """Measure a page. A page without sentences has the grade 0."""
     sentences = [words for sentence in sentences_of(page.read_text()) if (words := WORD.findall(sentence))]
     words = [word for sentence in sentences for word in sentence]
     grade = 0.0
     if words:
         grade = 0.39 * len(words) / len(sentences) + 11.8 * sum(map(syllables, words)) / len(words) - 15.59
-    return Reading(page, grade, tuple(" ".join(each) for each in sentences if len(each) > LONGEST_SENTENCE))
+    return PageGrade(page, grade, tuple(" ".join(each) for each in sentences if len(each) > LONGEST_SENTENCE))
 
 
 def sentences_of(markdown: str) -> list[str]:

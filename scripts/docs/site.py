@@ -1,4 +1,4 @@
-"""The hook of MkDocs: links to folders, and to files outside of docs/, lead nowhere in the site and become text."""
+"""The hook of MkDocs. Links to folders, and to files outside of docs/, have no page in the site and become text."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Return the text of a page with the links that lead somewhere."""
+    """Return the text of a page without the links that have no page in the site."""
     folder = posixpath.dirname(page.file.src_uri)
     return LINK.sub(lambda link: link[0] if _is_in_site(folder, link[2]) else link[1], markdown)
 

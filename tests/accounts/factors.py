@@ -1,4 +1,4 @@
-"""What stands in for a person's authenticator app."""
+"""A stand-in for a person's authenticator app."""
 
 import time
 from base64 import b32decode, b32encode
@@ -17,7 +17,7 @@ STEP = 30  # seconds
 
 
 def code_of(secret: str, later: int = 0) -> str:
-    """What the app shows now, or so many steps later; of before, with a negative number."""
+    """Return the code that the app shows now, or so many steps later; earlier for a negative number."""
     now = int(time.time()) // STEP + later
     app = TOTP(b32decode(secret), 6, SHA1(), STEP, enforce_key_length=False)  # noqa: S303 - the hash that apps know
     return app.generate(now * STEP).decode()

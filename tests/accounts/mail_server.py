@@ -43,11 +43,11 @@ def mailing() -> Iterator[MailServer]:
     server = MailServer(f"smtp://127.0.0.1:{port}")
     controller = Controller(server, hostname="127.0.0.1", port=port)
     controller.start()
-    given = service_urls.mail(server.url)
+    options = service_urls.mail(server.url)
     backend = "django.core.mail.backends.smtp.EmailBackend"
     try:
         with override_settings(
-            EMAIL_URL=server.url, EMAIL_HOST=given["HOST"], EMAIL_PORT=given["PORT"], EMAIL_BACKEND=backend
+            EMAIL_URL=server.url, EMAIL_HOST=options["HOST"], EMAIL_PORT=options["PORT"], EMAIL_BACKEND=backend
         ):
             yield server
     finally:

@@ -14,10 +14,10 @@ from tests.accounts.openid_provider import CLIENT, SECRET, Provider
 _random = SystemRandom()
 
 
-def row_of(there: Provider, **fields: Any) -> OpenIDProvider:
-    row = OpenIDProvider(name=f"p-{uuid4().hex[:8]}", issuer=there.issuer, client_id=CLIENT, **fields)
+def row_of(provider: Provider, **fields: Any) -> OpenIDProvider:
+    row = OpenIDProvider(name=f"p-{uuid4().hex[:8]}", issuer=provider.issuer, client_id=CLIENT, **fields)
     store_provider(user=None, provider=row, secret=SECRET)
-    there.redirects.add("http://testserver" + reverse("login-openid-done", args=[row.pk]))
+    provider.redirects.add("http://testserver" + reverse("login-openid-done", args=[row.pk]))
     return row
 
 
@@ -26,13 +26,13 @@ def browser() -> Client:
     return Client(REMOTE_ADDR=f"10.{_random.randrange(256)}.{_random.randrange(256)}.{_random.randrange(256)}")
 
 
-def begun(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
-    """Where the browser is sent."""
+def begin_sign_in(row: OpenIDProvider, here: Client, then: str = "/files/") -> str:
+    """Return the address that the browser is sent to."""
     answer = here.get(reverse("login-openid", args=[row.pk]), {"next": then})
     assert answer.status_code == 302, answer.content
     return str(answer["Location"])
 
 
-def sign_in(there: Provider, row: OpenIDProvider, here: Client | None = None) -> tuple[Client, Any]:
+def sign_in(provider: Provider, row: OpenIDProvider, here: Client | None = None) -> tuple[Client, Any]:
     here = here or browser()
-    return here, here.get(there.sign_in(begun(row, here)))
+    return here, here.get(provider.sign_in(begin_sign_in(row, here)))

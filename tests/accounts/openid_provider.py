@@ -1,5 +1,6 @@
-"""An OpenID provider of the tests' own, as strict as real ones: over real HTTP, with discovery, keys that rotate, PKCE
-and claims of groups. What it signs may be made wrong by a test."""
+"""An OpenID provider for tests, as strict as real ones.
+
+It has discovery over real HTTP, rotating keys, PKCE and claims of groups. A test can make its tokens wrong."""
 
 import base64
 import hmac
@@ -27,9 +28,11 @@ _EC = ECKey.generate_key("P-256", {"kid": "ec", "use": "sig"})
 
 @dataclass
 class Provider:
-    """`person`: the claims of who is signed in there. `wrong`: claims of the next tokens that are made otherwise, None
-    for those that are left out. `header`, `key`: how they are signed; `secret`: with what instead, empty for nothing.
-    `redirects`: those that are registered."""
+    """The provider's state.
+
+    `person`: the claims of the person signed in there. `wrong`: claims that replace right ones in the next tokens;
+    None leaves a claim out. `header`, `key`: used to sign. `secret`: used instead of `key`; empty means no signature.
+    `redirects`: the registered addresses."""
 
     issuer: str
     person: dict[str, Any] = field(default_factory=lambda: {"sub": "248289761001"})
@@ -42,24 +45,24 @@ class Provider:
     document: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def rotate(self) -> None:
-        """Signs with another key from now on; that of before is gone."""
+        """Replace the key for signatures. The old one is no longer published."""
         self.key = _RSA[1] if self.key is _RSA[0] else _RSA[0]
         self.keys = [self.key]
 
     def sign_in(self, address: str) -> str:
-        """The person signs in at the address to which their browser was sent; where it is sent back to."""
+        """Sign the person in at the address of their browser. Return the address to which it is sent back."""
         assert address.startswith(f"{self.issuer}/authorize?"), address
-        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-        assert asked["client_id"] == CLIENT and asked["response_type"] == "code"
-        assert asked["redirect_uri"] in self.redirects, asked["redirect_uri"]
-        assert "openid" in asked["scope"].split() and asked["code_challenge_method"] == "S256"
-        assert all(len(asked[name]) >= 20 for name in ("state", "nonce", "code_challenge"))
+        query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert query["client_id"] == CLIENT and query["response_type"] == "code"
+        assert query["redirect_uri"] in self.redirects, query["redirect_uri"]
+        assert "openid" in query["scope"].split() and query["code_challenge_method"] == "S256"
+        assert all(len(query[name]) >= 20 for name in ("state", "nonce", "code_challenge"))
         code = secrets.token_urlsafe()
-        self.codes[code] = asked
-        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state'], 'iss': self.issuer})}"
+        self.codes[code] = query
+        return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state'], 'iss': self.issuer})}"
 
     def signed(self, claims: dict[str, Any]) -> str:
         """A token; the claims that are `wrong` are put in the place of the right ones, once."""
@@ -78,7 +81,7 @@ class Provider:
         return self.signed({"jti": secrets.token_hex(8), "events": {LOGOUT: {}}, **claims})
 
     def answer(self, method: str, path: str, headers: Any, body: str) -> tuple[int, dict[str, Any]]:
-        self.asked.append(path)
+        self.requests.append(path)
         if path == "/.well-known/openid-configuration":
             return 200, self._document()
         if path == "/keys":
@@ -102,20 +105,20 @@ class Provider:
         }
 
     def _token(self, headers: Any, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        kind, _, given = headers.get("Authorization", "").partition(" ")
-        name, _, secret = base64.b64decode(given).decode().partition(":") if kind == "Basic" else ("", "", "")
+        kind, _, encoded = headers.get("Authorization", "").partition(" ")
+        name, _, secret = base64.b64decode(encoded).decode().partition(":") if kind == "Basic" else ("", "", "")
         if (unquote(name), unquote(secret)) != (CLIENT, SECRET):
             return 401, {"error": "invalid_client"}
-        asked = self.codes.pop(form.get("code", ""), None)  # taken once
+        sign_in = self.codes.pop(form.get("code", ""), None)  # taken once
         if (
-            asked is None
+            sign_in is None
             or form.get("grant_type") != "authorization_code"
-            or form.get("redirect_uri") != asked["redirect_uri"]
-            or create_s256_code_challenge(form.get("code_verifier", "")) != asked["code_challenge"]
+            or form.get("redirect_uri") != sign_in["redirect_uri"]
+            or create_s256_code_challenge(form.get("code_verifier", "")) != sign_in["code_challenge"]
         ):
             return 400, {"error": "invalid_grant"}
-        more = {"auth_time": int(time.time())} if "max_age" in asked else {}
-        token = self.signed({"nonce": asked["nonce"], **more, **self.person})
+        more = {"auth_time": int(time.time())} if "max_age" in sign_in else {}
+        token = self.signed({"nonce": sign_in["nonce"], **more, **self.person})
         return 200, {"access_token": "access", "token_type": "Bearer", "expires_in": 300, "id_token": token}
 
 
@@ -139,7 +142,7 @@ def providing() -> Iterator[Provider]:
         do_POST = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
-            """What it was asked is in `asked`."""
+            """Log nothing: `requests` has the paths."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider = Provider(f"http://127.0.0.1:{server.server_address[1]}")

@@ -9,7 +9,7 @@ from accounts.services import create_token
 
 
 class Program:
-    """Somebody's program, with a token of some scopes."""
+    """A person's program, with a token of some scopes."""
 
     def __init__(self, user: User, *scopes: str, **fields: Any) -> None:
         self.row, token = create_token(user=user, name="program", scopes=scopes, **fields)

@@ -1,4 +1,4 @@
-"""Somebody else's server that webhooks are sent to: it keeps what it gets and answers as it was told."""
+"""A server that receives webhooks. It stores the requests and answers as a test says."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from tests.product import until
 
 
 def deliver(delivery_id: object) -> None:
-    """One try in this thread, and so in the test's transaction, where a worker's would be on its event loop."""
-    delivery = sending.claim(UUID(str(delivery_id)))
+    """Deliver once in this thread, and so in the test's transaction. A worker would deliver on its event loop."""
+    delivery = sending.DELIVERIES.claim(UUID(str(delivery_id)), "webhook")
     if delivery is not None:
         sending.report(delivery, asyncio.run(sending.attempt(delivery)))
 
@@ -61,7 +61,7 @@ def receiving() -> Iterator[Receiver]:
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """What it got is in `received`."""
+            """Log nothing: `received` has the calls."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     receiver = Receiver(f"http://127.0.0.1:{server.server_address[1]}/hook/")

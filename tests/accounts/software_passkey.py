@@ -22,7 +22,7 @@ PRESENT_AND_VERIFIED = AuthenticatorData.FLAG.UP | AuthenticatorData.FLAG.UV
 
 @dataclass(frozen=True, slots=True)
 class Passkey:
-    """The private key, and what the device keeps with it."""
+    """A passkey: the private key, and the ids that the device stores with it."""
 
     key: ec.EllipticCurvePrivateKey
     handle: str
@@ -32,7 +32,7 @@ class Passkey:
     def for_person(cls, person: User) -> "Passkey":
         return cls(ec.generate_private_key(ec.SECP256R1()), user_pk_to_url_str(person), uuid4().bytes)
 
-    def made(self, challenge: str) -> str:
+    def create(self, challenge: str) -> str:
         """The answer of a browser at https://testserver that has made this passkey for the challenge, as JSON."""
         coded: Any = ES256.from_cryptography_key(self.key.public_key())  # type: ignore[no-untyped-call]
         public = AttestedCredentialData.create(bytes(16), self.ident, coded)
@@ -56,7 +56,7 @@ class Passkey:
 def with_passkey(person: User) -> Passkey:
     """Stores a passkey of the person's, made just now."""
     passkey = Passkey.for_person(person)
-    stored = {"name": "Passkey", "credential": json.loads(passkey.made(websafe_encode(b"challenge")))}
+    stored = {"name": "Passkey", "credential": json.loads(passkey.create(websafe_encode(b"challenge")))}
     Authenticator.objects.create(user=person, type="webauthn", data=stored)
     return passkey
 
@@ -67,5 +67,5 @@ def _client(kind: str, challenge: str) -> bytes:
 
 def _credential(ident: bytes, response: dict[str, bytes]) -> dict[str, Any]:
     name = websafe_encode(ident)
-    said = {field: websafe_encode(value) for field, value in response.items()}
-    return {"id": name, "rawId": name, "type": "public-key", "response": said, "clientExtensionResults": {}}
+    encoded = {field: websafe_encode(value) for field, value in response.items()}
+    return {"id": name, "rawId": name, "type": "public-key", "response": encoded, "clientExtensionResults": {}}

@@ -121,7 +121,7 @@ def test_groups_can_be_made(admin_client: Client) -> None:
 
 @pytest.fixture
 def staff(client: Client) -> User:
-    """Somebody who may change people and groups and look after providers, signed in with `client`."""
+    """Return a member of the staff who may change people, groups and providers, signed in with `client`."""
     person = User.objects.create_user("staff", is_staff=True)
     names = ["add_user", "change_user", "delete_user", "add_group", "change_group", "delete_group", "view_provider"]
     person.user_permissions.set(Permission.objects.filter(codename__in=names))
@@ -132,8 +132,8 @@ def staff(client: Client) -> User:
 def test_nobody_makes_themselves_or_a_friend_a_superuser(client: Client, staff: User) -> None:
     friend = User.objects.create_user("friend")
     for person in (staff, friend):
-        held = list(person.user_permissions.values_list("pk", flat=True))
-        form = user_form(person, is_superuser="on", is_staff="on", email="new@example.org", user_permissions=held)
+        rights = list(person.user_permissions.values_list("pk", flat=True))
+        form = user_form(person, is_superuser="on", is_staff="on", email="new@example.org", user_permissions=rights)
         client.post(change_url(person), form)
         person.refresh_from_db()
         assert (person.is_superuser, person.email) == (False, "new@example.org")
@@ -163,36 +163,36 @@ def test_who_may_do_more_is_out_of_reach(client: Client, staff: User, admin_user
 
 def test_only_held_rights_are_given(client: Client, staff: User) -> None:
     friend = User.objects.create_user("friend")
-    held, more = (Permission.objects.get(codename=f"{name}_provider") for name in ("view", "change"))
+    shared, more = (Permission.objects.get(codename=f"{name}_provider") for name in ("view", "change"))
     strong = Group.objects.create(name="Strong")
     strong.permissions.add(more)
-    for given in ({"user_permissions": [more.pk]}, {"groups": [strong.pk]}):
-        page = client.post(change_url(friend), user_form(friend, **given)).content.decode()
+    for fields in ({"user_permissions": [more.pk]}, {"groups": [strong.pk]}):
+        page = client.post(change_url(friend), user_form(friend, **fields)).content.decode()
         assert "You lack the right “llm.change_provider”" in page
-    client.post(change_url(friend), user_form(friend, user_permissions=[held.pk]))
-    assert list(friend.user_permissions.all()) == [held]
+    client.post(change_url(friend), user_form(friend, user_permissions=[shared.pk]))
+    assert list(friend.user_permissions.all()) == [shared]
     own = Group.objects.create(name="Own")
     staff.groups.add(own)
     change = reverse("admin:auth_group_change", args=[own.pk])
-    refused = client.post(change, {"name": "Own", "permissions": [held.pk, more.pk]}).content.decode()
+    refused = client.post(change, {"name": "Own", "permissions": [shared.pk, more.pk]}).content.decode()
     assert "You lack the right “llm.change_provider”" in refused
-    client.post(change, {"name": "Ours", "permissions": [held.pk]})
+    client.post(change, {"name": "Ours", "permissions": [shared.pk]})
     own.refresh_from_db()
-    assert (own.name, list(own.permissions.all())) == ("Ours", [held])
+    assert (own.name, list(own.permissions.all())) == ("Ours", [shared])
     assert client.post(reverse("admin:auth_group_delete", args=[strong.pk]), {"post": "yes"}).status_code == 403
     client.post(reverse("admin:auth_group_delete", args=[own.pk]), {"post": "yes"})
     assert list(Group.objects.values_list("name", flat=True)) == ["Strong"]
 
 
 def test_what_a_deleted_administrator_did_is_kept(admin_client: Client, client: Client, staff: User) -> None:
-    """Also what Django's own log has of the time before there was an audit."""
+    """Entries of Django's own log, from the time before the audit, are kept too."""
     friend = User.objects.create_user("friend")
     client.force_login(staff)
     client.post(change_url(friend), user_form(friend, email="new@example.org"))
     kind = ContentType.objects.get_for_model(User)
-    said = json.dumps([{"changed": {"fields": ["Email address"]}}])
+    message = json.dumps([{"changed": {"fields": ["Email address"]}}])
     of_row = {"content_type": kind, "object_id": str(friend.pk), "object_repr": "friend"}
-    LogEntry.objects.create(user=staff, action_flag=2, change_message=said, **of_row)
+    LogEntry.objects.create(user=staff, action_flag=2, change_message=message, **of_row)
     client.force_login(User.objects.get(username="admin"))
     history = client.get(reverse("admin:accounts_user_history", args=[friend.pk])).content.decode()
     assert "Changed Email address" in history

@@ -1,7 +1,7 @@
-"""Groups of people: what comes of them for a person, and who may change them."""
+"""Groups of people: the rights that they give, and the right to change them."""
 
 import json
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.access.rights import Rights, may, require, rights_of, union
-from accounts.groups.services import add_members, delete_group, follow_claims, remove_members, save_group
+from accounts.groups.services import GroupFields, add_members, delete_group, follow_claims, remove_members, save_group
 from accounts.models import May, PeopleGroup, User
 from core.audit.models import Entry
 from core.errors import ProductError
@@ -38,7 +38,7 @@ def model() -> Model:
 
 
 def group(name: str = "Sales", **fields: Any) -> PeopleGroup:
-    return save_group(user=None, group=None, fields={"name": name, **fields})
+    return save_group(user=None, group=None, fields=cast("GroupFields", {"name": name, **fields}))
 
 
 def take_all_from_everyone() -> None:
@@ -47,9 +47,9 @@ def take_all_from_everyone() -> None:
 
 
 def test_everyone_is_there_and_may_use_everything(olga: User, model: Model) -> None:
-    found = rights_of(olga)
-    assert (found.models, found.tool_servers, found.may) == (None, None, frozenset(May.values))
-    assert found.groups == {PeopleGroup.objects.get(everyone=True).pk}
+    rights = rights_of(olga)
+    assert (rights.models, rights.tool_servers, rights.may) == (None, None, frozenset(May.values))
+    assert rights.groups == {PeopleGroup.objects.get(everyone=True).pk}
 
 
 def test_rights_are_unions(olga: User, binh: User, model: Model) -> None:
@@ -57,13 +57,13 @@ def test_rights_are_unions(olga: User, binh: User, model: Model) -> None:
     server = ToolServer.objects.create(name="calendar", base_url="https://tools.example/mcp")
     sales = group(members=[olga], allowed_models=[model], may=[May.SHARE])
     group("Support", members=[olga], allowed_tool_servers=[server], may=[May.UPLOAD], conversation_days=30)
-    found = rights_of(olga)
-    assert found.uses_model(model.pk)
-    assert not found.uses_model(uuid4())
-    assert found.uses_server("calendar")
-    assert not found.uses_server("mail")
-    assert found.may == {May.SHARE, May.UPLOAD}
-    assert sales.pk in found.groups
+    rights = rights_of(olga)
+    assert rights.uses_model(model.pk)
+    assert not rights.uses_model(uuid4())
+    assert rights.uses_server("calendar")
+    assert not rights.uses_server("mail")
+    assert rights.may == {May.SHARE, May.UPLOAD}
+    assert sales.pk in rights.groups
     assert not rights_of(binh).uses_model(model.pk)
     assert not may(binh, May.SHARE)
     with pytest.raises(ProductError, match="share") as refused:
@@ -82,9 +82,9 @@ def test_rights_cost_nothing_until_something_changes_by_whatever_way(olga: User,
     rights_of(olga)
     with CaptureQueriesContext(
         connection,
-    ) as asked:
+    ) as queries:
         rights_of(olga, version_now())
-    assert len(asked) == 1  # for the version, which requests have read along with something else
+    assert len(queries) == 1  # for the version, which requests have read along with something else
     sales = group()
     for change in (
         lambda: sales.members.add(olga),
@@ -107,7 +107,7 @@ def test_a_renamed_tool_server_stays_allowed(olga: User) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"name": "All"}, {"claim": "all"}, {"members": []}, {"conversation_days": 3}])
-def test_everyone_stays_everyone(fields: dict[str, Any]) -> None:
+def test_everyone_stays_everyone(fields: GroupFields) -> None:
     everyone = PeopleGroup.objects.get(everyone=True)
     with pytest.raises(ProductError) as refused:
         save_group(user=None, group=everyone, fields=fields)
@@ -200,13 +200,13 @@ def call(client: Client, method: str, path: str = "", **body: Any) -> Any:
 
 
 def test_programs_make_change_and_delete_groups(admin_client: Client, client: Client, olga: User, model: Model) -> None:
-    made = call(
+    group = call(
         admin_client, "POST", name="Sales", members=[str(olga.pk)], models=[str(model.pk)], may=["share"]
     ).json()
-    assert (made["models"], made["tools"], made["members"]) == ([str(model.pk)], [], [str(olga.pk)])
-    changed = call(admin_client, "PATCH", f"{made['id']}/", models=None, claim="sales").json()
+    assert (group["models"], group["tools"], group["members"]) == ([str(model.pk)], [], [str(olga.pk)])
+    changed = call(admin_client, "PATCH", f"{group['id']}/", models=None, claim="sales").json()
     assert (changed["models"], changed["claim"], changed["may"]) == (None, "sales", ["share"])
-    assert call(admin_client, "PATCH", f"{made['id']}/", members=[]).json()["members"] == []
+    assert call(admin_client, "PATCH", f"{group['id']}/", members=[]).json()["members"] == []
     many = {"managers": [str(olga.pk)] * 1_001}
     for wrong in (
         {"may": ["fly"]},
@@ -215,12 +215,12 @@ def test_programs_make_change_and_delete_groups(admin_client: Client, client: Cl
         {"colour": "red"},
         many,
     ):
-        assert call(admin_client, "PATCH", f"{made['id']}/", **wrong).status_code == 400
+        assert call(admin_client, "PATCH", f"{group['id']}/", **wrong).status_code == 400
     everyone = PeopleGroup.objects.get(everyone=True)
     refused = call(admin_client, "PATCH", f"{everyone.pk}/", name="All")
     assert (refused.status_code, refused.json()["code"]) == (409, "everyone_is_fixed")
     assert call(admin_client, "PATCH", f"{everyone.pk}/", may=[]).json()["may"] == []
-    assert call(admin_client, "DELETE", f"{made['id']}/").status_code == 204
+    assert call(admin_client, "DELETE", f"{group['id']}/").status_code == 204
     client.force_login(olga)
     assert call(client, "GET").status_code == 403
     me = client.get("/api/v1/me/").json()

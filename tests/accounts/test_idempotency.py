@@ -90,10 +90,10 @@ def test_a_key_belongs_to_its_person_method_and_path(send: Send, stranger: Perso
     body, key = {"name": "Contracts"}, uuid4().hex
     first = send("POST", "projects/", body, key=key)
     theirs = stranger.caller.http.post("projects/", json=body, headers={"Idempotency-Key": key})
-    elsewhere = send("POST", "conversations/", {}, key=key)
+    other_path = send("POST", "conversations/", {}, key=key)
     changed = send("PATCH", f"projects/{first.json()['id']}/", body, key=key)
-    assert [each.status_code for each in (first, theirs, elsewhere, changed)] == [201, 201, 201, 200]
-    assert not any(map(replayed, (theirs, elsewhere, changed)))
+    assert [each.status_code for each in (first, theirs, other_path, changed)] == [201, 201, 201, 200]
+    assert not any(map(replayed, (theirs, other_path, changed)))
 
 
 def test_reading_takes_no_key(send: Send, caller: Caller) -> None:
@@ -173,9 +173,9 @@ def test_of_many_at_once_one_is_done(send: Send, person: Person) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(write, range(6)))
-    made = [each for each in answers if each.status_code == 201]
-    assert len([each for each in made if not replayed(each)]) == 1
-    assert len({each.json()["id"] for each in made}) == 1
+    created = [each for each in answers if each.status_code == 201]
+    assert len([each for each in created if not replayed(each)]) == 1
+    assert len({each.json()["id"] for each in created}) == 1
     assert {each.status_code for each in answers} <= {201, 409}
     assert Project.objects.filter(owner=person.user).count() == 1
 
@@ -244,9 +244,9 @@ def test_a_repeat_names_what_was_made_without_its_secret(
 ) -> None:
     _, token = create_token(user=person.user, name="maker", scopes=["admin", "chat"])
     http, key = Caller(application, token).http, {"Idempotency-Key": uuid4().hex}
-    made, again = (http.post(path, json=body, headers=key) for _ in range(2))
-    assert (made.status_code, again.status_code, replayed(again)) == (201, 201, True)
-    first, second = made.json(), again.json()
+    original, again = (http.post(path, json=body, headers=key) for _ in range(2))
+    assert (original.status_code, again.status_code, replayed(again)) == (201, 201, True)
+    first, second = original.json(), again.json()
     assert first[secret] and first["left_out"] == ""
     assert second == {**first, secret: None, "left_out": second["left_out"]}
     assert f"“{secret}” was shown in that one only" in second["left_out"]

@@ -1,4 +1,4 @@
-"""Signing up, one's own e-mail address, passwords that somebody else chose, and the ends of sessions."""
+"""Signing up, changing the e-mail address, passwords chosen by an administrator, and the ends of sessions."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.access.login import SIGNED_IN
 from accounts.mailing import addresses
 from accounts.models import ApiToken, Session, User
@@ -34,8 +34,8 @@ SITE = "http://testserver"
 
 @pytest.fixture
 def server() -> Iterator[MailServer]:
-    with mailing() as found:
-        yield found
+    with mailing() as running:
+        yield running
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def olga() -> User:
 
 
 def at(person: User) -> Client:
-    """A browser in which the person has signed in just now."""
+    """Return a browser in which the person has just signed in."""
     here = browser()
     here.force_login(person)
     session = here.session
@@ -54,9 +54,9 @@ def at(person: User) -> Client:
 
 
 def link_in(text: str) -> str:
-    found = re.search(r"http://testserver(/\S+)", text)
-    assert found, text
-    return found[1]
+    match = re.search(r"http://testserver(/\S+)", text)
+    assert match, text
+    return match[1]
 
 
 # A password that somebody else chose
@@ -72,7 +72,7 @@ def test_a_password_that_an_administrator_has_set_is_changed_first(olga: User) -
     assert here.get("/api/v1/me/").json()["code"] == "password_change_needed"
     assert here.post("/settings/tokens/", {}).status_code == 403
     person = User.objects.get(pk=olga.pk)
-    assert holding([Credential.of_session(here.session, person)]) == set()
+    assert valid_credentials([Credential.of_session(here.session, person)]) == set()
     page = here.get("/settings/password/?next=/files/").content.decode()
     assert "Choose your password" in page and "/settings/tokens/" not in page
     form = {"old_password": "chosen by somebody else", "new_password1": NEW, "new_password2": NEW, "next": "/files/"}
@@ -106,10 +106,10 @@ def test_a_session_ends_so_many_days_after_the_sign_in_whether_used_or_not(
 
 def test_signing_out_everywhere_ends_tokens_where_asked(olga: User) -> None:
     create_token(user=olga, name="program")
-    here, elsewhere = at(olga), at(olga)
+    here, other = at(olga), at(olga)
     assert "Revoke my API tokens" in here.get("/settings/sessions/").content.decode()
     here.post("/settings/sessions/end/")
-    assert elsewhere.get("/settings/").status_code == 302
+    assert other.get("/settings/").status_code == 302
     assert ApiToken.objects.visible_to(olga).usable().exists()
     here.post("/settings/sessions/end/", {"tokens": "on"})
     assert not ApiToken.objects.visible_to(olga).usable().exists()

@@ -1,4 +1,4 @@
-"""Limits over the API: set by administrators, told to those whom they hold."""
+"""Limits over the API: administrators set them, and people see their own."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from django.test import Client
 from accounts.models import ApiToken, Limit, PeopleGroup, User
 from accounts.services import create_token
 from core.errors import ProductError
-from files.services import require_room
+from files.services import require_storage
 
 pytestmark = pytest.mark.django_db
 
@@ -46,20 +46,20 @@ def test_an_administrator_sets_reads_changes_and_removes_a_limit(admin: User, ol
     token, _secret = create_token(user=olga, name="of olga")
     group = PeopleGroup.objects.create(name=uuid4().hex)
     for whom in ("everyone", {"user": str(olga.pk)}, {"group": str(group.pk)}, {"token": str(token.pk)}):
-        wanted = {"for": whom, "unit": "money", "per": "month", "amount": "12.50"}
-        made = api(admin, "POST", "limits/", wanted, expect=201)
-        assert {name: made[name] for name in wanted} == {**wanted, "amount": "12.5"}
-    changed = api(admin, "PATCH", f"limits/{made['id']}/", {"amount": 3})
+        body = {"for": whom, "unit": "money", "per": "month", "amount": "12.50"}
+        limit = api(admin, "POST", "limits/", body, expect=201)
+        assert {name: limit[name] for name in body} == {**body, "amount": "12.5"}
+    changed = api(admin, "PATCH", f"limits/{limit['id']}/", {"amount": 3})
     assert (changed["amount"], changed["for"]) == ("3", {"token": str(token.pk)})
     assert [each["amount"] for each in api(admin, "GET", "limits/")["results"]] == ["12.5", "12.5", "12.5", "3"]
-    api(admin, "DELETE", f"limits/{made['id']}/", expect=204)
+    api(admin, "DELETE", f"limits/{limit['id']}/", expect=204)
     assert Limit.objects.count() == 3
     stored = api(admin, "POST", "limits/", {"for": "everyone", "unit": "storage", "amount": 5, "per": None}, expect=201)
     assert stored["per"] is None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "sentence"),
     [
         ({"for": {"user": str(uuid4())}}, "There is no user with this id."),
         ({"for": "everybody"}, 'Write \\"everyone\\", or an object'),
@@ -72,9 +72,9 @@ def test_an_administrator_sets_reads_changes_and_removes_a_limit(admin: User, ol
         ({"sheep": 1}, "There is no such field."),
     ],
 )
-def test_what_is_no_limit_is_refused_with_what_to_do(admin: User, wrong: dict[str, Any], said: str) -> None:
+def test_what_is_no_limit_is_refused_with_what_to_do(admin: User, wrong: dict[str, Any], sentence: str) -> None:
     body = {"for": "everyone", "unit": "turns", "per": "day", "amount": 5, **wrong}
-    assert said in json.dumps(api(admin, "POST", "limits/", body, expect=400))
+    assert sentence in json.dumps(api(admin, "POST", "limits/", body, expect=400))
 
 
 def test_nobody_else_sees_or_sets_limits(olga: User) -> None:
@@ -108,7 +108,7 @@ def test_a_person_is_told_what_holds_for_them_and_a_token_its_own_too(olga: User
 
 def test_storage_is_held_to_at_the_upload(olga: User) -> None:
     Limit.objects.create(unit="storage", amount=1_000_000)
-    require_room(olga, 1_000_000)
+    require_storage(olga, 1_000_000)
     with pytest.raises(ProductError) as caught:
-        require_room(olga, 1_000_001)
+        require_storage(olga, 1_000_001)
     assert (caught.value.code, caught.value.status) == ("limit_reached", 429)

@@ -1,4 +1,4 @@
-"""Mails: invitations and links to choose another password, through a real mail server; and what is without one."""
+"""Mails: invitations and links to choose another password, with a real mail server and without one."""
 
 import re
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ NEW = "another long password"
 
 @pytest.fixture
 def server() -> Iterator[MailServer]:
-    with mailing() as found:
-        yield found
+    with mailing() as running:
+        yield running
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def staff() -> Client:
 
 
 def link_in(text: str) -> str:
-    found = re.search(r"http://testserver(/welcome/\S+)", text)
-    assert found, text
-    return found[1]
+    match = re.search(r"http://testserver(/welcome/\S+)", text)
+    assert match, text
+    return match[1]
 
 
 def invite(staff: Client, name: str, email: str) -> str:
@@ -181,9 +181,9 @@ def test_the_doctor_says_what_is_wrong(settings: Settings) -> None:
     ],
 )
 def test_the_url_says_port_password_and_encryption(url: str, expected: tuple[int, str, bool, bool]) -> None:
-    found = service_urls.mail(url)
-    assert tuple(found[name] for name in ("PORT", "PASSWORD", "SSL", "TLS")) == expected
-    assert found["HOST"] == "mail" and "@" in found["FROM"]
+    options = service_urls.mail(url)
+    assert tuple(options[name] for name in ("PORT", "PASSWORD", "SSL", "TLS")) == expected
+    assert options["HOST"] == "mail" and "@" in options["FROM"]
 
 
 def test_what_is_no_url_of_a_mail_server_is_refused() -> None:

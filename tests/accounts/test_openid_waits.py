@@ -1,4 +1,4 @@
-"""A provider of sign-ins that hangs: one reading for all who wait, then refused at once for some seconds."""
+"""An OpenID provider that hangs: waiting sign-ins share one request, and later ones are refused at once for a while."""
 
 import threading
 from collections.abc import Iterator
@@ -68,11 +68,11 @@ def test_a_provider_that_hangs_is_asked_once_and_then_refused_at_once(
             connection.metadata(provider)
         assert (error.value.code, error.value.status) == ("openid_unreachable", 502)
         assert error.value.detail.startswith(sentence) and int(error.value.headers["Retry-After"]) > 0
-    assert hanging.taken == 1
+    assert hanging.connections == 1
     connection.forget(provider)  # an administrator tests it
     with pytest.raises(ProductError):
         connection.metadata(provider)
-    until(lambda: hanging.taken == 2, "the provider is asked again")
+    until(lambda: hanging.connections == 2, "the provider is asked again")
 
 
 def test_an_outage_ends() -> None:

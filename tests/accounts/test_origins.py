@@ -1,4 +1,4 @@
-"""Which pages may open a WebSocket with a browser's session."""
+"""The origins of pages that may open a WebSocket with a browser's session."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ async def admitted(origin: str | None, scheme: str = "ws", **headers: str) -> bo
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    given = {"host": "localhost:8000", **headers, **({} if origin is None else {"origin": origin})}
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
+    fields = {"host": "localhost:8000", **headers, **({} if origin is None else {"origin": origin})}
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()]
     scope = {"type": "websocket", "path": "/ws/", "query_string": b"", "headers": raw, "scheme": scheme}
     await SameOrigin(app)({**scope, "server": ("127.0.0.1", 8000), "client": ("127.0.0.1", 1)}, receive, send)
     return bool(sent[0]["type"] == "websocket.accept")

@@ -1,4 +1,4 @@
-"""Pages that anybody may open are opened so many times a minute from one address."""
+"""Limits of requests a minute from one address, for pages that need no sign-in."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ INVITED = {"username": "olga", "email": "olga@example.org", "first_name": "Olga"
 
 @pytest.fixture
 def staff(client: Client) -> User:
-    """Who may look after people, and nothing else; signed in with `client`."""
+    """Return an administrator with rights on people only, signed in with `client`."""
     person = User.objects.create_user("staff", is_staff=True)
     names = ["add_user", "change_user", "view_user"]
     person.user_permissions.set(Permission.objects.filter(codename__in=names))
@@ -43,8 +43,8 @@ def strong() -> Group:
 
 def link_in(page: Any) -> str:
     """The address of the only link of a page of links."""
-    (found,) = page.context["links"]
-    parts = urlsplit(found[1])
+    (link,) = page.context["links"]
+    parts = urlsplit(link[1])
     return f"{parts.path}?{parts.query}"
 
 
@@ -190,7 +190,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "sentence"),
     [
         ("", "The table is empty"),
         ("username,email", "names nobody"),
@@ -200,8 +200,8 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
     ],
     ids=["empty", "nobody", "no names", "another column", "too many"],
 )
-def test_a_table_that_cannot_be_read_says_why(admin_client: Client, text: str, said: str) -> None:
-    assert said in imported(admin_client, text).content.decode()
+def test_a_table_that_cannot_be_read_says_why(admin_client: Client, text: str, sentence: str) -> None:
+    assert sentence in imported(admin_client, text).content.decode()
 
 
 def test_a_file_in_another_encoding_is_refused(admin_client: Client) -> None:
@@ -226,9 +226,9 @@ def test_the_list_counts_no_further_than_it_must(
     with django_assert_max_num_queries(11):
         page = admin_client.get(LIST)
     assert "These are the first 3" in page.content.decode()
-    found = admin_client.get(LIST, {"q": "p4"})
-    assert [row.username for row in found.context["cl"].result_list] == ["p4"]
-    assert "These are the first" not in found.content.decode()
+    matches = admin_client.get(LIST, {"q": "p4"})
+    assert [row.username for row in matches.context["cl"].result_list] == ["p4"]
+    assert "These are the first" not in matches.content.decode()
     User.objects.filter(username="p1").update(last_login=timezone.now(), password="x")
     User.objects.filter(username="p2").update(is_active=False)
     states = {state: list(admin_client.get(LIST, {"state": state}).context["cl"].result_list) for state in STATES}

@@ -1,4 +1,7 @@
-"""What a token opens. The tests walk the API's part of the URLconf, so a new address is covered when it is added."""
+"""The addresses that a token opens.
+
+The tests walk the API's part of the URLconf, so a new address is covered when it is added.
+"""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +57,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class AnyId(dict[str, str]):
-    """An id or date for every place: who lacks the scope never gets as far as looking it up."""
+    """Gives an id or date for every parameter. Without the scope, nothing looks it up."""
 
     def __contains__(self, key: object) -> bool:
         return True
@@ -66,9 +69,9 @@ class AnyId(dict[str, str]):
 @pytest.fixture
 def person_here(committed: None) -> Iterator[User]:
     """Without a transaction around the test: the stream of events gives its database connection back."""
-    made = User.objects.create_user(f"scopes-{uuid4().hex}")
-    yield made
-    made.delete()
+    user = User.objects.create_user(f"scopes-{uuid4().hex}")
+    yield user
+    user.delete()
 
 
 def scope_of(url: str, method: str) -> str | None:
@@ -87,9 +90,9 @@ def is_missing_scope(response: Any) -> bool:
 def test_a_token_opens_what_its_scope_names_and_nothing_else(person_here: User, scope: str) -> None:
     _, token = create_token(user=person_here, name="program", scopes=[scope])
     client = Client(headers={"Authorization": f"Bearer {token}"})
-    asked = [each for each in addresses(AnyId()) if each.url.startswith("/api/v1/") and each.url not in OPEN]
+    checked = [each for each in addresses(AnyId()) if each.url.startswith("/api/v1/") and each.url not in OPEN]
     closed = set()
-    for address in asked:
+    for address in checked:
         for method in METHODS:
             needed = scope_of(address.url, method)
             if needed in (None, scope):
@@ -100,7 +103,7 @@ def test_a_token_opens_what_its_scope_names_and_nothing_else(person_here: User, 
             if method == "GET" or response.status_code != 405:  # the stream of events can only be read
                 assert is_missing_scope(response), (method, address.url, response.status_code, response.content)
                 closed.add(address.url)
-    assert len(asked) > 30
+    assert len(checked) > 30
     assert closed
 
 

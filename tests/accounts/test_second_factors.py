@@ -1,4 +1,4 @@
-"""Second factors: set up, asked for on every way in, required by the workspace, lost."""
+"""Second factors: set up, required at every way to sign in, required by the workspace, lost."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 
 from accounts import people
 from accounts.access import login
-from accounts.access.authentication import Credential, holding
+from accounts.access.authentication import Credential, valid_credentials
 from accounts.models import Session, User
 from accounts.second_factors import services
 from accounts.services import create_token
@@ -217,24 +217,24 @@ def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
 
 def test_an_app_is_set_up_with_the_code_that_it_shows(olga: User) -> None:
     here, _ = sign_in(olga)
-    elsewhere, _ = sign_in(olga)
-    begun = here.get(APP).context["begun"]
-    assert begun["drawn"].startswith("<svg")
-    secret = begun["secret"].replace(" ", "")
+    other, _ = sign_in(olga)
+    new_app = here.get(APP).context["begun"]
+    assert new_app["drawn"].startswith("<svg")
+    secret = new_app["secret"].replace(" ", "")
     wrong = here.post(APP, {"code": "12"})
-    assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == begun["secret"]
+    assert wrong.status_code == 422 and wrong.context["begun"]["secret"] == new_app["secret"]
     code = code_of(secret)
     answer = here.post(APP, {"code": f"{code[:3]}-{code[3:]}"})
     shown = answer.content.decode()
     assert "messages" not in answer.cookies  # which the admin would show
     assert all(code in shown for code in answer.context["codes"].split())
-    assert signed_in(here) and not signed_in(elsewhere)
-    kept = Authenticator.objects.get(user=olga, type="totp").data
-    assert secret not in str(kept)
+    assert signed_in(here) and not signed_in(other)
+    data = Authenticator.objects.get(user=olga, type="totp").data
+    assert secret not in str(data)
     assert here.get(APP)["Location"] == here.post(APP, {"code": code})["Location"] == PAGE
     refused("app_is_set_up", lambda: with_app(olga))
-    there, _ = sign_in(olga)  # the code that has set it up is used
-    assert there.post(SECOND, {"code": code}).status_code == 422
+    second, _ = sign_in(olga)  # the code that has set it up is used
+    assert second.post(SECOND, {"code": code}).status_code == 422
     assert here.get(PAGE).context["codes_left"] == 10
 
 
@@ -269,8 +269,8 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     here, _ = sign_in(olga)
     assert here.get(address).status_code == 200
     monkeypatch.setattr(login, "FRESH_FOR", -1)
-    asked = here.get(address)["Location"]
-    assert asked == f"/login/again/?next={address.replace('/', '%2F')}"
+    location = here.get(address)["Location"]
+    assert location == f"/login/again/?next={address.replace('/', '%2F')}"
     assert here.get("/api/v1/export/").json()["code"] == "fresh_sign_in_needed"
     assert here.get(address, headers={"HX-Request": "true"}).status_code == 403  # a script is not led away
     _, token = create_token(user=olga, name="backup")
@@ -278,12 +278,12 @@ def test_a_sensitive_page_asks_who_signed_in_long_ago_to_do_it_again(
     assert with_token.status_code == 200
     monkeypatch.undo()
     key = here.session.session_key
-    wrong = here.post(asked, {"password": "guess", "next": address})
+    wrong = here.post(location, {"password": "guess", "next": address})
     assert "do not belong together" in wrong.content.decode()
     other = User.objects.create_user(uuid4().hex, password="the password of another")
-    foreign = here.post(asked, {"username": other.username, "password": "the password of another", "next": address})
+    foreign = here.post(location, {"username": other.username, "password": "the password of another", "next": address})
     assert foreign.status_code == 200  # whoever is named, it is the password of who is signed in that counts
-    assert here.post(asked, {"password": PASSWORD, "next": address})["Location"] == address
+    assert here.post(location, {"password": PASSWORD, "next": address})["Location"] == address
     assert here.session.session_key == key  # what is open stays open
 
 
@@ -347,12 +347,12 @@ def test_a_token_goes_on_and_a_header_is_no_way_around_it(olga: User, required: 
 def test_what_a_session_has_open_ends_when_the_workspace_begins_to_ask(olga: User) -> None:
     here, _ = sign_in(olga)
     credential = Credential.of_session(here.session, olga)
-    assert holding({credential}) == {credential}
+    assert valid_credentials({credential}) == {credential}
     change(user=None, fields={"second_factor": Workspace.SecondFactor.EVERYBODY})
-    assert holding({credential}) == set()
+    assert valid_credentials({credential}) == set()
     with_app(olga)  # which ends that session
-    there, _ = sign_in(olga)
-    assert holding({Credential.of_session(there.session, olga)}) == set()
+    client, _ = sign_in(olga)
+    assert valid_credentials({Credential.of_session(client.session, olga)}) == set()
 
 
 def test_it_may_be_asked_of_administrators_alone(olga: User) -> None:
@@ -374,8 +374,8 @@ def test_a_command_removes_those_of_somebody_who_has_lost_them(olga: User) -> No
     here.post(SECOND, {"code": code_of(secret)})
     call_command("second_factor", olga.username, "--remove", stdout=StringIO())
     assert not signed_in(here)
-    there, _ = sign_in(olga)
-    assert signed_in(there)
+    client, _ = sign_in(olga)
+    assert signed_in(client)
 
 
 def test_an_administrator_removes_none_of_who_may_do_more(olga: User) -> None:
@@ -399,13 +399,13 @@ def test_a_passkey_is_made_for_the_device_to_find_and_signs_in_again(olga: User)
     chosen = challenge["authenticatorSelection"]
     assert (chosen["residentKey"], chosen["userVerification"]) == ("required", "required")
     passkey = Passkey.for_person(olga)
-    answer = here.post(PASSKEYS, {"name": "x" * 200, "credential": passkey.made(challenge["challenge"])}, secure=True)
+    answer = here.post(PASSKEYS, {"name": "x" * 200, "credential": passkey.create(challenge["challenge"])}, secure=True)
     assert answer.context["made"] == "passkey" and len(answer.context["codes"].split()) == 10
     [row] = services.factors_of(olga)
     assert row.data["name"] == "x" * 100
     for who in (here, browser()):  # again, and anew
-        asked = who.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
-        sent = {"credential": passkey.signed(asked["challenge"]), "next": "/files/"}
+        options = who.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+        sent = {"credential": passkey.signed(options["challenge"]), "next": "/files/"}
         assert who.post(PASSKEY, sent, secure=True)["Location"] == "/files/"
         assert signed_in(who)
     assert Authenticator.objects.get(pk=row.pk).last_used_at
@@ -416,8 +416,8 @@ def test_whose_passkey_it_is_counts(olga: User) -> None:
     mine, theirs = with_passkey(olga), with_passkey(other)
 
     def sent(here: Client, passkey: Passkey, to: str) -> Any:
-        asked = here.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
-        return here.post(to, {"credential": passkey.signed(asked["challenge"])}, secure=True)
+        options = here.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+        return here.post(to, {"credential": passkey.signed(options["challenge"])}, secure=True)
 
     here, answer = sign_in(olga)
     assert answer["Location"] == SECOND
@@ -438,7 +438,7 @@ def test_many_passkeys_are_too_many(olga: User) -> None:
     passkey = with_passkey(olga)
     for _ in range(services.MOST_PASSKEYS - 1):
         with_passkey(olga)
-    answer = here.post(PASSKEYS, {"credential": passkey.made(challenge)}, secure=True)
+    answer = here.post(PASSKEYS, {"credential": passkey.create(challenge)}, secure=True)
     assert answer.status_code == 409 and "You have 20 passkeys" in answer.content.decode()
     assert len(services.factors_of(olga)) == services.MOST_PASSKEYS
 
@@ -451,14 +451,14 @@ def test_with_redis_away_factors_are_set_up_and_sign_in(olga: User, settings: Se
     recovery = here.post(APP, {"code": code_of(secret)}).context["codes"].split()
     passkey = with_passkey(olga)
     for sent in ({"code": code_of(secret, 1)}, {"code": recovery[0]}):
-        there, _ = sign_in(olga)
-        assert there.post(SECOND, sent)["Location"] == "/" and signed_in(there)
+        client, _ = sign_in(olga)
+        assert client.post(SECOND, sent)["Location"] == "/" and signed_in(client)
         again, _ = sign_in(olga)
         assert again.post(SECOND, sent).status_code == 422  # taken once, nevertheless
-    there = browser()
-    asked = there.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
-    there.post(PASSKEY, {"credential": passkey.signed(asked["challenge"])}, secure=True)
-    assert signed_in(there)
+    client = browser()
+    challenge = client.get(PASSKEY, headers=SCRIPT, secure=True).json()["request_options"]["publicKey"]
+    client.post(PASSKEY, {"credential": passkey.signed(challenge["challenge"])}, secure=True)
+    assert signed_in(client)
 
 
 @pytest.mark.parametrize("sent", NO_PASSKEYS)

@@ -1,4 +1,4 @@
-"""The settings pages without a browser: what is stored, who is signed out, and in which language one is answered."""
+"""The settings pages without a browser: stored values, ended sessions, and the language of the answer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -67,8 +67,8 @@ def test_language_time_zone_and_colours_are_kept_and_take_effect(browser: Callab
 
 def test_the_browsers_language_counts_until_another_is_chosen(browser: Callable[[str], Client]) -> None:
     client = browser(FIREFOX)
-    asked = client.get(PREFERENCES, headers={"Accept-Language": "vi"})
-    assert asked.headers["Content-Language"] == "vi"
+    page = client.get(PREFERENCES, headers={"Accept-Language": "vi"})
+    assert page.headers["Content-Language"] == "vi"
     client.post(PREFERENCES, {"language": "en", "timezone": "UTC", "theme": ""})
     chosen = client.get(PREFERENCES, headers={"Accept-Language": "vi"})
     assert chosen.headers["Content-Language"] == "en"
@@ -77,7 +77,7 @@ def test_the_browsers_language_counts_until_another_is_chosen(browser: Callable[
 def test_the_password_of_a_proxy_in_front_changes_nothing_for_a_page(
     browser: Callable[[str], Client], olga: User
 ) -> None:
-    """A browser sends it with each request, beside the session."""
+    """A browser sends the proxy's password with each request, beside the session."""
     client = browser(FIREFOX)
     client.post(PREFERENCES, {"language": "vi", "timezone": "Asia/Ho_Chi_Minh", "theme": ""})
     page = client.get(PREFERENCES, headers={"Authorization": "Basic b2xnYTpwYXNz"})
@@ -178,7 +178,7 @@ def test_who_is_switched_off_is_signed_out(browser: Callable[[str], Client], olg
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "sentence"),
     [
         ({"old_password": "wrong", "new_password1": NEW, "new_password2": NEW}, "old password was entered incorrectly"),
         ({"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW + "!"}, "didn’t match"),
@@ -187,12 +187,12 @@ def test_who_is_switched_off_is_signed_out(browser: Callable[[str], Client], olg
     ],
 )
 def test_a_password_that_will_not_do_is_refused_in_words(
-    browser: Callable[[str], Client], olga: User, form: dict[str, str], said: str
+    browser: Callable[[str], Client], olga: User, form: dict[str, str], sentence: str
 ) -> None:
     client = browser(FIREFOX)
     refused = client.post(reverse("settings:password"), form)
     assert refused.status_code == 422
-    assert said in refused.content.decode().replace("&#x27;", "’")
+    assert sentence in refused.content.decode().replace("&#x27;", "’")
     olga.refresh_from_db()
     assert olga.check_password(PASSWORD)
     assert signed_in(client)

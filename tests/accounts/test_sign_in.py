@@ -94,8 +94,8 @@ def test_up_to_the_limit_a_wrong_password_is_only_wrong(olga: User) -> None:
 def test_a_name_that_nobody_has_is_refused_in_the_same_words(olga: User) -> None:
     nobody = uuid4().hex
     pages = [refused(lambda: tried(olga.username, "guess")), refused(lambda: tried(nobody, "guess"))]
-    said = [page.content.decode().split('role="alert"')[1].split("Try again")[0] for page in pages]
-    assert said[0] == said[1]
+    sentences = [page.content.decode().split('role="alert"')[1].split("Try again")[0] for page in pages]
+    assert sentences[0] == sentences[1]
 
 
 def test_somebody_else_and_another_address_are_not_held_up(olga: User) -> None:
@@ -112,7 +112,7 @@ def test_a_success_lets_the_count_begin_anew(olga: User) -> None:
 
 
 def test_an_address_that_tries_many_names_has_one_try_a_name_left(olga: User, limits: Settings) -> None:
-    """The people beside somebody who guesses come in, and the guesser learns of no name more than once."""
+    """Other people at the guesser's address can sign in, and the guesser has one try for each name."""
     limits.SIGN_IN_LIMITS = {"name": 1_000, "address": LIMIT, "crowd": 1_000}
     address = somewhere()
     refused(lambda: tried(uuid4().hex, "guess", address=address))
@@ -214,8 +214,8 @@ def test_the_log_names_the_address_and_not_what_was_typed(olga: User, caplog: py
     address = somewhere()
     with caplog.at_level(logging.WARNING, logger="accounts.access.login_throttle"):
         refused(lambda: tried(olga.username, "guess", address=address))
-    said = [record.getMessage() for record in caplog.records if record.name == "accounts.access.login_throttle"]
-    assert said == [f"{LIMIT} wrong passwords from {address} for one name: no more are looked at for now"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "accounts.access.login_throttle"]
+    assert lines == [f"{LIMIT} wrong passwords from {address} for one name: no more are looked at for now"]
     assert olga.username not in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""What is open ends with the session or token that it was opened with, however that has ended (docs/decisions/0016)."""
+"""Connections end with the session or token that opened them, however that has ended (docs/decisions/0016)."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ CSRF = "a" * 32
 
 
 class Opened:
-    """What one person has open of each kind, by a session or by a token; each has begun to be told of an answer."""
+    """One open connection of each kind of a person, by a session or by a token; each has received part of an answer."""
 
     def __init__(self, application: Application, person: Person, headers: dict[str, str], stack: ExitStack) -> None:
         self._http = application.http(headers=headers)
@@ -52,8 +52,8 @@ class Opened:
             "ag-ui": stack.enter_context(self._lines("POST", "/api/v1/ag-ui/", body)),
         }
         if "Authorization" in headers:  # of the OpenAI protocol a session is no sign-in
-            asked = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": SAID}]}
-            self.streams["openai"] = stack.enter_context(self._lines("POST", "/v1/chat/completions", asked))
+            request = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": SAID}]}
+            self.streams["openai"] = stack.enter_context(self._lines("POST", "/v1/chat/completions", request))
 
     @contextmanager
     def _lines(self, method: str, path: str, body: Any = None) -> Iterator[Iterator[str]]:
@@ -73,7 +73,7 @@ class Opened:
 
 
 def by_session(person: Person, client: Client | None = None) -> tuple[Client, dict[str, str]]:
-    """Of a `client` that is signed in already, or of a new one."""
+    """Return a client, the given or a new one, and the headers of its session."""
     if client is None:
         client = Client()
         client.force_login(person.user)
@@ -84,12 +84,12 @@ def by_session(person: Person, client: Client | None = None) -> tuple[Client, di
 def with_another_password(person: Person, browser: Client) -> None:
     """On the person's page."""
     new = "an even longer staple"
-    given = {"old_password": person.password, "new_password1": new, "new_password2": new}
-    assert browser.post("/settings/password/", given).status_code == 302
+    form = {"old_password": person.password, "new_password1": new, "new_password2": new}
+    assert browser.post("/settings/password/", form).status_code == 302
 
 
 def changepassword(person: Person, browser: Client) -> None:
-    """As `manage.py changepassword`, which tells nobody."""
+    """Change the password as `manage.py changepassword` does, without news to other processes."""
     person.user.set_password("an even longer staple")
     person.user.save()
 
@@ -129,13 +129,13 @@ def test_everything_open_ends_with_the_session(
 
 
 def test_everything_open_ends_when_the_provider_signs_out(application: Application, person: Person) -> None:
-    with providing() as there, ExitStack() as stack:
-        row = row_of(there)
-        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
-        there.person["sid"] = "one"
-        browser, headers = by_session(person, sign_in(there, row)[0])
+    with providing() as provider, ExitStack() as stack:
+        row = row_of(provider)
+        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=provider.person["sub"])
+        provider.person["sid"] = "one"
+        browser, headers = by_session(person, sign_in(provider, row)[0])
         opened = Opened(application, person, headers, stack)
-        token = {"logout_token": there.logout_token(sub=there.person["sub"], sid="one")}
+        token = {"logout_token": provider.logout_token(sub=provider.person["sub"], sid="one")}
         assert Client().post(reverse("openid-sign-out", args=[row.pk]), token).status_code == 200
         opened.cut_off()
         row.delete()
@@ -168,7 +168,7 @@ def test_what_a_token_has_open_outlives_the_password(application: Application, p
 
 
 def test_a_socket_hears_no_more_than_its_token_may_hear_now(application: Application, person: Person) -> None:
-    """It ends with any scope that is taken, since it was told what it may hear when it was opened."""
+    """The socket ends with the loss of any scope, since its events were chosen when it was opened."""
     with open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
         socket.send("ping", id=1)
         socket.until("ACK")
@@ -187,8 +187,8 @@ def test_a_socket_whose_events_break_off_is_closed_so_that_it_is_opened_again(
         with redis.Redis.from_url(settings.STREAMS_URL) as connection:
             connection.xadd(f"turn:{turns[0]}:wire", {"nonsense": ""}, id="999999-0")
         assert socket.close_code() == 1011
-    told = [record for record in caplog.records if record.name == "chat.sockets"]
-    assert len(told) == 1 and "could not go on" in told[0].getMessage()
+    records = [record for record in caplog.records if record.name == "chat.sockets"]
+    assert len(records) == 1 and "could not go on" in records[0].getMessage()
 
 
 def revoke(person: Person) -> None:

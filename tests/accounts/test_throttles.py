@@ -1,5 +1,6 @@
-"""How often one may ask. With a limit of N a minute, 2 N + 1 requests hold more than N of one minute of the clock, so
-the tests need not know where in a minute they begin."""
+"""Limits of requests a minute.
+
+With a limit of N, 2 N + 1 requests have more than N in one minute of the clock. The tests can begin at any second."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,15 +92,15 @@ def test_another_token_makes_no_room_and_another_person_has_their_own(olga: User
 
 def test_streams_of_events_are_counted_too(committed: None, settings: Settings) -> None:
     settings.API_RATES = {"chat": LIMIT}
-    made = User.objects.create_user("stream-of-events")
+    user = User.objects.create_user("stream-of-events")
     try:
-        client = program(made)
+        client = program(user)
         url = "/api/v1/turns/01890000-0000-7000-8000-000000000000/events/"
         last = refused([client.get(url) for _ in range(ENOUGH)])[-1]
         assert last.json()["code"] == "throttled"
         assert int(last.headers["Retry-After"]) >= 1
     finally:
-        made.delete()
+        user.delete()
 
 
 def test_calls_are_taken_uncounted_while_redis_is_away(olga: User, settings: Settings) -> None:

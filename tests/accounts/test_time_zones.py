@@ -1,4 +1,4 @@
-"""A person's time zone: where it comes from, legacy and unknown names, and what others see of it."""
+"""A person's time zone: its source, legacy and unknown names, and its effect on other people's pages."""
 
 import pytest
 from django.test import Client

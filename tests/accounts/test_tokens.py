@@ -1,4 +1,4 @@
-"""Tokens: made on the page, over the API and on the command line, and what they may not do."""
+"""Tokens: created on the page, over the API and on the command line, and the limits of their rights."""
 
 from datetime import timedelta
 from io import StringIO
@@ -33,10 +33,10 @@ def works(token: str) -> bool:
 
 def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
     form = {"name": "backup script", "scopes": ["files", "projects"], "days": "30", "password": PASSWORD}
-    made = page.post(PAGE, form)
+    response = page.post(PAGE, form)
     row = ApiToken.objects.get(user=olga)
-    assert made.headers["Cache-Control"] == "max-age=0, no-cache, no-store, must-revalidate, private"
-    token = made.content.decode().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
+    assert response.headers["Cache-Control"] == "max-age=0, no-cache, no-store, must-revalidate, private"
+    token = response.content.decode().partition("<pre")[2].partition("<code>")[2].partition("</code>")[0]
     assert works(token)
     assert row.scopes == ["files", "projects"]
     assert row.expires is not None
@@ -48,7 +48,7 @@ def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "sentence"),
     [
         ({"name": "", "scopes": ["chat"], "days": ""}, "required"),
         ({"name": "x", "days": ""}, "Choose at least one"),
@@ -57,10 +57,10 @@ def test_the_page_shows_a_new_token_once(page: Client, olga: User) -> None:
         ({"name": "x", "scopes": ["chat"], "days": "30", "password": "stolen"}, "not your password"),
     ],
 )
-def test_the_page_refuses_what_makes_no_token(page: Client, form: dict[str, Any], said: str) -> None:
+def test_the_page_refuses_what_makes_no_token(page: Client, form: dict[str, Any], sentence: str) -> None:
     refused = page.post(PAGE, {"password": PASSWORD, **form})
     assert refused.status_code == 422
-    assert said in refused.content.decode().partition('class="problem"')[2].partition("</p>")[0]
+    assert sentence in refused.content.decode().partition('class="problem"')[2].partition("</p>")[0]
     assert not ApiToken.objects.exists()
 
 
@@ -74,23 +74,23 @@ def test_a_token_revoked_on_the_page_is_refused(page: Client, olga: User) -> Non
 
 
 def test_a_session_makes_no_token_without_the_password(page: Client, olga: User) -> None:
-    wanted = {"name": "mine", "scopes": ["admin"]}
+    body = {"name": "mine", "scopes": ["admin"]}
     for more, code in (({}, "password_needed"), ({"password": "stolen"}, "wrong_password")):
-        refused = page.post(API, {**wanted, **more}, content_type="application/json")
+        refused = page.post(API, {**body, **more}, content_type="application/json")
         assert (refused.status_code, refused.json()["code"]) == (403, code)
     assert not ApiToken.objects.exists()
-    made = page.post(API, {**wanted, "password": PASSWORD}, content_type="application/json")
-    assert made.status_code == 201 and works(made.json()["token"]) and "password" not in made.json()
+    response = page.post(API, {**body, "password": PASSWORD}, content_type="application/json")
+    assert response.status_code == 201 and works(response.json()["token"]) and "password" not in response.json()
     for _ in range(20):
-        refused = page.post(API, {**wanted, "password": "stolen"}, content_type="application/json")
+        refused = page.post(API, {**body, "password": "stolen"}, content_type="application/json")
     assert (refused.status_code, refused.json()["code"]) == (429, "throttled") and int(refused["Retry-After"]) > 0
-    assert page.post(PAGE, {**wanted, "days": "30", "password": PASSWORD}).status_code == 429
+    assert page.post(PAGE, {**body, "days": "30", "password": PASSWORD}).status_code == 429
 
 
 def test_what_a_token_may_do_is_not_misread(olga: User) -> None:
     """A field that is not known could be meant to narrow it, and without one it may do nearly everything."""
-    for wanted in ({"scope": ["tasks"]}, {"scopes": ["tasks"], "expire": "2026-12-01T00:00:00Z"}):
-        refused = Program(olga, "chat", "tasks", "admin").post(API, {"name": "narrow", **wanted})
+    for fields in ({"scope": ["tasks"]}, {"scopes": ["tasks"], "expire": "2026-12-01T00:00:00Z"}):
+        refused = Program(olga, "chat", "tasks", "admin").post(API, {"name": "narrow", **fields})
         assert (refused.status_code, refused.json()["code"]) == (400, "invalid")
         assert "There is no such field. The fields are: name, scopes, expires, password." in refused.json()["detail"]
     assert not ApiToken.objects.filter(name="narrow").exists()
@@ -98,9 +98,9 @@ def test_what_a_token_may_do_is_not_misread(olga: User) -> None:
 
 def test_a_token_ends_after_90_days_unless_it_is_said_otherwise(olga: User) -> None:
     program = Program(olga, "chat", "admin")
-    made = program.post(API, {"name": "usual", "scopes": ["chat"]}).json()
+    token = program.post(API, {"name": "usual", "scopes": ["chat"]}).json()
     never = program.post(API, {"name": "never", "scopes": ["chat"], "expires": None}).json()
-    row = ApiToken.objects.get(pk=made["id"])
+    row = ApiToken.objects.get(pk=token["id"])
     assert row.expires is not None and timedelta(days=89) < row.expires - timezone.now() <= timedelta(days=90)
     assert never["expires"] is None
     soon = Program(olga, "chat", "admin", expires=timezone.now() + timedelta(days=1))
@@ -128,14 +128,14 @@ def test_nobody_revokes_the_token_of_another(page: Client) -> None:
 def test_a_program_makes_lists_and_revokes_tokens(olga: User) -> None:
     program = Program(olga, "chat", "admin")
     create_token(user=User.objects.create_user("somebody"), name="of somebody else")
-    made = program.post(API, {"name": "second", "scopes": ["chat"]})
-    assert made.status_code == 201
-    token = made.json()["token"]
+    response = program.post(API, {"name": "second", "scopes": ["chat"]})
+    assert response.status_code == 201
+    token = response.json()["token"]
     assert works(token)
     listed = program.ask("GET", API).json()["results"]
     assert [each["name"] for each in listed] == ["second", "program"]
     assert not any("token" in each or "digest" in each for each in listed)
-    assert program.ask("DELETE", f"{API}{made.json()['id']}/").status_code == 204
+    assert program.ask("DELETE", f"{API}{response.json()['id']}/").status_code == 204
     assert not works(token)
 
 

@@ -14,7 +14,7 @@ from accounts.models import User, Webhook, WebhookDelivery
 from accounts.tasks import forget_expired
 from tests.accounts.programs import Program
 from tests.accounts.receiver import Receiver, deliver
-from tests.accounts.webhooks import API, happened, made, tried
+from tests.accounts.webhooks import API, create_webhook, happened, tried
 
 pytestmark = pytest.mark.django_db
 
@@ -22,8 +22,8 @@ PAGE = reverse("settings:webhooks")
 
 
 def test_a_delivery_is_listed_and_repeated_on_request(program: Program, olga: User, receiver: Receiver) -> None:
-    webhook = made(program, receiver.url)
-    other = made(program, "https://example.org/x", "run.waiting")
+    webhook = create_webhook(program, receiver.url)
+    other = create_webhook(program, "https://example.org/x", "run.waiting")
     delivery = happened(olga)
     waiting = program.post(f"{API}deliveries/{delivery.pk}/retry/", {})
     assert (waiting.status_code, waiting.json()["code"]) == (409, "still_waiting")
@@ -39,7 +39,7 @@ def test_a_delivery_is_listed_and_repeated_on_request(program: Program, olga: Us
 
 
 def test_a_test_is_sent_even_without_that_event(program: Program, receiver: Receiver) -> None:
-    webhook = made(program, receiver.url, "run.waiting")
+    webhook = create_webhook(program, receiver.url, "run.waiting")
     sent = program.post(f"{API}{webhook['id']}/test/", {})
     assert sent.status_code == 202
     deliver(sent.json()["id"])
@@ -47,7 +47,7 @@ def test_a_test_is_sent_even_without_that_event(program: Program, receiver: Rece
 
 
 def test_the_secret_is_shown_once_and_stored_encrypted(program: Program) -> None:
-    webhook = made(program, "https://example.org/hook")
+    webhook = create_webhook(program, "https://example.org/hook")
     assert len(base64.b64decode(webhook["secret"].removeprefix("whsec_"))) == 32
     for answer in (program.ask("GET", f"{API}{webhook['id']}/"), program.ask("GET", API)):
         assert "secret" not in answer.content.decode()
@@ -74,7 +74,7 @@ def test_a_webhook_that_will_not_do_is_refused(program: Program, body: Any, code
 
 def test_there_is_an_end_to_how_many_a_person_has(program: Program, olga: User) -> None:
     for number in range(20):
-        made(program, f"https://example.org/{number}")
+        create_webhook(program, f"https://example.org/{number}")
     refused = program.post(API, {"url": "https://example.org/more", "events": ["file.ready"]})
     assert (refused.status_code, refused.json()["code"]) == (409, "too_many_webhooks")
 
@@ -85,7 +85,7 @@ def test_a_token_without_the_scope_admin_makes_none(olga: User) -> None:
 
 
 def test_old_deliveries_are_forgotten(program: Program, olga: User) -> None:
-    made(program, "https://example.org/hook")
+    create_webhook(program, "https://example.org/hook")
     old, new = happened(olga), happened(olga)
     WebhookDelivery.objects.filter(pk=old.pk).update(created=timezone.now() - timedelta(days=31))
     forget_expired()
@@ -120,7 +120,7 @@ def test_the_page_says_what_is_wrong_with_an_address(client: Client, olga: User)
 def test_the_admin_shows_hosts_ids_and_tries_and_switches_off(
     admin_client: Client, program: Program, olga: User, receiver: Receiver
 ) -> None:
-    webhook = made(program, receiver.url + "very-secret-path")
+    webhook = create_webhook(program, receiver.url + "very-secret-path")
     receiver.answers = [503]
     delivery = tried(happened(olga))
     page = admin_client.get(reverse("admin:accounts_webhookdelivery_change", args=[delivery.pk])).content.decode()

@@ -1,4 +1,4 @@
-"""Webhooks: made by people and programs, signed, tried again, given up; what they never say and where they never go."""
+"""Webhooks: created by people and programs, signed, retried, given up; forbidden contents and addresses."""
 
 import base64
 import json
@@ -12,11 +12,11 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User, Webhook, WebhookDelivery
 from accounts.webhooks import sending as webhook_sending
-from accounts.webhooks.sending import DELAYS, GIVE_UP_AFTER, LEASE, MAX_TRIES
+from accounts.webhooks.sending import DELAYS, DELIVERIES, GIVE_UP_AFTER, LEASE, MAX_TRIES
 from accounts.webhooks.services import emit
 from tests.accounts.programs import Program
 from tests.accounts.receiver import Receiver, deliver
-from tests.accounts.webhooks import API, happened, is_signed_with, made, tried
+from tests.accounts.webhooks import API, create_webhook, happened, is_signed_with, tried
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def test_the_signature_is_that_of_the_specifications_example() -> None:
 
 
 def test_what_happened_is_told_with_ids_links_and_a_signature(program: Program, olga: User, receiver: Receiver) -> None:
-    webhook = made(program, receiver.url)
+    webhook = create_webhook(program, receiver.url)
     delivery = tried(happened(olga))
     assert (delivery.status, delivery.attempts, delivery.response_status) == ("done", 1, 204)
     call = receiver.received[0]
@@ -41,10 +41,10 @@ def test_what_happened_is_told_with_ids_links_and_a_signature(program: Program, 
 
 
 def test_only_webhooks_of_that_person_and_event_that_are_on_are_told(program: Program, olga: User) -> None:
-    made(program, "https://example.org/a", "file.ready")
-    off = made(program, "https://example.org/b")
+    create_webhook(program, "https://example.org/a", "file.ready")
+    off = create_webhook(program, "https://example.org/b")
     program.ask("PATCH", f"{API}{off['id']}/", '{"enabled": false}')
-    made(Program(User.objects.create_user("somebody"), "admin"), "https://example.org/c")
+    create_webhook(Program(User.objects.create_user("somebody"), "admin"), "https://example.org/c")
     with transaction.atomic():
         emit(owner_id=olga.pk, event="turn.finished", ids={}, paths={})
     assert not WebhookDelivery.objects.exists()
@@ -54,7 +54,7 @@ def test_only_webhooks_of_that_person_and_event_that_are_on_are_told(program: Pr
 def test_a_change_that_is_rolled_back_tells_nobody(
     program: Program, olga: User, receiver: Receiver, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     with django_capture_on_commit_callbacks() as callbacks, pytest.raises(RuntimeError), transaction.atomic():
         emit(owner_id=olga.pk, event="turn.finished", ids={}, paths={})
         raise RuntimeError
@@ -65,7 +65,7 @@ def test_a_change_that_is_rolled_back_tells_nobody(
 def test_a_try_that_fails_is_repeated_later_each_time_until_the_last(
     program: Program, olga: User, receiver: Receiver
 ) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     receiver.answers = [500] * MAX_TRIES
     delivery = happened(olga)
     waits: list[float | None] = []
@@ -85,40 +85,40 @@ def test_a_try_that_fails_is_repeated_later_each_time_until_the_last(
 def test_a_try_is_made_by_one_worker_and_taken_up_when_that_dies(
     program: Program, olga: User, receiver: Receiver
 ) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     delivery = happened(olga)
-    assert webhook_sending.due() == [delivery.pk]
-    assert webhook_sending.claim(delivery.pk) is not None  # and this worker dies
+    assert DELIVERIES.to_hand_out() == [delivery.pk]
+    assert DELIVERIES.claim(delivery.pk, "webhook") is not None  # and this worker dies
     deliver(delivery.pk)
-    assert webhook_sending.due() == receiver.received == []
+    assert DELIVERIES.to_hand_out() == receiver.received == []
     WebhookDelivery.objects.update(next_attempt=timezone.now() - timedelta(seconds=1))
-    assert webhook_sending.due() == [delivery.pk]
+    assert DELIVERIES.to_hand_out() == [delivery.pk]
     deliver(delivery.pk)
     assert len(receiver.received) == 1
     assert timedelta(seconds=webhook_sending.TIMEOUT) < LEASE
 
 
 def test_the_delivery_that_waits_longest_is_tried_first(program: Program, olga: User, receiver: Receiver) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     deliveries = [happened(olga) for _ in range(3)]
     for delivery, minutes in zip(deliveries, (2, 3, 1), strict=True):
         since = timezone.now() - timedelta(minutes=minutes)
         WebhookDelivery.objects.filter(pk=delivery.pk).update(next_attempt=since)
-    assert webhook_sending.due() == [deliveries[1].pk, deliveries[0].pk, deliveries[2].pk]
+    assert DELIVERIES.to_hand_out() == [deliveries[1].pk, deliveries[0].pk, deliveries[2].pk]
 
 
 def test_a_report_that_comes_too_late_is_dropped(program: Program, olga: User, receiver: Receiver) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     delivery = happened(olga)
-    slow = webhook_sending.claim(delivery.pk)
+    slow = DELIVERIES.claim(delivery.pk, "webhook")
     assert slow is not None
     assert tried(delivery).status == "done"
-    webhook_sending.report(slow, webhook_sending.Tried(500, "", 1))
+    webhook_sending.report(slow, webhook_sending.DeliveryAttempt(500, "", 1))
     assert WebhookDelivery.objects.get().status == "done"
 
 
 def test_redirects_are_not_followed(program: Program, olga: User, receiver: Receiver) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     receiver.answers = [302]
     delivery = tried(happened(olga))
     assert delivery.status == "waiting"
@@ -130,17 +130,17 @@ def test_nothing_is_sent_to_addresses_that_are_not_public(
     program: Program, olga: User, receiver: Receiver, settings: Settings
 ) -> None:
     settings.WEBHOOK_ALLOW_PRIVATE = False
-    for url, said in (
+    for url, detail in (
         (receiver.url, "Port"),
         ("http://127.0.0.1/hook", "not on the public internet"),
         ("http://169.254.169.254/latest/meta-data/", "not on the public internet"),
         ("http://[::1]/", "not on the public internet"),
         ("http://localhost:8080/", "not on the public internet"),
     ):
-        webhook = made(program, url)
+        webhook = create_webhook(program, url)
         delivery = tried(happened(olga))
         assert (delivery.response_status, delivery.status) == (None, "waiting")
-        assert said in delivery.log[0]["detail"]
+        assert detail in delivery.log[0]["detail"]
         program.ask("DELETE", f"{API}{webhook['id']}/")
     assert not receiver.received
 
@@ -148,7 +148,7 @@ def test_nothing_is_sent_to_addresses_that_are_not_public(
 def test_a_webhook_that_only_fails_is_switched_off_and_says_so(
     program: Program, olga: User, receiver: Receiver
 ) -> None:
-    webhook = made(program, receiver.url)
+    webhook = create_webhook(program, receiver.url)
     receiver.answers = [500, 204, 500, 500]
     first, url = happened(olga), f"{API}{webhook['id']}/"
     tried(first)
@@ -167,7 +167,7 @@ def test_a_webhook_that_only_fails_is_switched_off_and_says_so(
 
 
 def test_an_address_that_is_gone_is_told_nothing_more(program: Program, olga: User, receiver: Receiver) -> None:
-    made(program, receiver.url)
+    create_webhook(program, receiver.url)
     receiver.answers = [410]
     assert tried(happened(olga)).status == "failed"
     assert "410" in Webhook.objects.get().note.english
@@ -178,7 +178,7 @@ def test_an_address_that_is_gone_is_told_nothing_more(program: Program, olga: Us
 def test_the_payload_is_sent_as_it_was_signed_whatever_is_in_it(
     program: Program, olga: User, receiver: Receiver
 ) -> None:
-    webhook = made(program, receiver.url)
+    webhook = create_webhook(program, receiver.url)
     with transaction.atomic():
         emit(owner_id=olga.pk, event="turn.finished", ids={"code": "Đường “ü” \U0001f600"}, paths={})
     tried(WebhookDelivery.objects.get())

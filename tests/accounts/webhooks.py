@@ -1,4 +1,4 @@
-"""Webhooks as a program makes them, and what happens to their deliveries."""
+"""Steps for webhooks: a program creates them, and deliveries are tried."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from tests.accounts.receiver import Received, deliver
 API = "/api/v1/webhooks/"
 
 
-def made(program: Program, url: str, *events: str) -> Any:
+def create_webhook(program: Program, url: str, *events: str) -> Any:
     answer = program.post(API, {"url": url, "events": list(events) or ["turn.finished"]})
     assert answer.status_code == 201, answer.content
     return answer.json()
@@ -29,7 +29,7 @@ def happened(user: User, event: str = "turn.finished") -> WebhookDelivery:
 
 
 def tried(delivery: WebhookDelivery) -> WebhookDelivery:
-    """Now, whatever it waits for."""
+    """Try a delivery now, however long it should wait."""
     rows = WebhookDelivery.objects.filter(pk=delivery.pk)
     rows.filter(status="waiting").update(next_attempt=timezone.now())
     deliver(delivery.pk)

@@ -1,4 +1,4 @@
-"""Files that are read part by part, with what a model says of each part, and a model whose window they do not fit."""
+"""Files to read part by part, the scripted notes on each part, and a model whose window is too small for them."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ FILLER = "The weather on the plantation was mild and nothing else of note happen
 
 
 def small_model(server: Server) -> Model:
-    """Whoever makes it deletes its provider."""
+    """Create a model with a small window. The caller deletes its provider."""
     provider = Provider.objects.create(name=uuid4().hex, kind="openai", base_url=server.model.openai_url)
     fields = {"context_window": 4_000, "input_price": 1, "output_price": 2}
     return Model.objects.create(provider=provider, name=f"scripted-{uuid4().hex[:8]}", **fields)
@@ -26,7 +26,7 @@ def book(*answers: dict[str, Any], fact: str = "") -> str:
 
 
 def heading(text: str, chapter: int) -> str:
-    """What only the requests about this chapter contain."""
+    """Return words that only the requests about this chapter contain."""
     return text.split(f"## Chapter {chapter} of ")[1][:32]
 
 

@@ -66,6 +66,6 @@ def search(committed: None) -> Iterator[None]:
 
 @pytest.fixture
 def guarded(person: Person, scripted_model_row: Model, tmp_path: Path) -> Iterator[Diary]:
-    made = diary(person, scripted_model_row, tmp_path, approval_required=True)
-    yield made
-    made.row.delete()
+    tools = diary(person, scripted_model_row, tmp_path, approval_required=True)
+    yield tools
+    tools.row.delete()

@@ -1,4 +1,4 @@
-"""Texts whose HTML is much longer than they are, or takes long to make: pieces to be repeated.
+"""Pieces of text that become much longer HTML when repeated, or that take long to render.
 
 `render_all` renders each of them, as long as an answer may be, with a limit of processor time for each.
 """
@@ -66,7 +66,7 @@ def text(name: str, length: int = LENGTH) -> str:
 
 
 def render_all() -> None:
-    """Name and render each. The kernel ends the process where one takes longer than `SECONDS`."""
+    """Print the name of each text and render it. The kernel ends the process if one takes longer than `SECONDS`."""
     render("```json\n1\n```\n$a$", SOURCES)  # what is loaded once is nobody's
     for name in DENSE:
         print(name, flush=True)  # noqa: T201 - for whoever started the process

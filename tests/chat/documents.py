@@ -22,11 +22,11 @@ def upload(person: Person, name: str, content: bytes) -> dict[str, Any]:
         file = person.caller.get(path)
         return file if file["status"] not in ("uploaded", "processing") else None
 
-    found: dict[str, Any] = until(read, f"{name} has been read")
-    return found
+    row: dict[str, Any] = until(read, f"{name} has been read")
+    return row
 
 
-def asked(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
+def ask_and_wait(person: Person, place: str, text: str, **more: Any) -> dict[str, Any]:
     turn = person.caller.post(f"conversations/{place}/turns/", {"text": text, **more})["turns"][0]
     ended: dict[str, Any] = person.caller.ended(turn["id"])
     assert ended["status"] == "done", ended["error"]
@@ -41,8 +41,8 @@ def sent(server: Server, mark: str) -> list[dict[str, Any]]:
 def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
     prefix, _, body = message["content"].partition("\n")
     assert prefix == PREFIX
-    found: list[dict[str, Any]] = json.loads(body)["documents"]
-    return found
+    rows: list[dict[str, Any]] = json.loads(body)["documents"]
+    return rows
 
 
 def picture() -> bytes:

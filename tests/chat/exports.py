@@ -1,4 +1,4 @@
-"""Exports of other products, in the shapes that those write."""
+"""Exports in the formats of other products."""
 
 import io
 import json
@@ -71,7 +71,7 @@ def branched(own: str = "gpt-1") -> dict[str, Any]:
 
 
 def claude(own: str = "claude-1", **fields: Any) -> dict[str, Any]:
-    def said(number: int, sender: str, text: str, **more: Any) -> dict[str, Any]:
+    def message(number: int, sender: str, text: str, **more: Any) -> dict[str, Any]:
         return {
             "uuid": f"{own}-{number}",
             "text": text,
@@ -92,9 +92,9 @@ def claude(own: str = "claude-1", **fields: Any) -> dict[str, Any]:
         "updated_at": "2024-05-01T10:09:00.000000Z",
         "account": {"uuid": "account"},
         "chat_messages": [
-            said(1, "human", "Look.", attachments=[{"file_name": "notes.txt", "extracted_content": "private"}]),
-            said(2, "assistant", "ignored", content=tool),
-            said(3, "human", "Thanks.", content=[]),
+            message(1, "human", "Look.", attachments=[{"file_name": "notes.txt", "extracted_content": "private"}]),
+            message(2, "assistant", "ignored", content=tool),
+            message(3, "human", "Thanks.", content=[]),
         ],
         **fields,
     }
@@ -105,8 +105,8 @@ def as_json(*rows: Any) -> bytes:
 
 
 def as_zip(content: bytes, name: str = "conversations.json") -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("user.json", "{}")
         archive.writestr(name, content)
-    return made.getvalue()
+    return buffer.getvalue()

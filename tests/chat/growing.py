@@ -1,4 +1,4 @@
-"""Conversations that grow until they are summarised, and what was asked of the model for it."""
+"""Conversations that grow until they are summarised, and the requests for their summaries."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -30,8 +30,8 @@ def conversation(person: Person, persona: Persona) -> UUID:
 
 def turn(person: Person, place: UUID, mark: str, script: dict[str, Any] | None = None) -> dict[str, Any]:
     """A question of about 200 tokens and its answer of as many, and then no summary in the making any more."""
-    asked = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
-    ended: dict[str, Any] = person.caller.ended(asked["id"])
+    started = person.caller.ask(f"{mark} {FILLER}", {"tokens": 100, "note": mark, **(script or {})}, str(place))
+    ended: dict[str, Any] = person.caller.ended(started["id"])
     assert ended["status"] == "done", ended["error"]
     settled(person, place)
     return ended
@@ -42,8 +42,8 @@ def settled(person: Person, place: UUID) -> None:
 
 
 def report(person: Person, ended: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = person.caller.get(f"turns/{ended['id']}/report/")
-    return found
+    row: dict[str, Any] = person.caller.get(f"turns/{ended['id']}/report/")
+    return row
 
 
 def until_summarised(person: Person, place: UUID, script: dict[str, Any] | None = None) -> list[str]:
@@ -65,7 +65,7 @@ def until_running(server: Server, person: Person, place: UUID, name: str) -> Non
 
 
 def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
-    """A model of its own for summaries, whose script can change."""
+    """Create a model for summaries only, whose script can change."""
     endpoint = Model.objects.get(name="scripted").provider
     provider = Provider.objects.create(
         name=f"writer {name}", kind=endpoint.kind, base_url=endpoint.base_url, api_key=endpoint.api_key
@@ -74,7 +74,7 @@ def writer(server: Server, name: str, script: dict[str, Any]) -> Model:
 
 
 def prompt(server: Server, mark: str) -> list[dict[str, Any]]:
-    """What the model got for the question with this mark; later requests hold it as history."""
+    """Return the messages that the model got for the question with this mark. Later requests hold it as history."""
     first = next(record for record in server.model.finished(mark) if "# The form" not in record.text)
     messages: list[dict[str, Any]] = first.body["messages"]
     return messages

@@ -1,4 +1,4 @@
-"""What one of several processes does that send messages of one person at once, each into a conversation of its own."""
+"""The program of one of several processes that send messages of one person at once, each to its own conversation."""
 
 import json
 import sys
@@ -28,8 +28,8 @@ def main() -> None:
         print("ready", flush=True)  # noqa: T201 - to the test
         sys.stdin.readline()
         with ThreadPoolExecutor(THREADS) as pool:
-            said = Counter(pool.map(partial(_sent, UUID(model)), rows))
-        print(json.dumps(said), flush=True)  # noqa: T201 - to the test
+            outcomes = Counter(pool.map(partial(_sent, UUID(model)), rows))
+        print(json.dumps(outcomes), flush=True)  # noqa: T201 - to the test
 
 
 def _sent(model: UUID, place: Conversation) -> str:

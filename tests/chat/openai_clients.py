@@ -19,8 +19,8 @@ WEATHER: Any = {
 
 
 def client_of(person: Person, **options: Any) -> OpenAI:
-    known = {"api_key": person.token, "max_retries": 0, "http_client": person.caller.server.http()}
-    return OpenAI(base_url=f"{person.caller.url}/v1", **{**known, **options})
+    defaults = {"api_key": person.token, "max_retries": 0, "http_client": person.caller.server.http()}
+    return OpenAI(base_url=f"{person.caller.url}/v1", **{**defaults, **options})
 
 
 def posted(person: Person, path: str, body: Any, **headers: str) -> httpx.Response:
@@ -29,7 +29,7 @@ def posted(person: Person, path: str, body: Any, **headers: str) -> httpx.Respon
         return http.post(path, json=body)
 
 
-def asked(text: str, *steps: dict[str, Any]) -> list[Any]:
+def user_messages(text: str, *steps: dict[str, Any]) -> list[Any]:
     script = f"\nscript: {json.dumps({'steps': steps})}" if steps else ""
     return [{"role": "user", "content": text + script}]
 

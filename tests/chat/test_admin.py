@@ -33,7 +33,7 @@ def turn() -> Turn:
         error_code="rate_limited",
         error_detail=PRIVATE,
     )
-    begun = timezone.now()
+    started = timezone.now()
     return Turn.objects.create(
         conversation=conversation,
         user_message=question,
@@ -42,8 +42,8 @@ def turn() -> Turn:
         status=Turn.Status.FAILED,
         usage={"input": 1_234, "output": 56, "calls": 3},
         report={"sources": [{"title": PRIVATE}]},
-        started=begun,
-        finished=begun + timedelta(seconds=7.5),
+        started=started,
+        finished=started + timedelta(seconds=7.5),
     )
 
 
@@ -75,9 +75,9 @@ def test_neither_list_counts_its_rows(admin_client: Client, turn: Turn) -> None:
 
 def test_a_conversation_is_found_by_id_and_owner_and_not_by_its_words(admin_client: Client, turn: Turn) -> None:
     url = reverse("admin:chat_conversation_changelist")
-    for words, found in ((str(turn.conversation_id), True), ("olga", True), (PRIVATE, False), ("private", False)):
+    for words, listed in ((str(turn.conversation_id), True), ("olga", True), (PRIVATE, False), ("private", False)):
         page = admin_client.get(url, {"q": words}).content.decode()
-        assert (f"/{turn.conversation_id}/change/" in page) is found
+        assert (f"/{turn.conversation_id}/change/" in page) is listed
 
 
 @pytest.mark.parametrize("name", ["turn", "conversation"])
@@ -93,12 +93,12 @@ def test_nothing_can_be_added_changed_or_removed(admin_client: Client, turn: Tur
 
 @pytest.mark.django_db
 def test_long_lists_are_searched_by_whole_values(admin_client: Client) -> None:
-    """An id among the ids, a name among the names; a word that is nobody's finds nothing."""
+    """The search compares whole ids and whole names."""
     owner = User.objects.create_user("Olga")
     place = Conversation.objects.create(owner=owner)
-    asked = Message.objects.create(conversation=place, role="user")
-    answer = Message.objects.create(conversation=place, parent=asked, depth=1, role="assistant")
-    turn = Turn.objects.create(conversation=place, user_message=asked, answer=answer, status="done")
+    question = Message.objects.create(conversation=place, role="user")
+    answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant")
+    turn = Turn.objects.create(conversation=place, user_message=question, answer=answer, status="done")
     address = reverse("admin:chat_turn_changelist")
-    for term, found in ((turn.pk, True), (place.pk, True), ("olga", True), ("olg", False), (asked.pk, False)):
-        assert (str(turn.pk) in str(admin_client.get(address, {"q": str(term)}).content)) is found, term
+    for term, listed in ((turn.pk, True), (place.pk, True), ("olga", True), ("olg", False), (question.pk, False)):
+        assert (str(turn.pk) in str(admin_client.get(address, {"q": str(term)}).content)) is listed, term

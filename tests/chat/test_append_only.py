@@ -13,7 +13,7 @@ from chat.realtime import append_only
 from chat.realtime.append_only import DUE, EVERY, PAUSED, rewrite_if_due
 from core.background import streams
 from tests.application import Application
-from tests.chat.documents import asked
+from tests.chat.documents import ask_and_wait
 from tests.conftest import Person
 from tests.product import until
 
@@ -43,7 +43,7 @@ def rewritten(text: str) -> bool:
 def test_a_closed_temporary_conversation_leaves_the_file(person: Person) -> None:
     marker = f"said{uuid4().hex}"
     place = person.caller.post("conversations/", {"temporary": True}, expect=201)["id"]
-    asked(person, place, f'Say it.\nscript: {{"text": "{marker}"}}')
+    ask_and_wait(person, place, f'Say it.\nscript: {{"text": "{marker}"}}')
     until(lambda: on_disk(marker), "Redis has written it down")
     rewrite_if_due()
     assert on_disk(marker)

@@ -1,4 +1,4 @@
-"""Tool calls that a person has to allow, from the model's call to what it is told."""
+"""Tool calls that a person has to allow, from the model's call to its result."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from tests.product import until
 SAID = {"text": "So be it."}
 
 
-def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:
+def waiting(tool_diary: Diary, turn: str, number: int = 1) -> list[str]:
     """The ids of the calls that wait, in the answer's order, once there are so many; read from its events, as a page
     does."""
     calls: dict[int, str] = {}
-    for event in made.person.caller.events(turn):
+    for event in tool_diary.person.caller.events(turn):
         if event["type"] == "TOOL_CALL_APPROVAL" and event["state"] == "waiting":
             calls[event["part"]] = event["call"]
             if len(calls) == number:
@@ -28,16 +28,16 @@ def waiting(made: Diary, turn: str, number: int = 1) -> list[str]:
     raise AssertionError(f"only {len(calls)} calls asked")
 
 
-def decide(made: Diary, turn: str, call: str, *, allow: bool, expect: int = 202) -> Any:
-    return made.person.caller.post(f"turns/{turn}/approvals/", {"call": call, "allow": allow}, expect=expect)
+def decide(tool_diary: Diary, turn: str, call: str, *, allow: bool, expect: int = 202) -> Any:
+    return tool_diary.person.caller.post(f"turns/{turn}/approvals/", {"call": call, "allow": allow}, expect=expect)
 
 
 def states(turn: Any) -> list[str]:
     return [part["approval"] for part in turn["parts"] if part["type"] == "tool_call"]
 
 
-def told(application: Application, mark: str) -> list[str]:
-    """What the model was told of its calls."""
+def tool_results(application: Application, mark: str) -> list[str]:
+    """Return the results of its calls that the model received."""
     messages = application.model.finished(mark)[1].body["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 
@@ -50,7 +50,7 @@ def test_a_call_runs_only_once_it_is_allowed(application: Application, guarded: 
     decide(guarded, turn["id"], call, allow=True)
     ended = guarded.person.caller.ended(turn["id"])
     assert (ended["status"], ended["text"], states(ended)) == ("done", "So be it.", ["allowed"])
-    assert guarded.lines() == ["one"] and told(application, mark) == ["Written."]
+    assert guarded.lines() == ["one"] and tool_results(application, mark) == ["Written."]
 
 
 def test_the_list_of_conversations_says_that_a_call_waits_until_it_is_decided(guarded: Diary) -> None:
@@ -76,7 +76,7 @@ def test_a_refused_call_does_not_run_and_the_model_is_told(application: Applicat
     ended = guarded.person.caller.ended(turn["id"])
     result = next(part for part in ended["parts"] if part["type"] == "tool_result")
     assert (ended["text"], states(ended), result["error"]) == ("So be it.", ["refused"], True)
-    assert guarded.lines() == [] and told(application, mark) == ["The user did not allow this call."]
+    assert guarded.lines() == [] and tool_results(application, mark) == ["The user did not allow this call."]
 
 
 def test_calls_of_one_step_are_decided_one_by_one_also_when_they_ask_for_the_same(
@@ -94,7 +94,7 @@ def test_calls_of_one_step_are_decided_one_by_one_also_when_they_ask_for_the_sam
     assert [part.get("approval") for part in ended["parts"] if part["type"] == "tool_call"] == [
         None, "refused", "allowed", "refused",
     ]  # fmt: skip
-    assert told(application, mark)[1:] == [refused, "Written.", refused] and guarded.lines() == ["one"]
+    assert tool_results(application, mark)[1:] == [refused, "Written.", refused] and guarded.lines() == ["one"]
 
 
 def test_nobody_else_sees_or_decides_and_what_is_decided_stays(guarded: Diary, stranger: Person) -> None:
@@ -139,7 +139,7 @@ def test_without_an_answer_in_time_a_call_counts_as_refused(
     turn = guarded.ask(f"Write {mark}", {"tool_calls": [guarded.call("note", text="one")]}, SAID)
     ended = guarded.person.caller.ended(turn["id"])
     assert (ended["status"], states(ended), guarded.lines()) == ("done", ["timed_out"], [])
-    assert told(application, mark) == ["The user did not allow this call."]
+    assert tool_results(application, mark) == ["The user did not allow this call."]
 
 
 def test_other_tools_do_not_wait(

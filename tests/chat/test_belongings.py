@@ -11,7 +11,7 @@ from projects.planner.rules import Actor, NewTask
 from projects.planner.services import create as create_task
 from projects.saved_prompts.models import SavedPrompt
 from tests.application import Application
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.conftest import Person
 
 
@@ -20,7 +20,7 @@ def test_everything_that_is_theirs_is_in_it_and_nothing_of_others(
 ) -> None:
     for one in (person, stranger):
         file = upload(one, f"report of {one.username}.txt", f"Written by {one.username}.".encode())
-        asked(one, one.caller.conversation(), f"Hello from {one.username}")
+        ask_and_wait(one, one.caller.conversation(), f"Hello from {one.username}")
         Persona.objects.create(owner=one.user, name=f"Editor {one.username}", instructions="Be brief.", tools=["tasks"])
         project = Project.objects.create(owner=one.user, name=f"Place of {one.username}", instructions="Cite.")
         ProjectFile.objects.create(project=project, file_id=file["id"])

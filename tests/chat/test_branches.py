@@ -16,13 +16,13 @@ from tests.product import Caller, until
 from tests.sockets import socket_of
 
 
-def said(caller: Caller, place: str) -> list[str]:
+def texts_of(caller: Caller, place: str) -> list[str]:
     """The texts of the branch on show, oldest first, without scripts."""
     rows = caller.get(f"conversations/{place}/messages/")["results"]
     return [row["text"].split("\nscript:")[0] for row in reversed(rows)]
 
 
-def asked(caller: Caller, place: str, text: str, answer: str) -> Any:
+def ask_and_wait(caller: Caller, place: str, text: str, answer: str) -> Any:
     """The ended turn of a question and its answer."""
     return caller.ended(caller.ask(text, {"text": answer}, place)["id"])
 
@@ -44,16 +44,16 @@ def stopped(caller: Caller, place: str, text: str) -> Any:
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_edited_question_is_a_new_branch_and_the_old_one_is_kept(caller: Caller, number: int) -> None:
     place = caller.conversation()
-    turns = [asked(caller, place, "One.", "Answer one."), asked(caller, place, "Two.", "Answer two.")]
+    turns = [ask_and_wait(caller, place, "One.", "Answer one."), ask_and_wait(caller, place, "Two.", "Answer two.")]
     old = turns[number]["user_message"]
     edited = caller.post(f"messages/{old}/edit/", {"text": "Another."})["turns"][0]
     caller.ended(edited["id"])
-    assert said(caller, place)[:-1] == [*(["One.", "Answer one."] if number else []), "Another."]
+    assert texts_of(caller, place)[:-1] == [*(["One.", "Answer one."] if number else []), "Another."]
     assert caller.get(f"messages/{edited['user_message']}/")["parent"] == caller.get(f"messages/{old}/")["parent"]
     siblings = caller.get(f"messages/{old}/siblings/")["results"]
     assert [row["id"] for row in siblings] == [edited["user_message"], old]
     caller.post(f"messages/{old}/choose/", expect=200)
-    assert said(caller, place) == ["One.", "Answer one.", "Two.", "Answer two."]
+    assert texts_of(caller, place) == ["One.", "Answer one.", "Two.", "Answer two."]
 
 
 def test_an_edited_question_is_answered_by_the_same_model(
@@ -69,8 +69,8 @@ def test_an_edited_question_is_answered_by_the_same_model(
 
 def test_what_the_model_sees_of_an_edited_branch_is_that_branch_alone(caller: Caller, application: Application) -> None:
     place = caller.conversation()
-    asked(caller, place, "Kept.", "Kept answer.")
-    old = asked(caller, place, "Replaced words.", "Replaced answer.")
+    ask_and_wait(caller, place, "Kept.", "Kept answer.")
+    old = ask_and_wait(caller, place, "Replaced words.", "Replaced answer.")
     turn = caller.post(f"messages/{old['user_message']}/edit/", {"text": "Seen words, once."})["turns"][0]
     caller.ended(turn["id"])
     (record,) = application.model.finished("Seen words, once.")
@@ -95,19 +95,19 @@ def test_files_go_along_with_an_edited_question_unless_others_are_named(caller: 
 
 def test_choosing_a_branch_goes_down_to_its_newest_end(caller: Caller) -> None:
     place = caller.conversation()
-    first = asked(caller, place, "Root.", "First.")
-    asked(caller, place, "Deeper.", "Deepest.")
+    first = ask_and_wait(caller, place, "Root.", "First.")
+    ask_and_wait(caller, place, "Deeper.", "Deepest.")
     again = caller.post(f"messages/{first['message']}/regenerate/")["turns"][0]
     caller.ended(again["id"])
-    assert said(caller, place) == ["Root.", "First."]  # anew, by the same script
+    assert texts_of(caller, place) == ["Root.", "First."]  # anew, by the same script
     shown = caller.post(f"messages/{first['message']}/choose/", expect=200)
     assert shown["id"] == place
-    assert said(caller, place) == ["Root.", "First.", "Deeper.", "Deepest."]
+    assert texts_of(caller, place) == ["Root.", "First.", "Deeper.", "Deepest."]
 
 
 def test_the_tree_stays_as_it_is_while_an_answer_is_written(caller: Caller, application: Application) -> None:
     place = caller.conversation()
-    first = asked(caller, place, "Before.", "Then.")
+    first = ask_and_wait(caller, place, "Before.", "Then.")
     turn = live(caller, place, application, f"Hanging {place}.")
     message = turn["message"]
     for path, body in [
@@ -134,10 +134,10 @@ def test_one_of_several_answers_is_picked_and_the_next_question_follows_it(
     turns = caller.post(f"conversations/{place}/turns/", {"text": "Both.", "models": ids})["turns"]
     for turn in turns:
         caller.ended(turn["id"])
-    assert said(caller, place) == ["Both.", "From a."]
+    assert texts_of(caller, place) == ["Both.", "From a."]
     caller.post(f"messages/{turns[1]['message']}/choose/", expect=200)
     caller.ended(caller.ask("On.", None, place, models=ids[:1])["id"])
-    assert said(caller, place) == ["Both.", "From b.", "On.", "From a."]
+    assert texts_of(caller, place) == ["Both.", "From b.", "On.", "From a."]
 
 
 def test_a_stopped_answer_is_continued_by_a_follow_up(caller: Caller, application: Application) -> None:
@@ -149,33 +149,33 @@ def test_a_stopped_answer_is_continued_by_a_follow_up(caller: Caller, applicatio
     caller.ended(turn["id"])
     assert last[-1]["content"].startswith("Continue exactly where your last answer stopped.")
     assert cut["text"] in last[-2]["content"]
-    assert said(caller, place)[2] == "Continue exactly where your last answer stopped."
+    assert texts_of(caller, place)[2] == "Continue exactly where your last answer stopped."
 
 
 def test_only_a_cut_off_answer_is_continued(caller: Caller) -> None:
-    done = asked(caller, caller.conversation(), "Whole.", "Whole answer.")
+    done = ask_and_wait(caller, caller.conversation(), "Whole.", "Whole answer.")
     for pk in (done["message"], done["user_message"]):
         assert caller.post(f"messages/{pk}/continue/", expect=400)["code"] == "nothing_to_continue"
 
 
 def test_a_shorter_answer_is_asked_for_with_the_text_of_the_workspace(caller: Caller) -> None:
     place = caller.conversation()
-    told = asked(caller, place, "Tell me.", "A long story.")
-    asked(caller, place, "And then?", "More of it.")
-    turn = caller.ended(caller.post(f"messages/{told['message']}/shorten/")["turns"][0]["id"])
-    assert said(caller, place)[:3] == ["Tell me.", "A long story.", TEXTS["shorten"].built_in]
-    assert caller.get(f"messages/{turn['user_message']}/")["parent"] == told["message"]
+    first = ask_and_wait(caller, place, "Tell me.", "A long story.")
+    ask_and_wait(caller, place, "And then?", "More of it.")
+    turn = caller.ended(caller.post(f"messages/{first['message']}/shorten/")["turns"][0]["id"])
+    assert texts_of(caller, place)[:3] == ["Tell me.", "A long story.", TEXTS["shorten"].built_in]
+    assert caller.get(f"messages/{turn['user_message']}/")["parent"] == first["message"]
     refused = caller.post(f"messages/{turn['user_message']}/shorten/", expect=400)
     assert refused["code"] == "nothing_to_shorten"
 
 
 def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Caller) -> None:
     place = caller.conversation()
-    first = asked(caller, place, "One.", "A.")
-    second = asked(caller, place, "Two.", "B.")
-    third = asked(caller, place, "Three.", "C.")
+    first = ask_and_wait(caller, place, "One.", "A.")
+    second = ask_and_wait(caller, place, "Two.", "B.")
+    third = ask_and_wait(caller, place, "Three.", "C.")
     assert caller.http.delete(f"messages/{second['user_message']}/").status_code == 204
-    assert said(caller, place) == ["One.", "A."]
+    assert texts_of(caller, place) == ["One.", "A."]
     for turn in (second, third):
         assert caller.http.get(f"messages/{turn['message']}/").status_code == 404
         assert caller.http.get(f"turns/{turn['id']}/").status_code == 404
@@ -183,29 +183,29 @@ def test_a_deleted_message_takes_what_is_below_and_leaves_the_rest(caller: Calle
     seen = [turn["message"] in planned for turn in (first, second, third)]
     assert seen == [True, False, False]
     assert caller.post(f"messages/{second['user_message']}/restore/", expect=200)["id"] == second["user_message"]
-    assert said(caller, place) == ["One.", "A.", "Two.", "B.", "Three.", "C."]
+    assert texts_of(caller, place) == ["One.", "A.", "Two.", "B.", "Three.", "C."]
 
 
 def test_after_a_deletion_the_branch_beside_is_on_show(caller: Caller) -> None:
     place = caller.conversation()
-    first = asked(caller, place, "One.", "A.")
+    first = ask_and_wait(caller, place, "One.", "A.")
     again = caller.post(f"messages/{first['user_message']}/edit/", {"text": "Other."})["turns"][0]
     caller.ended(again["id"])
     caller.http.delete(f"messages/{again['user_message']}/")
-    assert said(caller, place) == ["One.", "A."]
+    assert texts_of(caller, place) == ["One.", "A."]
     caller.http.delete(f"messages/{first['user_message']}/")
-    assert said(caller, place) == []
-    asked(caller, place, "From the beginning.", "Yes.")
-    assert said(caller, place) == ["From the beginning.", "Yes."]
+    assert texts_of(caller, place) == []
+    ask_and_wait(caller, place, "From the beginning.", "Yes.")
+    assert texts_of(caller, place) == ["From the beginning.", "Yes."]
 
 
 def test_deleting_beside_the_branch_on_show_leaves_it_on_show(caller: Caller) -> None:
     place = caller.conversation()
-    first = asked(caller, place, "One.", "A.")
+    first = ask_and_wait(caller, place, "One.", "A.")
     caller.ended(caller.post(f"messages/{first['message']}/regenerate/")["turns"][0]["id"])
-    asked(caller, place, "Two.", "B.")
+    ask_and_wait(caller, place, "Two.", "B.")
     caller.http.delete(f"messages/{first['message']}/")
-    assert said(caller, place) == ["One.", "A.", "Two.", "B."]
+    assert texts_of(caller, place) == ["One.", "A.", "Two.", "B."]
 
 
 def test_a_very_long_branch_is_shown_switched_and_deleted(person: Person) -> None:
@@ -237,7 +237,7 @@ def test_a_page_costs_the_same_number_of_queries_whatever_its_branches(person: P
 
 
 def test_feedback_is_given_changed_and_taken_back(caller: Caller) -> None:
-    turn = asked(caller, caller.conversation(), "One.", "A.")
+    turn = ask_and_wait(caller, caller.conversation(), "One.", "A.")
     for feedback in ("good", "bad", ""):
         row = caller.post(f"messages/{turn['message']}/feedback/", {"feedback": feedback}, expect=200)
         assert row["feedback"] == caller.get(f"messages/{turn['message']}/")["feedback"] == feedback
@@ -247,14 +247,14 @@ def test_feedback_is_given_changed_and_taken_back(caller: Caller) -> None:
 
 
 def test_only_questions_are_edited_and_not_to_nothing(caller: Caller) -> None:
-    turn = asked(caller, caller.conversation(), "One.", "A.")
+    turn = ask_and_wait(caller, caller.conversation(), "One.", "A.")
     refused = caller.post(f"messages/{turn['message']}/edit/", {"text": "x"}, expect=400)
     assert refused["code"] == "not_a_question"
     caller.post(f"messages/{turn['user_message']}/edit/", {"text": "  "}, expect=400)
 
 
 def test_somebody_elses_tree_does_not_exist(caller: Caller, stranger: Person) -> None:
-    turn = asked(caller, caller.conversation(), "Mine.", "A.")
+    turn = ask_and_wait(caller, caller.conversation(), "Mine.", "A.")
     path = f"messages/{turn['user_message']}/"
     for action in ("edit", "choose", "continue", "shorten", "feedback"):
         body = {"text": "x", "feedback": "good"}

@@ -1,4 +1,4 @@
-"""What providers' caches serve of real turns, what was planned of it, and why it was less."""
+"""Tokens that providers' caches serve in real turns, the expected number, and the reason for a smaller one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 
 from accounts.models import User
-from chat.context.cache import Piece, SentPrompt, written
+from chat.context.cache import PromptPiece, SentPrompt, tokens_to_write
 from chat.models import LastPrompt, Message, Turn
 from chat.prompts import inspector, wording
 from llm.models import Model, Provider
 from llm.types.model_call import CacheRule
 from personas.models import BudgetProfile, Persona
 from tests.application import Application
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.conftest import Person
 from tests.product import until
 
@@ -38,8 +38,8 @@ def model_of(application: Application, name: str, **more: Any) -> Model:
     url = "/".join(part for part in path if part)
     provider = Provider.objects.create(name=f"{name} {uuid4().hex[:8]}", kind=kind, base_url=url)
     # Each test has a cache of its own, as every model has.
-    known = f"{name}-{uuid4().hex[:8]}"
-    return Model.objects.create(provider=provider, name=known, context_window=64_000, **{"tools": True, **more})
+    unique_name = f"{name}-{uuid4().hex[:8]}"
+    return Model.objects.create(provider=provider, name=unique_name, context_window=64_000, **{"tools": True, **more})
 
 
 def place_of(person: Person, layout: str, clauses: int = 200, **persona: Any) -> str:
@@ -51,8 +51,8 @@ def place_of(person: Person, layout: str, clauses: int = 200, **persona: Any) ->
     project = person.caller.post("projects/", {"name": "Contracts", "instructions": "Be exact."}, expect=201)
     person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
     profile = BudgetProfile.objects.create(name=f"{layout} {uuid4().hex[:8]}", layout=layout)
-    given = {"name": "Lawyer", "instructions": "Be brief.", "owner": person.user, "budget_profile": profile}
-    row = Persona.objects.create(**{**given, **persona})
+    defaults = {"name": "Lawyer", "instructions": "Be brief.", "owner": person.user, "budget_profile": profile}
+    row = Persona.objects.create(**{**defaults, **persona})
     body = {"project": project["id"], "persona": str(row.pk)}
     return str(person.caller.post("conversations/", body, expect=201)["id"])
 
@@ -71,7 +71,7 @@ def test_twenty_turns_over_a_projects_files_come_from_the_cache(
     for number in range(20):
         text = f"What does clause {number} say? {uuid4().hex}"
         plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-        turn = asked(person, place, text, models=[str(model.pk)])
+        turn = ask_and_wait(person, place, text, models=[str(model.pk)])
         [cache] = [call["cache"] for call in calls(turn)]
         assert cache["expected"] == plan["cache"]["expected"]
         usage = turn["usage"]
@@ -139,11 +139,11 @@ def test_what_breaks_the_beginning_of_the_prompt_is_named(
 ) -> None:
     model, place = model_of(application, name), place_of(person, layout)
     User.objects.filter(pk=person.user.pk).update(timezone="Pacific/Niue")
-    asked(person, place, "What is it about?", models=[str(model.pk)])
+    ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
     change(person, place)
     text = "And then?"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     [call] = calls(turn)
     for cache in (plan["cache"], call["cache"]):
         assert (cache["missed_section"], cache["reason"]) == (section, reason)
@@ -171,7 +171,7 @@ def test_what_an_older_turn_loses_is_the_reason_in_the_next(
     model, place = model_of(application, name), place_of(person, "all_first", tools=["tasks"])
     script = {"steps": [{**LOOK["steps"][0], "reasoning": reasoning}, LOOK["steps"][1]]}
     person.caller.ended(person.caller.ask("What is to be done?", script, place, models=[str(model.pk)])["id"])
-    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    [call] = calls(ask_and_wait(person, place, "And then?", models=[str(model.pk)]))
     assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("history", reason)
     assert call["cache"]["read"] > 2_000
 
@@ -190,8 +190,8 @@ def test_within_a_turn_the_call_before_comes_from_the_cache(
 
 def test_a_reminder_that_moves_is_named(application: Application, person: Person) -> None:
     model, place = model_of(application, "llama-4"), place_of(person, "all_first", date_awareness="minute")
-    asked(person, place, "What is it about?", models=[str(model.pk)])
-    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
+    [call] = calls(ask_and_wait(person, place, "And then?", models=[str(model.pk)]))
     assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("reminder", "reminder_moved")
     assert call["cache"]["read"] > 2_000
 
@@ -201,18 +201,18 @@ def test_another_model_has_nothing_in_its_cache_and_the_first_one_still_has(
 ) -> None:
     first, second = model_of(application, "llama-4"), model_of(application, "claude-opus-5-5")
     place = place_of(person, "all_first")
-    found = []
+    results = []
     for model in (first, second, first):
-        [call] = calls(asked(person, place, "What is it about?", models=[str(model.pk)]))
-        found.append((call["cache"]["reason"], call["cache"]["expected"] > 2_000, call["cache"]["read"] > 2_000))
-    assert found == [(None, False, False), ("model_changed", False, False), (None, True, True)]
+        [call] = calls(ask_and_wait(person, place, "What is it about?", models=[str(model.pk)]))
+        results.append((call["cache"]["reason"], call["cache"]["expected"] > 2_000, call["cache"]["read"] > 2_000))
+    assert results == [(None, False, False), ("model_changed", False, False), (None, True, True)]
 
 
 def test_another_branch_is_named(application: Application, person: Person) -> None:
     model, place = model_of(application, "llama-4"), place_of(person, "all_first")
-    turn = asked(person, place, "What is it about?", models=[str(model.pk)])
+    turn = ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
     question = Message.objects.get(children=turn["message"])
-    asked(person, place, "And what else?", models=[str(model.pk)])
+    ask_and_wait(person, place, "And what else?", models=[str(model.pk)])
     edited = person.caller.post(f"messages/{question.pk}/edit/", {"text": "Something else?"})["turns"][0]
     [call] = calls(person.caller.ended(edited["id"]))
     assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("current", "branch_changed")
@@ -220,9 +220,9 @@ def test_another_branch_is_named(application: Application, person: Person) -> No
 
 def test_a_provider_that_forgot_is_named(application: Application, person: Person) -> None:
     model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
-    asked(person, place, "What is it about?", models=[str(model.pk)])
+    ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
     application.model.forget_prompts()
-    turn = asked(person, place, "And then?", models=[str(model.pk)])
+    turn = ask_and_wait(person, place, "And then?", models=[str(model.pk)])
     [call] = calls(turn)
     assert call["cache"]["expected"] > 2_000 and call["cache"]["read"] == 0
     assert call["cache"]["reason"] == "not_kept"
@@ -233,42 +233,42 @@ def test_a_provider_that_forgot_is_named(application: Application, person: Perso
 def test_anthropic_is_asked_what_changed_since_its_last_answer(application: Application, person: Person) -> None:
     model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
     mark = uuid4().hex
-    asked(person, place, f"What is it about? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"What is it about? {mark}", models=[str(model.pk)])
     first = application.model.finished(mark)[0].body
     assert first["diagnostics"] == {"previous_message_id": None}
-    [kept] = LastPrompt.objects.filter(conversation_id=place)
-    assert kept.prompt["answer"].startswith("msg_")
+    [last] = LastPrompt.objects.filter(conversation_id=place)
+    assert last.prompt["answer"].startswith("msg_")
     mark = uuid4().hex
-    asked(person, place, f"And then? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"And then? {mark}", models=[str(model.pk)])
     second = application.model.finished(mark)[0].body
-    assert second["diagnostics"] == {"previous_message_id": kept.prompt["answer"]}
+    assert second["diagnostics"] == {"previous_message_id": last.prompt["answer"]}
 
 
 def test_what_the_provider_says_has_changed_goes_before_what_was_found_here(
     application: Application, person: Person
 ) -> None:
     model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
-    asked(person, place, "What is it about?", models=[str(model.pk)])
+    ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
     application.model.forget_prompts()
     row = LastPrompt.objects.get(conversation_id=place)
     # The provider is asked to compare with an answer to another conversation.
-    elsewhere = person.caller.conversation()
-    asked(person, elsewhere, "Something else?", models=[str(model.pk)])
-    row.prompt["answer"] = LastPrompt.objects.get(conversation_id=elsewhere).prompt["answer"]
+    other_place = person.caller.conversation()
+    ask_and_wait(person, other_place, "Something else?", models=[str(model.pk)])
+    row.prompt["answer"] = LastPrompt.objects.get(conversation_id=other_place).prompt["answer"]
     row.save()
-    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    [call] = calls(ask_and_wait(person, place, "And then?", models=[str(model.pk)]))
     assert call["cache"]["read"] == 0
     assert (call["cache"]["missed_section"], call["cache"]["reason"]) == ("system", "system_changed")
 
 
 def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application: Application, person: Person) -> None:
     model, place = model_of(application, "claude-opus-5-5"), place_of(person, "all_first")
-    asked(person, place, "What is it about?", models=[str(model.pk)])
+    ask_and_wait(person, place, "What is it about?", models=[str(model.pk)])
     row = LastPrompt.objects.get(conversation_id=place)
     row.prompt["at"] -= 301
     row.save()
     application.model.forget_prompts()
-    [call] = calls(asked(person, place, "And then?", models=[str(model.pk)]))
+    [call] = calls(ask_and_wait(person, place, "And then?", models=[str(model.pk)]))
     assert (call["cache"]["expected"], call["cache"]["read"], call["cache"]["reason"]) == (0, 0, "expired")
 
 
@@ -287,5 +287,5 @@ def test_what_is_longer_ago_than_the_provider_keeps_is_not_promised(application:
 def test_what_a_provider_will_bill_as_written_to_its_cache(
     rule: CacheRule, points: tuple[int, ...], served: int, put: int
 ) -> None:
-    pieces = tuple(Piece("history", size * 1_000, str(size), "", "full", 1) for size in (1, 2, 3, 4))
-    assert written(SentPrompt(pieces, points, "", {}, 0.0), served, rule) == put
+    pieces = tuple(PromptPiece("history", size * 1_000, str(size), "", "full", 1) for size in (1, 2, 3, 4))
+    assert tokens_to_write(SentPrompt(pieces, points, "", {}, 0.0), served, rule) == put

@@ -1,17 +1,17 @@
-"""The model that the workspace names for the check of citations: what it adds, what it clears, and when it fails."""
+"""The workspace's model for the check of citations: the doubts that it adds and clears, and its failures."""
 
 import json
 from collections.abc import Iterator
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
 
-from chat.citations.judging import asked, combined, read
-from chat.citations.services import Check
+from chat.citations.judging import combine, parse_answer, question_about
+from chat.citations.services import PartCheck, SentenceAndPassage
 from chat.ledger.models import ModelCall
 from chat.models import Conversation
+from chat.models.parts import CitationDoubt
 from core.errors import ModelError
 from llm.models import Model
 from tests.application import Application
@@ -21,11 +21,14 @@ from tests.llm.raw_server import RawServer, always, answer
 from workspace import services as workspace
 from workspace.models import Workspace
 
-SENTENCES = [{"sentence": "A box holds twelve.", "evidence": "A box holds nine."}, {"sentence": "B.", "evidence": "B."}]
+SENTENCES = [
+    SentenceAndPassage(sentence="A box holds twelve.", evidence="A box holds nine."),
+    SentenceAndPassage(sentence="B.", evidence="B."),
+]
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         ("1: yes\n2: yes", [None, None]),
         ("1: No, the passage says nine.\n2. Yes.", ["the passage says nine.", None]),
@@ -33,18 +36,20 @@ SENTENCES = [{"sentence": "A box holds twelve.", "evidence": "A box holds nine."
         ("1: no\n2: yes", ["", None]),
     ],
 )
-def test_its_answer_is_read_as_models_write_it(said: str, expected: list[str | None]) -> None:
-    assert read(said, 2) == expected
+def test_its_answer_is_read_as_models_write_it(text: str, expected: list[str | None]) -> None:
+    assert parse_answer(text, 2) == expected
 
 
-@pytest.mark.parametrize("said", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
-def test_an_answer_that_leaves_a_sentence_out_is_none(said: str) -> None:
+@pytest.mark.parametrize("text", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
+def test_an_answer_that_leaves_a_sentence_out_is_none(text: str) -> None:
     with pytest.raises(ModelError, match="yes or no of every sentence"):
-        read(said, 2)
+        parse_answer(text, 2)
 
 
 def test_it_gets_each_sentence_with_its_passage() -> None:
-    assert asked(SENTENCES).startswith("1.\nSentence: A box holds twelve.\nPassage: A box holds nine.\n\n2.\nSentence")
+    assert question_about(SENTENCES).startswith(
+        "1.\nSentence: A box holds twelve.\nPassage: A box holds nine.\n\n2.\nSentence"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +59,7 @@ def _as_by_default(committed: None) -> Iterator[None]:
 
 
 def judge(row: Model, server: RawServer) -> Model:
-    """A model behind a server of its own, which says the same to everybody."""
+    """Return a model behind a server of its own, which gives everybody the same answer."""
     provider = type(row.provider).objects.create(
         name=f"Judge {uuid4().hex[:8]}", kind="openai", base_url=f"http://127.0.0.2:{server.port}/v1"
     )
@@ -95,8 +100,8 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
     whole = saying("I would rather not.") if status == "200 OK" else answer("{}", status=status)
     with RawServer(always(whole)) as server:
         model = judge(caller_of_tools, server)
-        said = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
-        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, said)
+        script = {"text": "By clause 7 the fee is limited to 900 euros a year [1]."}
+        turn = ask(person, place, caller_of_tools, "Which?", SEARCH, script)
     assert [each["reasons"][0]["reason"] for each in turn["parts"][-1]["check"]["doubts"]] == ["number"]
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert notes[-2].startswith(f"The model {model.name}, which checks citations, did not (“")
@@ -107,13 +112,19 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
 
 
 def test_a_wrong_number_stays_what_the_model_clears_goes_and_what_it_adds_is_marked() -> None:
-    def sentence(citation: int, *reasons: str) -> dict[str, Any]:
-        return {"citation": citation, "reasons": [{"reason": reason, "words": ""} for reason in reasons]}
+    def sentence(citation: int, *reasons: str) -> CitationDoubt:
+        return {
+            "citation": citation,
+            "numbers": [1],
+            "sentence": "",
+            "evidence": "",
+            "reasons": [{"reason": reason, "words": ""} for reason in reasons],
+        }
 
-    check = Check(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
-    found = combined(check, [None, None, "nine", None])
-    assert [(each["citation"], [one["reason"] for one in each["reasons"]]) for each in found.doubts] == [
+    check = PartCheck(1, 4, [sentence(0, "number"), sentence(3, "absent")], [sentence(1), sentence(2)])
+    combined = combine(check, [None, None, "nine", None])
+    assert [(each["citation"], [one["reason"] for one in each["reasons"]]) for each in combined.doubts] == [
         (0, ["number"]),
         (1, ["model"]),
     ]
-    assert (found.checked, [each["citation"] for each in found.carried]) == (4, [3, 2])
+    assert (combined.checked, [each["citation"] for each in combined.supported]) == (4, [3, 2])

@@ -3,12 +3,12 @@
 import pytest
 
 from chat.citations.claims import claims
-from chat.citations.support import Reason, compare, sentences
+from chat.citations.support import DoubtKind, compare, sentences
 from chat.rendering.references import Source
 from tests.chat.claims import ALTERED, TRUE, Pair
 
 
-def reasons(pair: Pair) -> list[Reason]:
+def reasons(pair: Pair) -> list[DoubtKind]:
     verdict = compare(pair.sentence, pair.passage)
     return [reason for reason, _ in verdict.reasons] if verdict else []
 
@@ -31,21 +31,21 @@ LEASE = (
     [
         ("The rent is 1250 euros a month.", []),
         ("The rent is 1.250 euros a month.", []),
-        ("The rent is 1,350 euros a month.", [Reason.NUMBER]),
-        ("The lease was signed on 3 June 2021.", [Reason.NUMBER]),
-        ("Mr. Adams and the Castle Company signed the lease in 2021.", [Reason.NAME]),
+        ("The rent is 1,350 euros a month.", [DoubtKind.NUMBER]),
+        ("The lease was signed on 3 June 2021.", [DoubtKind.NUMBER]),
+        ("Mr. Adams and the Castle Company signed the lease in 2021.", [DoubtKind.NAME]),
         ("Pets are allowed.", []),
-        ("The lease says that pets are allowed there.", [Reason.NEGATION]),
-        ("The dog barked at the postman in the garden all night.", [Reason.ABSENT]),
+        ("The lease says that pets are allowed there.", [DoubtKind.NEGATION]),
+        ("The dog barked at the postman in the garden all night.", [DoubtKind.ABSENT]),
     ],
 )
-def test_each_kind_of_reason(sentence: str, expected: list[Reason]) -> None:
+def test_each_kind_of_reason(sentence: str, expected: list[DoubtKind]) -> None:
     assert reasons(Pair(sentence, LEASE)) == expected
 
 
 def test_names_the_other_way_round_are_seen_and_the_passive_is_not_accused() -> None:
     passage = "In the final match Norway beat Sweden by 24 points to 21, to the surprise of the crowd."
-    assert reasons(Pair("In the final match Sweden beat Norway by 24 points to 21.", passage)) == [Reason.ORDER]
+    assert reasons(Pair("In the final match Sweden beat Norway by 24 points to 21.", passage)) == [DoubtKind.ORDER]
     passage = "In the final match Norway defeated Sweden, to the surprise of the crowd."
     assert (
         reasons(Pair("In the final match Sweden was defeated by Norway, to the surprise of the crowd.", passage)) == []
@@ -72,8 +72,8 @@ def test_each_citation_stands_for_what_leads_up_to_it() -> None:
         "The *fee* is 500 euros a year [1], while the deposit is two months of rent [2]. According to [3], `pets` are "
         "allowed in the garden. Nothing here. It was raised twice. [1, 2]\n\n```\nnot a [1] citation of a text\n```\n"
     )
-    found = [(claim.citation, claim.numbers, claim.sentence) for claim in claims(text, sources)]
-    assert found == [
+    cited = [(claim.citation, claim.numbers, claim.sentence) for claim in claims(text, sources)]
+    assert cited == [
         (0, (1,), "The fee is 500 euros a year"),
         (1, (2,), "while the deposit is two months of rent."),
         (2, (3,), "According to, pets are allowed in the garden."),

@@ -11,7 +11,7 @@ from chat.conversations.erasing import erase, erase_messages
 from chat.lab.planning import stored_turns
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.tree import newest_leaf
-from chat.tools.files import Scope
+from chat.tools.files import FileScope
 from files.models import File
 from tests.chat.conversations import past
 
@@ -32,7 +32,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def branch(user: User) -> list[Message]:
-    """Three questions and their answers, the last of which a turn has written and a link shows."""
+    """Return the messages of a conversation of three questions and answers."""
     return list(past(user, 3).messages.order_by("depth"))
 
 
@@ -51,7 +51,7 @@ def restore(browser: Client, message: Message) -> int:
 
 
 def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Client, branch: list[Message]) -> None:
-    place, gone = branch[0].conversation, branch[2:]
+    place, deleted = branch[0].conversation, branch[2:]
     turn = Turn.objects.create(
         conversation=place,
         user_message=branch[4],
@@ -61,39 +61,41 @@ def test_what_is_deleted_is_hidden_everywhere_at_once_and_comes_back(browser: Cl
         report={"calls": []},
     )
     file = File.objects.create(owner=place.owner, name="terms.txt", size=1, sha256="0" * 64, status="ready")
-    Attachment.objects.create(message=gone[0], file=file, name=file.name, ordinal=0)
-    assert list(Scope(place, None, "").files()) == [file]
+    Attachment.objects.create(message=deleted[0], file=file, name=file.name, ordinal=0)
+    assert list(FileScope(place, None, "").files()) == [file]
     api = f"/api/v1/conversations/{place.pk}/"
     link = browser.post(f"{api}shares/").json()["url"]
-    hidden = [f"/messages/{gone[1].pk}/", f"/api/v1/messages/{gone[3].pk}/", f"/api/v1/turns/{turn.pk}/", link]
+    hidden = [f"/messages/{deleted[1].pk}/", f"/api/v1/messages/{deleted[3].pk}/", f"/api/v1/turns/{turn.pk}/", link]
     shows = [f"/c/{place.pk}/", f"/c/{place.pk}/export.json", "/export/", "/daily/", f"{api}messages/", f"{api}export/"]
     day = f"{timezone.localdate():%Y-%m-%d}"
     shows += [f"/api/v1/daily/{day}/{kind}" for kind in ("chat/", "summary/", "Daily_chat.json", "Daily_summary.json")]
     shows.append("/api/v1/search/?q=word3")
 
-    def found(address: str) -> str:
+    def content_of(address: str) -> str:
         answer = browser.get(address)
         return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 
-    before = [found(address) for address in hidden]
+    before = [content_of(address) for address in hidden]
     assert all(before)
     assert all(browser.get(address).status_code == 200 for address in hidden)
-    page = delete(browser, gone[0])
+    page = delete(browser, deleted[0])
     place.refresh_from_db()
-    assert not Scope(place, None, "").files().exists()
+    assert not FileScope(place, None, "").files().exists()
     assert "Deleted: 2 messages and their answers." in page
-    assert f'action="/messages/{gone[0].pk}/restore/"' in page
+    assert f'action="/messages/{deleted[0].pk}/restore/"' in page
     assert [browser.get(address).status_code for address in hidden] == [404] * 4
     for address in shows:
-        assert not any(str(each.pk) in found(address) or "user 2:" in found(address) for each in gone), address
+        assert not any(str(each.pk) in content_of(address) or "user 2:" in content_of(address) for each in deleted), (
+            address
+        )
     assert not stored_turns().exists()
     assert not Turn.objects.filter(idempotency_key="k").exists()
     assert (shown(place), newest_leaf(branch[0].pk)) == (2, branch[1].pk)
-    assert restore(browser, gone[1]) == 404  # it went with the one above it
-    assert restore(browser, gone[0]) == 302
+    assert restore(browser, deleted[1]) == 404  # it went with the one above it
+    assert restore(browser, deleted[0]) == 302
     assert [browser.get(address).status_code for address in hidden] == [200] * 4
     assert (shown(place), stored_turns().count()) == (6, 1)
-    assert restore(browser, gone[0]) == 404
+    assert restore(browser, deleted[0]) == 404
 
 
 def test_what_was_deleted_before_stays_so_when_what_is_above_it_comes_back(

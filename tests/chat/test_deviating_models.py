@@ -1,7 +1,7 @@
-"""Models and servers that deviate from their protocol: what people get, and that the conversation goes on."""
+"""Models and servers that deviate from their protocol: the stored answer, and the next turns of the conversation."""
 
 import json
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import httpx
@@ -12,7 +12,8 @@ from django.urls import reverse
 from accounts.models import User
 from chat.conversations.export import export
 from chat.models import Conversation, Message, Turn
-from chat.realtime.events import EventType, fold
+from chat.models.parts import MessagePart
+from chat.realtime.events import EventPayload, EventType, fold
 from llm import model_facts
 from llm.models import Model, Provider
 from llm.services import learn_fact, save_model
@@ -49,7 +50,7 @@ def goes_on(person: Person, application: Application, place: str, model: Model) 
 
 
 def assistant_in(request: str) -> str:
-    """What the assistant has said in a request of any protocol, as JSON."""
+    """Return the assistant's messages in a request of any protocol, as JSON."""
     body = json.loads(request)
     messages = body.get("messages") or body["input"]
     return json.dumps([message for message in messages if message.get("role") == "assistant"])
@@ -72,16 +73,16 @@ def test_reasoning_in_the_text_is_nowhere_the_answer(
     kind: str, opening: str, application: Application, person: Person
 ) -> None:
     model, place = model_of(application, kind), person.caller.conversation()
-    thought = f"{opening}SECRET\n</think>\n\n"
-    script = {"text": f"{thought}The answer is 42.", "title": f"{thought}The answer to all"}
+    reasoning = f"{opening}SECRET\n</think>\n\n"
+    script = {"text": f"{reasoning}The answer is 42.", "title": f"{reasoning}The answer to all"}
     turn = answered(person, place, model, script)
     assert kinds_of(turn) == [("reasoning", "SECRET"), ("text", "The answer is 42.")]
     assert "SECRET" not in turn["text"]
     until(lambda: Conversation.objects.get(pk=place).title == "The answer to all", "the title is written")
     model.refresh_from_db()
     assert model.untagged_reasoning is (not opening)
-    said = assistant_in(goes_on(person, application, place, model))
-    assert "The answer is 42." in said and "SECRET" not in said
+    text = assistant_in(goes_on(person, application, place, model))
+    assert "The answer is 42." in text and "SECRET" not in text
     exported = export(Conversation.objects.get(pk=place), "md")
     assert exported.count("SECRET") == 2  # in the script of the question alone
 
@@ -89,15 +90,15 @@ def test_reasoning_in_the_text_is_nowhere_the_answer(
 def test_whoever_follows_a_turn_is_told_that_text_was_reasoning(application: Application, person: Person) -> None:
     model, place = model_of(application, "openai"), person.caller.conversation()
     script = {"text": "Let me see.\n</think>\n\nThe answer is 42.", "note": uuid4().hex}
-    asked = person.caller.ask("Hello", script, place, models=[str(model.pk)])
-    parts: list[dict[str, Any]] = []
-    for event in person.caller.events(asked["id"]):
-        fold(parts, EventType(event["type"]), event)
+    turn = person.caller.ask("Hello", script, place, models=[str(model.pk)])
+    parts: list[MessagePart] = []
+    for event in person.caller.events(turn["id"]):
+        fold(parts, EventType(event["type"]), cast("EventPayload", event))
     assert [(part["type"], part["text"]) for part in parts] == [
         ("reasoning", "Let me see.\n"),
         ("text", "The answer is 42."),
     ]
-    assert Message.objects.get(pk=asked["message"]).parts == parts
+    assert Message.objects.get(pk=turn["message"]).parts == parts
 
 
 def completion(person: Person, model: Model, script: dict[str, Any], *, stream: bool) -> httpx.Response:
@@ -139,8 +140,8 @@ def test_answers_that_were_stored_before_go_back_without_their_reasoning(
     turn = answered(person, place, model, {"text": "Yes."})
     parts = [{"type": "text", "text": "<think>SECRET</think>\n\nYes."}]
     Message.objects.filter(pk=turn["message"]).update(parts=parts)
-    said = assistant_in(goes_on(person, application, place, model))
-    assert "Yes." in said and "SECRET" not in said
+    text = assistant_in(goes_on(person, application, place, model))
+    assert "Yes." in text and "SECRET" not in text
     assert "SECRET" not in export(Conversation.objects.get(pk=place), "md")
 
 
@@ -211,9 +212,9 @@ def test_results_of_calls_that_share_an_id_stand_under_their_own(
     calls = [{"id": "call_x", "name": "list_tasks", "arguments": {"date": f"2026-11-{day}"}} for day in (20, 21)]
     turn = answered(person, place, model, {"steps": [{"text": "", "tool_calls": calls}, {"text": SUMMARY}]})
     assert (turn["status"], turn["text"]) == ("done", SUMMARY), turn["error"]
-    made = [part["id"] for part in turn["parts"] if part["type"] == "tool_call"]
-    assert [part["id"] for part in turn["parts"] if part["type"] == "tool_result"] == made
-    assert len(set(made)) == 2
+    call_ids = [part["id"] for part in turn["parts"] if part["type"] == "tool_call"]
+    assert [part["id"] for part in turn["parts"] if part["type"] == "tool_result"] == call_ids
+    assert len(set(call_ids)) == 2
     goes_on(person, application, place, model)
 
 
@@ -240,9 +241,9 @@ def test_a_model_that_only_calls_in_its_last_step_is_asked_without_tools(
     call = {"reasoning": "Hm.", "text": "", "tool_calls": [{"name": "list_tasks", "arguments": {}}]}
     turn = answered(person, place, model, {"steps": [call] * 6 + [{"text": SUMMARY}]}, mark)
     assert (turn["status"], turn["text"]) == ("done", SUMMARY), turn["error"]
-    asked = application.model.finished(mark)
-    assert len(asked) == 7
-    names = json.dumps(asked[-1].body.get("tools", []))
+    requests = application.model.finished(mark)
+    assert len(requests) == 7
+    names = json.dumps(requests[-1].body.get("tools", []))
     assert "Lists" not in names and "description" not in names  # at most stand-ins for earlier calls
     results = [part for part in turn["parts"] if part["type"] == "tool_result"]
     assert [result["error"] for result in results] == [False] * 5 + [True]

@@ -10,7 +10,7 @@ from files.models import File
 from llm.models import Model
 from projects.models import Project, ProjectFile
 from tests.application import Application
-from tests.chat.documents import asked, documents, picture, sent, upload
+from tests.chat.documents import ask_and_wait, documents, picture, sent, upload
 from tests.conftest import Person
 from tests.projects.members import join
 
@@ -22,8 +22,8 @@ def test_a_file_stands_above_its_question_for_ever_and_keeps_its_number(
     first = upload(person, "alpha.txt", b"The first letter is alpha.")
     second = upload(person, "beta.txt", b"The second letter is beta.")
     mark = uuid4().hex
-    asked(person, place, f"About alpha {mark}-1", files=[first["id"]])
-    asked(person, place, f"About beta {mark}-2", files=[second["id"]])
+    ask_and_wait(person, place, f"About alpha {mark}-1", files=[first["id"]])
+    ask_and_wait(person, place, f"About beta {mark}-2", files=[second["id"]])
     messages = sent(application, f"{mark}-2")
     assert [message["role"] for message in messages] == ["system", "user", "user", "assistant", "user", "user"]
     assert documents(messages[1]) == [{"document": 1, "title": "alpha.txt", "contents": "The first letter is alpha."}]
@@ -36,7 +36,7 @@ def test_the_report_names_the_files_and_shows_exactly_what_was_sent(application:
     place = person.caller.conversation()
     file = upload(person, "report.md", "# Größe\n\nZeile mit „Anführung“ und 日本語.".encode())
     mark = uuid4().hex
-    turn = asked(person, place, f"What is it? {mark}", files=[file["id"]])
+    turn = ask_and_wait(person, place, f"What is it? {mark}", files=[file["id"]])
     report = person.caller.get(f"turns/{turn['id']}/report/")
     source = next(source for source in report["sources"] if source["kind"] == "file")
     assert (source["title"], source["state"], source["id"]) == ("report.md", "full", file["id"])
@@ -89,10 +89,10 @@ def test_an_image_goes_to_a_model_that_sees_and_is_a_marker_for_another(
         provider=provider, name=f"scripted-{uuid4().hex[:8]}", context_window=8_000, vision=True
     )
     file, mark = upload(person, "teal.png", picture()), uuid4().hex
-    asked(person, person.caller.conversation(), f"See {mark}-1", files=[file["id"]], models=[str(seeing.pk)])
+    ask_and_wait(person, person.caller.conversation(), f"See {mark}-1", files=[file["id"]], models=[str(seeing.pk)])
     parts = sent(application, f"{mark}-1")[-1]["content"]
     assert [part["type"] for part in parts].count("image_url") == 1
-    blind = asked(person, person.caller.conversation(), f"See {mark}-2", files=[file["id"]])
+    blind = ask_and_wait(person, person.caller.conversation(), f"See {mark}-2", files=[file["id"]])
     assert "cannot be shown" in documents(sent(application, f"{mark}-2")[-2])[0]["contents"]
     report = person.caller.get(f"turns/{blind['id']}/report/")
     images = [(each["state"], each["reason"]) for each in report["sources"] if each["kind"] == "image"]
@@ -108,8 +108,8 @@ def test_project_files_and_instructions_move_above_the_newest_question(
     person.caller.post(f"projects/{project['id']}/files/", {"file": file["id"]}, expect=201)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
-    asked(person, place, f"Which button? {mark}-1")
-    asked(person, place, f"And then? {mark}-2")
+    ask_and_wait(person, place, f"Which button? {mark}-1")
+    ask_and_wait(person, place, f"And then? {mark}-2")
     messages = sent(application, f"{mark}-2")
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "user", "user"]
     assert messages[3]["content"] == "# Instructions of the project “Machine”\nAnswer in one word."
@@ -129,7 +129,7 @@ def test_a_project_that_does_not_fit_is_listed_and_its_pinned_file_comes_first(
     person.caller.post(f"projects/{project['id']}/files/", {"file": small["id"], "pinned": True}, expect=201)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
-    turn = asked(person, place, f"What is there? {mark}", models=[str(model.pk)])
+    turn = ask_and_wait(person, place, f"What is there? {mark}", models=[str(model.pk)])
     messages = sent(application, mark)
     assert [each["title"] for each in documents(messages[1])] == ["small.txt"]
     assert "- 2: big.txt" in messages[2]["content"]
@@ -146,10 +146,10 @@ def test_a_project_closed_to_somebody_is_no_source_for_them_any_more(
     join(project["id"], person.user)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     mark = uuid4().hex
-    asked(person, place, f"Inside {mark}-1")
+    ask_and_wait(person, place, f"Inside {mark}-1")
     assert "SECRET-RULE" in json.dumps(sent(application, f"{mark}-1"))
     assert stranger.caller.http.delete(f"{members}{person.user.pk}/").status_code == 204
-    asked(person, place, f"Outside {mark}-2")
+    ask_and_wait(person, place, f"Outside {mark}-2")
     assert "SECRET-RULE" not in json.dumps(sent(application, f"{mark}-2"))
     assert Project.objects.filter(pk=project["id"]).exists()
 
@@ -170,7 +170,7 @@ def test_a_project_file_that_is_still_being_read_is_not_said_to_be_unreadable(
 def test_a_file_that_was_deleted_is_reported_as_that(application: Application, person: Person) -> None:
     file = upload(person, "note.txt", b"The fee is due in May.")
     place = person.caller.conversation()
-    asked(person, place, "When?", files=[file["id"]])
+    ask_and_wait(person, place, "When?", files=[file["id"]])
     assert person.caller.http.delete(f"files/{file['id']}/").status_code == 204
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": "And now?"}, expect=200)
     [source] = [each for each in plan["sources"] if each["kind"] == "file"]

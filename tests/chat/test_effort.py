@@ -1,4 +1,4 @@
-"""How long a model reasons: who chooses it, what is sent, and what the plan and the report say of it."""
+"""The effort of reasoning: its sources, the sent value, and its place in the plan and the report."""
 
 import re
 from typing import Any
@@ -21,16 +21,16 @@ from tests.application import Application
 from tests.conftest import Person
 
 
-def made(application: Application, **fields: Any) -> Model:
+def create_model(application: Application, **fields: Any) -> Model:
     url = f"{application.model.url}/vllm/v1"
     provider = Provider.objects.create(name=f"Reasoning {uuid4().hex[:8]}", kind=Provider.Kind.OPENAI, base_url=url)
-    wanted = {"name": "a-model", "context_window": 32_000, "efforts": ["low", "medium", "high"], **fields}
-    return Model.objects.create(provider=provider, **wanted)
+    values = {"name": "a-model", "context_window": 32_000, "efforts": ["low", "medium", "high"], **fields}
+    return Model.objects.create(provider=provider, **values)
 
 
 @pytest.fixture
 def model(application: Application) -> Model:
-    return made(application)
+    return create_model(application)
 
 
 def sent(application: Application) -> Any:
@@ -46,13 +46,13 @@ def test_the_persons_choice_is_sent_stored_and_remembered(
 ) -> None:
     place = person.caller.conversation()
     chosen: dict[str, Any] = {"models": [str(model.pk)]}
-    for asked, wanted in (({"effort": "high"}, "high"), ({}, "high"), ({"effort": ""}, ""), ({}, "")):
-        turn = person.caller.ask("Well?", {"text": "Yes."}, place, **chosen, **asked)
+    for choice, expected in (({"effort": "high"}, "high"), ({}, "high"), ({"effort": ""}, ""), ({}, "")):
+        turn = person.caller.ask("Well?", {"text": "Yes."}, place, **chosen, **choice)
         assert person.caller.ended(turn["id"])["status"] == "done"
-        assert turn["effort"] == person.caller.get(f"conversations/{place}/")["effort"] == wanted
-        assert sent(application) == (wanted or None)
+        assert turn["effort"] == person.caller.get(f"conversations/{place}/")["effort"] == expected
+        assert sent(application) == (expected or None)
         report = reported(person, turn["id"])
-        assert (report["effort"], report["notes"]) == (wanted, [])
+        assert (report["effort"], report["notes"]) == (expected, [])
     patched = person.caller.http.patch(f"conversations/{place}/", json={"effort": "low"})
     assert patched.json()["effort"] == "low", patched.text
     again = person.caller.post(f"messages/{turn['message']}/regenerate/", {"effort": "medium"}, expect=202)["turns"][0]
@@ -63,7 +63,7 @@ def test_the_persons_choice_is_sent_stored_and_remembered(
 def test_a_model_that_reasons_and_says_no_more_can_be_switched_off_and_on(
     application: Application, person: Person
 ) -> None:
-    model = made(application, name="qwen3-8b", efforts=[], reasoning=True)
+    model = create_model(application, name="qwen3-8b", efforts=[], reasoning=True)
     shown = person.caller.get(f"models/{model.pk}/")
     assert shown["abilities"]["efforts"] == ["none", "medium"]
     for effort, switch in (("none", False), ("medium", True)):
@@ -85,7 +85,7 @@ def test_a_model_that_reasons_and_says_no_more_can_be_switched_off_and_on(
 def test_a_title_is_asked_for_with_the_least_effort(
     application: Application, person: Person, efforts: list[str], reasoning: bool, least: str | None
 ) -> None:
-    model = made(application, efforts=efforts, reasoning=reasoning)
+    model = create_model(application, efforts=efforts, reasoning=reasoning)
     turn = person.caller.ask("Go.", {"tokens": 1_500, "title": uuid4().hex}, models=[str(model.pk)])
     person.caller.ended(turn["id"])
     background.submit(titles.write(UUID(turn["id"]))).result()
@@ -111,19 +111,19 @@ def test_the_persona_comes_before_the_profile_and_that_before_the_model(
     assert effort() == "low"
 
 
-def context(person: Person, model: Model, asked: str) -> TurnContext:
-    place = Conversation(owner=person.user, effort=asked)
+def context(person: Person, model: Model, effort: str) -> TurnContext:
+    place = Conversation(owner=person.user, effort=effort)
     return base_context(user=person.user, model=model, scope=ChatScope(place))
 
 
 def test_what_a_model_does_not_take_is_refused_or_said(person: Person, application: Application, model: Model) -> None:
     place = person.caller.conversation()
-    asked = {"text": "Well?", "models": [str(model.pk)]}
+    body = {"text": "Well?", "models": [str(model.pk)]}
     turns = f"conversations/{place}/turns/"
-    assert person.caller.post(turns, {**asked, "effort": "max"}, expect=400)["code"] == "effort_not_offered"
-    assert person.caller.post(turns, {**asked, "effort": "much"}, expect=400)["code"] == "bad_effort"
-    plain = made(application, efforts=[])
-    refused = person.caller.post(turns, {**asked, "models": [str(plain.pk)], "effort": "low"}, expect=400)
+    assert person.caller.post(turns, {**body, "effort": "max"}, expect=400)["code"] == "effort_not_offered"
+    assert person.caller.post(turns, {**body, "effort": "much"}, expect=400)["code"] == "bad_effort"
+    plain = create_model(application, efforts=[])
+    refused = person.caller.post(turns, {**body, "models": [str(plain.pk)], "effort": "low"}, expect=400)
     assert "cannot be told how long to reason" in refused["detail"]
     assert context(person, model, "max").effort.sent == ""
     assert (
@@ -140,7 +140,7 @@ def test_room_is_kept_for_what_is_reasoned(person: Person, application: Applicat
     high, usual = context(person, model, "high"), context(person, model, "")
     assert (high.reasoning_tokens, usual.reasoning_tokens) == (8_000, 4_096)  # a quarter of the window at most
     assert high.room.reserved_output == usual.profile.reserved_output + 8_000
-    plain = made(application, efforts=[])
+    plain = create_model(application, efforts=[])
     assert context(person, plain, "").reasoning_tokens == 0
     place = person.caller.conversation()
     plan = person.caller.post(
@@ -163,13 +163,13 @@ def test_an_answer_with_little_room_is_not_all_reasoning(person: Person, model: 
 def test_a_program_in_openais_protocol_has_its_own_and_else_that_of_the_rows(
     person: Person, application: Application
 ) -> None:
-    model = made(application, name=f"reasoner-{uuid4().hex[:8]}", effort="medium")
+    model = create_model(application, name=f"reasoner-{uuid4().hex[:8]}", effort="medium")
     headers = {"Authorization": f"Bearer {person.token}"}
-    for given, wanted in (({"reasoning_effort": "low"}, "low"), ({}, "medium")):
-        body = {"model": model.name, "messages": [{"role": "user", "content": "Hi"}], **given}
+    for parameters, expected in (({"reasoning_effort": "low"}, "low"), ({}, "medium")):
+        body = {"model": model.name, "messages": [{"role": "user", "content": "Hi"}], **parameters}
         response = application.http(headers=headers).post("/v1/chat/completions", json=body)
         assert response.status_code == 200, response.text
-        assert sent(application) == wanted
+        assert sent(application) == expected
 
 
 def test_the_page_offers_what_its_models_take_and_sends_what_was_chosen(
@@ -180,11 +180,11 @@ def test_the_page_offers_what_its_models_take_and_sends_what_was_chosen(
     page = client.get("/?models=all").content.decode()  # other tests may have made more than a page offers at first
     assert '<select name="effort">' in page
     assert 'data-efforts="low medium high"' in page
-    told = client.post("/plan/?panel", {"text": "Hi", "model": str(model.pk), "effort": "high"}).content.decode()
-    assert "Kept free for reasoning" in told
-    begun = client.post("/", {"text": "Hi", "model": str(model.pk), "effort": "high"})
-    assert begun.status_code == 302, begun.content
-    place = Conversation.objects.get(pk=begun["location"].split("/")[2])
+    plan = client.post("/plan/?panel", {"text": "Hi", "model": str(model.pk), "effort": "high"}).content.decode()
+    assert "Kept free for reasoning" in plan
+    response = client.post("/", {"text": "Hi", "model": str(model.pk), "effort": "high"})
+    assert response.status_code == 302, response.content
+    place = Conversation.objects.get(pk=response["location"].split("/")[2])
     turn = Turn.objects.get(conversation=place)
     assert (place.effort, turn.effort) == ("high", "high")
     assert person.caller.ended(str(turn.pk))["status"] == "done"

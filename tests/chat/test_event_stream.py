@@ -1,6 +1,6 @@
-"""Those who follow turns in one process share one read of Redis; each gets every event of its turn once, in order.
+"""Readers of turns in one process share one read of Redis. Each gets every event of its turn once, in order.
 
-The request that begins a turn can answer with them."""
+The request that begins a turn can answer with the events."""
 
 import asyncio
 import json
@@ -20,9 +20,10 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from chat.conversations.services import create_conversation
-from chat.models import Conversation, Turn
+from chat.models import Conversation, Message, Turn
+from chat.models.queries import ClaimedTurn
 from chat.realtime.event_stream import events_of, text_of
-from chat.realtime.events import Event, EventType, Written, written
+from chat.realtime.events import EncodedEvent, Event, EventType, WireEvent, encode
 from chat.realtime.turn_stream import BATCH, _reader, append, news
 from chat.turns import runner
 from chat.turns.emitter import Answer
@@ -38,7 +39,7 @@ from tests.contrib.ag_ui.client import run_input
 from tests.product import WAIT, free_port
 
 
-def said(turn: str, first: int, last: int) -> list[Event]:
+def events_between(turn: str, first: int, last: int) -> list[Event]:
     return [
         Event(EventType.TEXT_MESSAGE_CONTENT, turn, seq, {"part": 0, "delta": f"{seq} "})
         for seq in range(first, last + 1)
@@ -49,8 +50,8 @@ def end(turn: str, seq: int) -> Event:
     return Event(EventType.RUN_STOPPED, turn, seq, {})
 
 
-async def follow(turn: str, after: int = 0) -> AsyncIterator[list[Written]]:
-    """Events as they come, to the last one of the turn; none after each silence."""
+async def follow(turn: str, after: int = 0) -> AsyncIterator[list[EncodedEvent]]:
+    """Yield batches of events to the last one of the turn. A batch is empty after a silence."""
     seq = after
     while True:
         events = await news(turn, seq)
@@ -66,8 +67,8 @@ async def numbers(turn: str, after: int = 0) -> list[int]:
     return [event.seq for events in [batch async for batch in follow(turn, after)] for event in events]
 
 
-async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
-    """What comes first that is not silence."""
+async def first(events: AsyncIterator[list[EncodedEvent]]) -> list[EncodedEvent]:
+    """Return the first batch that is not empty."""
     async for batch in events:
         if batch:
             return batch
@@ -75,10 +76,10 @@ async def first(events: AsyncIterator[list[Written]]) -> list[Written]:
 
 
 async def waits(turn: str, after: int = 0) -> None:
-    """Returns when a read blocks that asks for what comes after this event of the turn."""
+    """Return when a read waits for the events after this one."""
     async with asyncio.timeout(WAIT):
         for _ in count():
-            if _reader()._asked.get(f"turn:{turn}:wire") == after:
+            if _reader()._read_after.get(f"turn:{turn}:wire") == after:
                 return
             await asyncio.sleep(0)
 
@@ -88,26 +89,26 @@ def test_many_turns_and_several_readers_of_one_are_asked_for_in_one_read() -> No
 
     async def write(turn: str) -> None:
         for start in range(1, 200, 7):
-            await append(turn, said(turn, start, min(start + 6, 199)))
+            await append(turn, events_between(turn, start, min(start + 6, 199)))
         await append(turn, [end(turn, 200)])
 
     async def run() -> tuple[list[list[int]], set[str]]:
         tasks = [asyncio.create_task(numbers(turn, after)) for turn in turns for after in (0, 150)]
         await waits(turns[-1])
-        asked = set(_reader()._asked)
+        streams = set(_reader()._read_after)
         await asyncio.gather(*map(write, turns))
-        return await asyncio.gather(*tasks), asked
+        return await asyncio.gather(*tasks), streams
 
-    read, asked = submit(run()).result(60)
+    read, streams = submit(run()).result(60)
     assert read == [list(range(after + 1, 201)) for _ in turns for after in (0, 150)]
-    assert {f"turn:{turn}:wire" for turn in turns} <= asked
+    assert {f"turn:{turn}:wire" for turn in turns} <= streams
 
 
 def test_who_comes_while_a_read_blocks_is_heard_and_who_has_all_hears_of_silence() -> None:
     silent, turn = str(uuid4()), str(uuid4())
 
-    async def run() -> tuple[list[Written], list[Written]]:
-        await append(turn, said(turn, 1, 3))
+    async def run() -> tuple[list[EncodedEvent], list[EncodedEvent]]:
+        await append(turn, events_between(turn, 1, 3))
         waiting = asyncio.ensure_future(anext(follow(silent)))
         await waits(silent)
         return await anext(follow(turn, 1)), await waiting
@@ -120,13 +121,13 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
     turn = str(uuid4())
 
     async def run() -> tuple[list[int], list[int]]:
-        await append(turn, said(turn, 1, 4))
+        await append(turn, events_between(turn, 1, 4))
         early = asyncio.create_task(numbers(turn, 4))
         await waits(turn, 4)
         late = asyncio.create_task(numbers(turn))
         with redis.Redis.from_url(product.STREAMS_URL) as other:  # the loop stands still: the late one comes in between
             last = end(turn, 5)
-            other.xadd(f"turn:{turn}:wire", {"type": last.type, "wire": written(last.to_wire())}, id="5-0")
+            other.xadd(f"turn:{turn}:wire", {"type": last.type, "wire": encode(last.to_wire())}, id="5-0")
         return await early, await late
 
     assert submit(run()).result(60) == ([5], [1, 2, 3, 4, 5])
@@ -135,11 +136,11 @@ def test_who_comes_while_news_are_on_their_way_gets_the_beginning_too() -> None:
 def test_a_reader_that_is_slow_gets_what_it_has_not_read_when_it_asks() -> None:
     turn, last = str(uuid4()), 3 * BATCH
 
-    async def run() -> list[list[Written]]:
-        await append(turn, said(turn, 1, 5))
+    async def run() -> list[list[EncodedEvent]]:
+        await append(turn, events_between(turn, 1, 5))
         events = follow(turn)
         got = [await first(events)]
-        await append(turn, [*said(turn, 6, last - 1), end(turn, last)])
+        await append(turn, [*events_between(turn, 6, last - 1), end(turn, last)])
         assert not _reader()._waiting  # nothing is read for who does not ask
         return got + [batch async for batch in events]
 
@@ -152,12 +153,12 @@ def test_a_redis_that_cuts_everybody_off_is_read_on_from_the_same_event() -> Non
     turn = str(uuid4())
 
     async def run() -> list[int]:
-        await append(turn, said(turn, 1, 2))
+        await append(turn, events_between(turn, 1, 2))
         reading = asyncio.create_task(numbers(turn))
         await waits(turn, 2)
         with redis.Redis.from_url(product.STREAMS_URL) as other:
             other.client_kill_filter(_type="normal", skipme=True)
-        await append(turn, [*said(turn, 3, 4), end(turn, 5)])
+        await append(turn, [*events_between(turn, 3, 4), end(turn, 5)])
         return await reading
 
     assert submit(run()).result(60) == [1, 2, 3, 4, 5]
@@ -166,11 +167,11 @@ def test_a_redis_that_cuts_everybody_off_is_read_on_from_the_same_event() -> Non
 def test_a_reader_of_a_turn_that_ended_without_its_last_event_is_sent_to_the_row(
     application: Application, person: Person
 ) -> None:
-    asked = person.caller.ask("Hello.")
-    assert list(person.caller.events(asked["id"]))[-1]["type"] == "RUN_FINISHED"
+    started = person.caller.ask("Hello.")
+    assert list(person.caller.events(started["id"]))[-1]["type"] == "RUN_FINISHED"
     with redis.Redis.from_url(product.STREAMS_URL) as stream:
-        stream.delete(f"turn:{asked['id']}:wire")
-    row = Turn.objects.get(pk=asked["id"])
+        stream.delete(f"turn:{started['id']}:wire")
+    row = Turn.objects.get(pk=started["id"])
     Turn.objects.filter(pk=row.pk).update(finished=timezone.now() - timedelta(hours=1))
 
     async def run(turn: Turn) -> list[str]:
@@ -184,9 +185,9 @@ def test_a_reader_of_a_turn_that_ended_without_its_last_event_is_sent_to_the_row
 def test_a_reader_who_was_late_gets_all_events_of_a_turn_that_has_ended(
     application: Application, person: Person
 ) -> None:
-    asked = person.caller.ask("Hello.")
-    told = [event["type"] for event in person.caller.events(asked["id"])]
-    row = Turn.objects.get(pk=asked["id"])
+    turn = person.caller.ask("Hello.")
+    types = [event["type"] for event in person.caller.events(turn["id"])]
+    row = Turn.objects.get(pk=turn["id"])
     row.status = Turn.Status.RUNNING  # as somebody has read it who came before its end
 
     async def run() -> list[str]:
@@ -198,7 +199,7 @@ def test_a_reader_who_was_late_gets_all_events_of_a_turn_that_has_ended(
             reader._reading.cancel()
             reader._reading = None
 
-    assert submit(run()).result(WAIT) == told
+    assert submit(run()).result(WAIT) == types
 
 
 @pytest.mark.usefixtures("committed", "workspace")
@@ -209,14 +210,14 @@ def test_who_reads_a_turn_that_no_worker_has_room_for_is_told_its_position(monke
         begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0] for _ in range(2)
     )
 
-    async def run() -> list[list[dict[str, Any]]]:
+    async def run() -> list[list[WireEvent]]:
         events = events_of(waits)
         first = await anext(events)
         await asyncio.to_thread(stop_turn, user=user, turn=before)
-        told = [first, await anext(events)]
+        batches = [first, await anext(events)]
         await asyncio.to_thread(stop_turn, user=user, turn=waits)
-        told += [batch async for batch in events]
-        return [[event.wire() for event in batch] for batch in told]
+        batches += [batch async for batch in events]
+        return [[event.wire() for event in batch] for batch in batches]
 
     first, second, last = submit(run()).result(WAIT)
     assert first == [{"type": "QUEUED", "turn": str(waits.pk), "position": 2}]
@@ -230,8 +231,13 @@ def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_
     async def run() -> tuple[list[Any], list[int]]:
         await streams_of_loop().set(f"turn:{wrong}:wire", "no stream")
         half = Event(EventType.TEXT_MESSAGE_CONTENT, other, 1, {"delta": "\ud800"})
-        first = said(fine, 1, 3)
-        several = append(fine, first), append(wrong, said(wrong, 1, 1)), append(other, [half]), append(fine, first)
+        first = events_between(fine, 1, 3)
+        several = (
+            append(fine, first),
+            append(wrong, events_between(wrong, 1, 1)),
+            append(other, [half]),
+            append(fine, first),
+        )
         results = await asyncio.gather(*several, return_exceptions=True)
         await append(fine, [end(fine, 4)])
         return list(results), await numbers(fine)
@@ -242,11 +248,11 @@ def test_what_cannot_be_appended_is_the_error_of_its_turn_alone_and_a_repeat_is_
 
 
 def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() -> None:
-    wire: dict[str, Any] = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
-    odd = Written("TEXT_MESSAGE_CONTENT", 3, " " + written(wire))  # to the letter
+    wire: WireEvent = {"type": "TEXT_MESSAGE_CONTENT", "turn": "t", "seq": 3, "ts": 1.5, "part": 0, "delta": "né"}
+    odd = EncodedEvent("TEXT_MESSAGE_CONTENT", 3, " " + encode(wire))  # to the letter
     assert text_of(odd, "vi") is odd.text
     detail = UNEXPECTED.detail.dump()
-    error = Written("RUN_ERROR", 4, written({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
+    error = EncodedEvent("RUN_ERROR", 4, encode({"type": "RUN_ERROR", "seq": 4, "detail": detail}))
     assert detail in text_of(error, "en")
     assert detail not in text_of(error, "vi") and '"seq":4' in text_of(error, "vi")
 
@@ -254,7 +260,7 @@ def test_an_event_goes_out_as_it_was_written_but_for_what_it_says_to_people() ->
 EVENTS = {"Accept": "text/event-stream"}
 
 
-def told(response: httpx.Response) -> list[dict[str, Any]]:
+def events_in(response: httpx.Response) -> list[dict[str, Any]]:
     assert (response.status_code, response.headers["Content-Type"]) == (200, "text/event-stream"), response.text
     data = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
     return [json.loads(each) for each in data]
@@ -265,20 +271,20 @@ def test_the_request_that_begins_a_turn_answers_with_its_events(application: App
     sent = http.post(f"conversations/{place}/turns/", json={"text": "Hello."}, headers=EVENTS)
     [turn] = Turn.objects.filter(conversation_id=place)
     assert urlsplit(sent.headers["Location"]).path == f"/api/v1/turns/{turn.pk}/"
-    assert told(sent) == list(person.caller.events(str(turn.pk)))
-    assert (told(sent)[0]["type"], told(sent)[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
+    assert events_in(sent) == list(person.caller.events(str(turn.pk)))
+    assert (events_in(sent)[0]["type"], events_in(sent)[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
     answer = f"messages/{turn.answer_id}"
-    again = told(http.post(f"{answer}/regenerate/", json={}, headers=EVENTS))
-    edited = told(http.post(f"messages/{turn.user_message_id}/edit/", json={"text": "Good day."}, headers=EVENTS))
-    assert len({events[0]["turn"] for events in (told(sent), again, edited)}) == 3
+    again = events_in(http.post(f"{answer}/regenerate/", json={}, headers=EVENTS))
+    edited = events_in(http.post(f"messages/{turn.user_message_id}/edit/", json={"text": "Good day."}, headers=EVENTS))
+    assert len({events[0]["turn"] for events in (events_in(sent), again, edited)}) == 3
     assert {events[-1]["type"] for events in (again, edited)} == {"RUN_FINISHED"}
     both = {"Accept": "text/event-stream, application/json"}
     assert http.post(f"{answer}/regenerate/", json={}, headers=both).status_code == 202
 
 
-@pytest.mark.parametrize("asked", ["eje", "jee", "ejje"], ids=["events first", "json first", "in turns"])
+@pytest.mark.parametrize("accept", ["eje", "jee", "ejje"], ids=["events first", "json first", "in turns"])
 def test_a_repeated_key_gets_what_it_asks_for_of_the_turn_that_it_began(
-    application: Application, person: Person, asked: str
+    application: Application, person: Person, accept: str
 ) -> None:
     place = person.caller.conversation()
 
@@ -286,8 +292,8 @@ def test_a_repeated_key_gets_what_it_asks_for_of_the_turn_that_it_began(
         headers = {"Idempotency-Key": "once-only", **(EVENTS if kind == "e" else {})}
         return person.caller.http.post(f"conversations/{place}/turns/", json={"text": text}, headers=headers)
 
-    seen = [told(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
-            for kind in asked for answer in [sent(kind)]]  # fmt: skip
+    seen = [events_in(answer)[0]["turn"] if kind == "e" else answer.json()["turns"][0]["id"]
+            for kind in accept for answer in [sent(kind)]]  # fmt: skip
     assert set(seen) == {str(Turn.objects.get(conversation_id=place).pk)}
     for kind in "ej":
         assert (sent(kind, "Another.").status_code, sent(kind, "Another.").json()["code"]) == (
@@ -345,13 +351,26 @@ async def relayed(port: int, target: str) -> asyncio.Server:
 def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that lasts; meanwhile its row gets what it says."""
+    """An outage may last long. The row gets the text meanwhile."""
     monkeypatch.setattr(runner, "SOON", 0.01)
-    there, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
+    redis_url, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
+    claimed = ClaimedTurn(
+        turn=turn,
+        leaf=Message(),
+        version=None,
+        reminders=[],
+        mentions=[],
+        earlier_prompts=[],
+        prompted=False,
+        has_summary=False,
+        has_marks=False,
+        has_tasks=False,
+        run_step=None,
+    )
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
 
     async def work() -> list[int]:
-        run = runner._Run(turn, None, None)
+        run = runner._Run(claimed, None, None)
         publisher = asyncio.create_task(run._publish())
         for word in ("one", "two"):
             run.answer.add(TextDelta(word))
@@ -359,19 +378,19 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
             while word not in str(run.answer.parts):  # noqa: ASYNC110 - the publisher drains it
                 await asyncio.sleep(0.01)
         assert not publisher.done()
-        server = await relayed(port, there)
+        server = await relayed(port, redis_url)
         run._closed.set()
         run._news.set()
         await asyncio.gather(publisher, return_exceptions=True)
         events = [*run._unpublished, *run.answer.drain(), end(str(turn.pk), run.answer.seq + 1)]
         await append(turn.pk, events)
-        found = await numbers(str(turn.pk))
+        sequence = await numbers(str(turn.pk))
         await streams_of_loop().aclose()
         server.close()
-        return found
+        return sequence
 
-    found = asyncio.run(work())
-    assert len(found) >= 3 and found == list(range(1, len(found) + 1))
+    sequence = asyncio.run(work())
+    assert len(sequence) >= 3 and sequence == list(range(1, len(sequence) + 1))
 
 
 def test_an_answer_of_a_process_with_too_much_to_do_is_said_in_fewer_pieces() -> None:

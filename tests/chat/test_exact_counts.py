@@ -10,7 +10,7 @@ from django.test import Client
 from core.background import submit
 from llm.counting import exact_count
 from llm.models import Model, Provider
-from llm.types.model_call import Message, ModelRequest
+from llm.types.model_call import ModelMessage, ModelRequest
 from tests.application import Application
 from tests.conftest import Person
 
@@ -106,7 +106,7 @@ def test_what_the_provider_counts_is_asked_for_where_it_matters(
 
 def test_a_count_is_kept_by_what_was_counted(model: Model, application: Application) -> None:
     def count(text: str) -> int | None:
-        return submit(exact_count(model, ModelRequest(model.name, (Message("user", text),), 500))).result()
+        return submit(exact_count(model, ModelRequest(model.name, (ModelMessage("user", text),), 500))).result()
 
     assert count("word " * 800) == count("word " * 800) is not None
     assert counted(application) == 1

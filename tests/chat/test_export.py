@@ -1,4 +1,4 @@
-"""What a conversation is as a file: nothing that can be kept is left out, and the rest is named."""
+"""Export of a conversation as a file: it leaves out nothing that can be stored, and names the rest."""
 
 import io
 import json
@@ -21,17 +21,17 @@ def user() -> User:
 
 
 def with_source(user: User) -> Conversation:
-    """A conversation whose answer has searched a file, cites it, and has a sister on another branch."""
+    """Return a conversation whose answer cites a file after a search, and has a sibling on another branch."""
     conversation = past(user, 1)
     file = File.objects.create(owner=user, name="contract.txt", size=1, sha256="ab" * 32, status="ready")
     question, answer = Message.objects.filter(conversation=conversation).order_by("depth")
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
     conversation.documents = {str(file.pk): 1, "https://example.org/page": 2}
     conversation.save()
-    found = {"number": 1, "title": file.name, "file": str(file.pk), "page": 3}
+    document = {"number": 1, "title": file.name, "file": str(file.pk), "page": 3}
     answer.parts = [
         {"type": "tool_call", "id": "a", "name": "search_files", "arguments": '{"query": "fee"}'},
-        {"type": "tool_result", "id": "a", "text": "{}", "documents": [found]},
+        {"type": "tool_result", "id": "a", "text": "{}", "documents": [document]},
         {"type": "text", "text": "The fee is 42 [1]. Nobody knows [7]."},
     ]
     answer.save()

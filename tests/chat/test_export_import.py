@@ -1,4 +1,4 @@
-"""What goes out of a workspace, and what comes in from other products."""
+"""Exports of a workspace, and imports from other products."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload:
-    """Uploads an export on the page, and does what the worker would."""
+    """Upload an export on the page, and do the worker's job."""
     settings.MEDIA_ROOT = tmp_path
 
     def through(content: bytes) -> Import:
@@ -58,14 +58,14 @@ def upload(browser: Client, user: User, settings: Any, tmp_path: Path) -> Upload
         pk = Import.objects.visible_to(user).latest("id").pk
         jobs.run(pk)
         job = Import.objects.get(pk=pk)
-        kept = [default_storage.open(job.blob).read()] if job.status == "failed" else []
-        assert [path.read_bytes() for path in tmp_path.rglob("imports/*")] == kept
+        stored = [default_storage.open(job.blob).read()] if job.status == "failed" else []
+        assert [path.read_bytes() for path in tmp_path.rglob("imports/*")] == stored
         return job
 
     return through
 
 
-def said(conversation: Conversation) -> list[tuple[str, str]]:
+def texts_of(conversation: Conversation) -> list[tuple[str, str]]:
     return [(row.role, row.text) for row in branch_rows(conversation.leaf_id).order_by("depth")]
 
 
@@ -73,7 +73,7 @@ def test_a_conversation_of_chatgpt_keeps_its_tree_its_times_and_its_place(upload
     job = upload(as_zip(as_json(branched())))
     assert (job.status, job.imported, job.progress) == ("done", 1, 100)
     place = Conversation.objects.visible_to(user).get()
-    assert said(place) == [
+    assert texts_of(place) == [
         ("user", "Thời tiết?"),
         ("assistant", "Let me look.\n\nIt is sunny."),
         ("user", "And tomorrow?"),
@@ -90,7 +90,7 @@ def test_a_conversation_of_claude_is_read_with_its_blocks_and_names_of_files(upl
     assert upload(as_json(claude())).imported == 1
     place = Conversation.objects.visible_to(user).get()
     assert place.title == "With Claude"
-    assert said(place) == [("user", "Look."), ("assistant", "Found it."), ("user", "Thanks.")]
+    assert texts_of(place) == [("user", "Look."), ("assistant", "Found it."), ("user", "Thanks.")]
     assert Message.objects.get(conversation=place, depth=0).attachments.get().name == "notes.txt"
 
 
@@ -106,14 +106,13 @@ def test_what_an_import_brought_is_counted_before_somebody_waits_for_it(upload: 
 
 def test_counting_goes_on_where_a_dead_worker_left_it(upload: Upload, user: User) -> None:
     job = upload(as_json(claude()))
-    assert counting.silent_ones() == []
     first, *others = Message.objects.filter(conversation__owner=user)
     done = {CATCH_ALL: {"each": [99], "as_history_4": 103}}
     Message.objects.filter(pk=first.pk).update(tokens=done)
     Import.objects.filter(pk=job.pk).update(heartbeat=timezone.now() - timedelta(seconds=61))
-    assert counting.silent_ones() == [job.pk]
+    assert counting.COUNTS.to_hand_out() == [job.pk]
     counting.run(job.pk)
-    assert counting.silent_ones() == [] and Message.objects.get(pk=first.pk).tokens == done
+    assert counting.COUNTS.to_hand_out() == [] and Message.objects.get(pk=first.pk).tokens == done
     assert others and all(CATCH_ALL in Message.objects.get(pk=each.pk).tokens for each in others)
 
 
@@ -127,7 +126,7 @@ def test_branches_of_claude_follow_their_parents(upload: Upload, user: User) -> 
     upload(as_json(row))
     question = Message.objects.get(conversation__owner=user, depth=0)
     assert sorted(child.text for child in question.children.all()) == ["Another.", "Found it."]
-    assert said(Conversation.objects.get(owner=user))[-1] == ("user", "Thanks.")
+    assert texts_of(Conversation.objects.get(owner=user))[-1] == ("user", "Thanks.")
 
 
 def test_importing_twice_makes_nothing_twice(upload: Upload, user: User, browser: Client) -> None:
@@ -177,7 +176,7 @@ def test_what_cannot_be_imported_is_skipped_with_its_reason(upload: Upload, user
 def test_what_postgresql_cannot_store_is_left_out(upload: Upload, user: User) -> None:
     row = chatgpt("odd", [node("q", "root", "user", "a\0b\ud800c")], "q", title="t\0\udfff")
     assert upload(as_json(row)).imported == 1
-    assert said(Conversation.objects.get(owner=user)) == [("user", "ab?c")]
+    assert texts_of(Conversation.objects.get(owner=user)) == [("user", "ab?c")]
 
 
 def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, user: User) -> None:
@@ -185,7 +184,7 @@ def test_a_conversation_far_too_deep_for_recursion_is_imported(upload: Upload, u
         node(f"n{n}", f"n{n - 1}" if n else "root", "assistant" if n % 2 else "user", f"m{n}") for n in range(3_000)
     ]
     assert upload(as_json(chatgpt("deep", nodes, "n2999"))).imported == 1
-    assert len(said(Conversation.objects.get(owner=user))) == 3_000
+    assert len(texts_of(Conversation.objects.get(owner=user))) == 3_000
 
 
 @pytest.mark.parametrize(
@@ -242,17 +241,19 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
 )
 def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
     monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
-    found = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
-    assert why in Sentence.load(found[0].why).english and bool(why) == bool(found[0].why)
-    assert found[0].value["title"] == "M"
-    assert (found[1].value, found[1].why) == ({"title": "next"}, "")
+    rows = [
+        each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.ExportRow)
+    ]
+    assert why in Sentence.load(rows[0].why).english and bool(why) == bool(rows[0].why)
+    assert rows[0].value["title"] == "M"
+    assert (rows[1].value, rows[1].why) == ({"title": "next"}, "")
 
 
 @pytest.mark.parametrize("size", range(1, 40))
 def test_pieces_of_any_size_make_the_same_conversations(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(stream, "PIECE", size)
     text = rb'[{"title": "\ud83d\ude00 \\ud83d \\\\ \" \ud83d. \ude00 \u00e9\ud83d\ude00"}]'
-    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.Row))
+    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.ExportRow))
     assert row.value == {"title": '\U0001f600 \\ud83d \\\\ " ?. ? \xe9\U0001f600'}
 
 
@@ -284,7 +285,7 @@ def test_an_import_whose_reader_dies_or_lies_ends_at_once(
 
 @pytest.fixture
 def failed(upload: Upload, monkeypatch: pytest.MonkeyPatch) -> Import:
-    """An import of one conversation whose reader was killed; the next one's is not."""
+    """Return an import whose reading process failed. That of the next import works."""
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/bin/false")
         return upload(as_json(claude()))
@@ -337,10 +338,10 @@ def test_what_is_kept_of_an_import_goes_after_thirty_days_and_with_its_person(
     lost, young = (default_storage.save(f"imports/{name}", io.BytesIO(b"x")) for name in ("lost", "young"))
     for blob in (failed.blob, lost):
         os.utime(tmp_path / blob, (0, 0))
-    jobs.sweep()
+    jobs.sweep_uploads()
     assert sorted(path.name for path in tmp_path.rglob("imports/*")) == sorted([str(failed.pk), "young"])
     Import.objects.update(finished=timezone.now() - Import.KEPT_FOR - timedelta(minutes=1))
-    jobs.sweep()
+    jobs.sweep_uploads()
     assert [path.name for path in tmp_path.rglob("imports/*")] == ["young"] and default_storage.exists(young)
     refused = browser.post(f"/api/v1/imports/{failed.pk}/retry/")
     assert (refused.status_code, refused.json()["code"]) == (409, "upload_gone")
@@ -391,9 +392,7 @@ def test_an_import_whose_worker_died_is_taken_up_and_makes_nothing_twice(upload:
     job = Import.objects.create(owner=user, name="x", blob=blob, status="running", attempt=1)
     jobs.run(job.pk)
     assert Import.objects.get(pk=job.pk).status == "running"
-    assert jobs.unclaimed() == []
     Import.objects.filter(pk=job.pk).update(heartbeat=datetime(2020, 1, 1, tzinfo=UTC))
-    assert jobs.unclaimed() == [job.pk]
     jobs.run(job.pk)
     job.refresh_from_db()
     assert (job.status, job.known, job.imported) == ("done", 1, 1)

@@ -1,4 +1,4 @@
-"""A model whose provider is not available before its first token: its fallback is asked, and everybody is told."""
+"""A model whose provider is away before the first token: the fallback answers, and people and programs are told."""
 
 import json
 import re
@@ -38,8 +38,8 @@ Make = Callable[..., Model]
 
 @pytest.fixture
 def make(application: Application) -> Make:
-    def made(kind: str = "openai", url: str | None = None, script: Any = None, **fields: Any) -> Model:
-        """A model of a provider of its own, which plays `script` whatever it is asked."""
+    def create(kind: str = "openai", url: str | None = None, script: Any = None, **fields: Any) -> Model:
+        """Create a model with a provider of its own. It plays `script` for every request."""
         path = "" if kind == "anthropic" else "/v1"
         address = application.model.url + path if url is None else url
         provider = Provider.objects.create(name=uuid4().hex, kind=kind, base_url=address)
@@ -50,7 +50,7 @@ def make(application: Application) -> Make:
             provider=provider, **{"name": name, "context_window": 32_000, "tools": True, **fields}
         )
 
-    return made
+    return create
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def place(person: Person) -> str:
     return str(person.caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"])
 
 
-def asked(person: Person, model: Model, script: Any = None, place: str | None = None) -> Turn:
+def answered_turn(person: Person, model: Model, script: Any = None, place: str | None = None) -> Turn:
     scripted = {**(script or {"text": "I stand in."}), "note": uuid4().hex}
     return ended(person, person.caller.ask("What is there?", scripted, place, models=[str(model.pk)])["id"])
 
@@ -73,18 +73,18 @@ def ended(person: Person, turn: str) -> Turn:
 def test_the_fallback_answers_for_a_provider_that_is_down(person: Person, make: Make, client: Client) -> None:
     other = make()
     model = make(url=DOWN, fallback=other)
-    turn = asked(person, model)
+    turn = answered_turn(person, model)
     assert (turn.status, turn.answer.text) == ("done", "I stand in.")
     assert (turn.model, turn.answer.model, turn.fallback_reason) == (model, other, "provider_unreachable")
     first, second = turn.report["calls"]
-    said = (
+    sentence = (
         f"{other.name} was asked instead of {model.name}, which was not available (“The model's "
         "provider cannot be reached. Check that it is running and its base URL.”)."
     )
     notes = [[Sentence.load(note).english for note in call["notes"]] for call in (first, second)]
-    assert (first["model"], second["model"], notes) == (model.name, other.name, [[said], [said]])
-    told = person.caller.get(f"turns/{turn.pk}/")
-    assert (told["model"], told["answered_by"]) == (str(model.pk), str(other.pk))
+    assert (first["model"], second["model"], notes) == (model.name, other.name, [[sentence], [sentence]])
+    row = person.caller.get(f"turns/{turn.pk}/")
+    assert (row["model"], row["answered_by"]) == (str(model.pk), str(other.pk))
     assert person.caller.get(f"messages/{turn.answer_id}/")["model"] == str(other.pk)
     assert person.caller.get(f"models/{model.pk}/")["fallback"] == str(other.pk)
     client.force_login(person.user)
@@ -113,7 +113,7 @@ def test_what_is_the_providers_matter_is_answered_elsewhere(
 ) -> None:
     model = make(script=step, fallback=make())
     Provider.objects.filter(pk=model.provider_id).update(silence_timeout=1)
-    turn = asked(person, model)
+    turn = answered_turn(person, model)
     assert (turn.status, turn.fallback_reason, turn.answer.text) == ("done", reason, "I stand in.")
 
 
@@ -132,13 +132,13 @@ def test_what_would_be_refused_again_or_has_begun_is_not(
     step: dict[str, Any], code: str, person: Person, make: Make
 ) -> None:
     model = make(script=step, fallback=make())
-    turn = asked(person, model)
+    turn = answered_turn(person, model)
     assert (turn.status, turn.answer.error_code, turn.fallback_reason) == ("failed", code, "")
     assert turn.answer.model == model
 
 
 def test_without_a_fallback_the_answer_fails_as_ever(person: Person, make: Make) -> None:
-    turn = asked(person, make(url=DOWN, fallback=make(enabled=False)))
+    turn = answered_turn(person, make(url=DOWN, fallback=make(enabled=False)))
     assert (turn.status, turn.answer.error_code, turn.fallback_reason) == ("failed", "provider_unreachable", "")
 
 
@@ -146,17 +146,17 @@ def test_a_fallback_of_a_fallback_is_asked_and_the_last_error_told(person: Perso
     last = make()
     off = make(enabled=False, fallback=last)
     first = make(url=DOWN, fallback=make(script={"error": {"status": 500}}, fallback=off))
-    assert asked(person, first).answer.model == last
+    assert answered_turn(person, first).answer.model == last
     Model.objects.filter(pk=last.pk).update(name=make(script={"error": {"status": 401}}).name)
-    turn = asked(person, make(url=DOWN, fallback=last))
+    turn = answered_turn(person, make(url=DOWN, fallback=last))
     assert (turn.answer.error_code, turn.fallback_reason) == ("bad_credentials", "provider_unreachable")
 
 
 def test_a_provider_that_has_just_failed_is_passed_over(application: Application, person: Person, make: Make) -> None:
     model = make(script={"error": {"status": 503}}, fallback=make())
-    assert asked(person, model).answer.text == "I stand in."
+    assert answered_turn(person, model).answer.text == "I stand in."
     asked_it = len(application.model.requests(model.name))
-    again = asked(person, model)
+    again = answered_turn(person, model)
     assert (again.answer.text, again.fallback_reason) == ("I stand in.", "provider_overloaded")
     assert len(again.report["calls"]) == 1
     assert len(application.model.requests(model.name)) == asked_it
@@ -180,7 +180,7 @@ def test_in_the_middle_of_a_loop_the_other_goes_on_with_the_results(
     first, second = kinds
     other = make(second, script={"steps": [{"text": "Not this."}, {"text": "There is nothing to do.", "usage": False}]})
     model = make(first, script={"steps": [CALL, {"error": {"status": 503}}]}, fallback=other)
-    turn = asked(person, model, place=place)
+    turn = answered_turn(person, model, place=place)
     assert (turn.status, turn.answer.text) == ("done", "There is nothing to do.")
     assert [part["type"] for part in turn.answer.parts][-3:] == ["tool_call", "tool_result", "text"]
     assert [call["model"] for call in turn.report["calls"]] == [model.name, model.name, other.name]
@@ -205,7 +205,7 @@ def test_the_question_is_searched_once_though_another_model_goes_on(person: Pers
 def test_the_other_model_is_planned_for_by_its_own_window_and_abilities(person: Person, make: Make) -> None:
     other = make(context_window=6_000, tools=False, tokenizer="o200k_base")
     conversation = past(person.user, 40, words=60)
-    turn = asked(person, make(url=DOWN, fallback=other), place=str(conversation.pk))
+    turn = answered_turn(person, make(url=DOWN, fallback=other), place=str(conversation.pk))
     first, second = turn.report["calls"]
     assert (first["window"], second["window"]) == (32_000, 6_000)
     assert second["used"] <= second["limit"] < first["used"]
@@ -230,7 +230,7 @@ def test_a_fallback_that_is_too_small_for_the_prompt_leaves_the_reason_of_the_ch
 def test_another_attempt_is_for_the_model_that_was_chosen(person: Person, make: Make) -> None:
     other = make()
     model = make(script={"steps": [{"error": {"status": 503}, "error_times": 1, "text": "I am back."}]}, fallback=other)
-    turn = asked(person, model)
+    turn = answered_turn(person, model)
     assert turn.answer.model == other
     [again] = person.caller.post(f"messages/{turn.answer_id}/regenerate/", {}, expect=202)["turns"]
     assert again["model"] == str(model.pk)
@@ -248,18 +248,22 @@ def test_programs_hear_of_it(application: Application, person: Person, make: Mak
     with application.http("/v1/", headers=headers) as http:
         answer = http.post("chat/completions", json=body)
         assert (answer.status_code, answer.json()["model"]) == (200, other.name)
-    turn = asked(person, model)
+    turn = answered_turn(person, model)
     with application.http("/api/v1/", headers=headers) as http:
         lines = http.get(f"turns/{turn.pk}/events/").text.splitlines()
     events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
-    [told] = [event for event in events if event["type"] == "MODEL_FALLBACK"]
-    assert (told["model"], told["instead_of"], told["code"]) == (other.name, model.name, "provider_unreachable")
+    [fallback] = [event for event in events if event["type"] == "MODEL_FALLBACK"]
+    assert (fallback["model"], fallback["instead_of"], fallback["code"]) == (
+        other.name,
+        model.name,
+        "provider_unreachable",
+    )
 
 
 def test_titles_and_summaries_are_written_by_the_fallback_too(person: Person, make: Make) -> None:
     other = make()
     model = make(url=DOWN, fallback=other)
-    turn = asked(person, model, {"text": "I stand in.", "title": "Standing in"})
+    turn = answered_turn(person, model, {"text": "I stand in.", "title": "Standing in"})
     Message.objects.filter(pk=turn.answer_id).update(model=model)
     submit(titles.write(turn.pk)).result(WAIT)
     turn.conversation.refresh_from_db()
@@ -276,7 +280,7 @@ def test_a_fallback_that_one_may_not_use_is_never_asked(person: Person, make: Ma
     everyone.get().allowed_models.set([model])
     everyone.update(all_models=False)
     try:
-        turn = asked(person, model)
+        turn = answered_turn(person, model)
         assert (turn.status, turn.answer.error_code, turn.fallback_reason) == ("failed", "provider_unreachable", "")
         Message.objects.filter(pk=turn.answer_id).update(parts=[{"type": "text", "text": "Said."}])
         submit(titles.write(turn.pk)).result(WAIT)

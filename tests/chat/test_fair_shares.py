@@ -1,4 +1,4 @@
-"""What one person may have under way at a time: over it comes 429 with a sentence, and what was written is kept."""
+"""Limits of one person's work at a time: beyond them comes 429 with a sentence, and the written text is kept."""
 
 import json
 from datetime import date, timedelta
@@ -11,8 +11,8 @@ from pytest_django.fixtures import Settings
 from accounts.models import Limit, User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, Message, NextMessage, Turn
-from chat.models.queries import place_in_line
-from chat.sending.services import queue, send, send_kept
+from chat.models.conversation_state import place_in_line
+from chat.sending.services import queue, send, send_next
 from chat.turns.line import first_in_line
 from chat.turns.services import stop_turn
 from chat.turns.store import stale
@@ -41,11 +41,11 @@ def user(db: object) -> User:
 
 
 def live(user: User, count: int = 1) -> list[Conversation]:
-    """Conversations whose answer is in the making."""
-    found = [create_conversation(user=user) for _ in range(count)]
-    for conversation in found:
+    """Create conversations with a running answer."""
+    conversations = [create_conversation(user=user) for _ in range(count)]
+    for conversation in conversations:
         send(user=user, conversation=conversation, ask=Ask("Hello"))
-    return found
+    return conversations
 
 
 def refused(user: User) -> ProductError:
@@ -97,10 +97,10 @@ def test_a_message_that_waits_for_its_answer_waits_for_room_too(user: User) -> N
     Turn.objects.filter(conversation=first).update(status=Turn.Status.DONE)
     Conversation.objects.filter(pk=first.pk).update(state=Conversation.State.IDLE)
     [other] = live(user)
-    assert not send_kept(first.pk)
+    assert not send_next(first.pk)
     assert str(NextMessage.objects.get(conversation=first).problem) == ""
     Turn.objects.filter(conversation=other).update(status=Turn.Status.DONE)
-    assert send_kept(first.pk)
+    assert send_next(first.pk)
 
 
 def test_runs_leave_room_for_what_their_person_writes(user: User) -> None:

@@ -1,4 +1,4 @@
-"""Which files the sheet at the composer lists, and which of them it lets a person choose."""
+"""Files that the sheet at the composer lists, and those that a person can choose."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def a_file(owner: User, name: str, tokens: int | None = 10, **fields: Any) -> Fi
 
 
 def choices(client: Client, url: str = "/pick/", **fields: Any) -> dict[str, str]:
-    """Why each listed file may not be chosen, "" for those that may, by name and in order."""
+    """Return by name, in order, why a listed file cannot be chosen, or "" if it can."""
     response = client.get(url, fields)
     assert response.status_code == 200, response.content
     return {choice.file.name: choice.why_not for choice in response.context["choices"]}

@@ -1,4 +1,4 @@
-"""Answers whose end is none: what was the matter is said under them, with one button."""
+"""Answers that did not end by themselves: the page says why, with one button."""
 
 import json
 from typing import Any
@@ -23,8 +23,8 @@ def claude(application: Application) -> Model:
 
 def answered(person: Person, script: dict[str, Any], model: Model | None = None) -> dict[str, Any]:
     chosen: dict[str, Any] = {"models": [str(model.pk)]} if model else {}
-    asked = person.caller.ask("Tell me a story.", {**script, "note": uuid4().hex}, **chosen)
-    ended: dict[str, Any] = person.caller.ended(asked["id"])
+    turn = person.caller.ask("Tell me a story.", {**script, "note": uuid4().hex}, **chosen)
+    ended: dict[str, Any] = person.caller.ended(turn["id"])
     return ended
 
 
@@ -40,7 +40,7 @@ def offered(html: str, turn: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("finish", "said", "button"),
+    ("finish", "sentence", "button"),
     [
         ("length", "The answer has reached its greatest length and stops here.", {"Continue"}),
         ("context_window", "The model can hold no more, so the answer stops here.", {"Continue"}),
@@ -50,13 +50,13 @@ def offered(html: str, turn: dict[str, Any]) -> set[str]:
     ],
 )
 def test_the_page_says_what_was_the_matter(
-    finish: str, said: str, button: set[str], person: Person, claude: Model
+    finish: str, sentence: str, button: set[str], person: Person, claude: Model
 ) -> None:
     turn = answered(person, {"text": "Once upon a time", "finish": finish}, claude)
     assert (turn["status"], turn["finish_reason"]) == ("done", finish)
     assert person.caller.get(f"messages/{turn['message']}/")["finish_reason"] == finish
     html = page(person, turn)
-    assert said in html.replace("model's", "model&#x27;s")
+    assert sentence in html.replace("model's", "model&#x27;s")
     assert offered(html, turn) == button
 
 
@@ -134,7 +134,7 @@ def test_exports_are_told(person: Person, claude: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finish", "said"),
+    ("finish", "reason"),
     [
         ("stop", "stop"),
         ("length", "length"),
@@ -144,13 +144,13 @@ def test_exports_are_told(person: Person, claude: Model) -> None:
     ],
 )
 def test_programs_of_openais_protocol_are_told_in_its_words(
-    finish: str, said: str, application: Application, person: Person, claude: Model
+    finish: str, reason: str, application: Application, person: Person, claude: Model
 ) -> None:
     question = "Go.\nscript: " + json.dumps({"text": "Once", "finish": finish})
     body = {"model": str(claude.pk), "messages": [{"role": "user", "content": question}]}
     with application.http("/v1/", headers={"Authorization": f"Bearer {person.token}"}) as http:
         whole = http.post("chat/completions", json=body).json()
         lines = http.post("chat/completions", json={**body, "stream": True}).text.splitlines()
-    assert whole["choices"][0]["finish_reason"] == said
+    assert whole["choices"][0]["finish_reason"] == reason
     chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
-    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-2:] == [None, said]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks][-2:] == [None, reason]

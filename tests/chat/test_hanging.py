@@ -1,4 +1,4 @@
-"""Many answers that wait for a silent model, far more than a worker has threads: nobody else notices."""
+"""Many answers that wait for a silent model, far more than a worker has threads, do not delay others."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,8 +42,8 @@ def test_hanging_answers_hold_up_no_answer_no_upload_and_no_readiness_and_all_st
         turns = list(pool.map(hang, range(TURNS)))
         theirs = Turn.objects.filter(conversation__owner=person.user)
         until(lambda: theirs.filter(status=Turn.Status.RUNNING).count() == TURNS, "all hang")
-        asked = stranger.caller.ask("And me?", {"text": "You are answered."})
-        assert stranger.caller.ended(asked["id"])["text"] == "You are answered."
+        started = stranger.caller.ask("And me?", {"text": "You are answered."})
+        assert stranger.caller.ended(started["id"])["text"] == "You are answered."
         file = uploaded(stranger.caller)
         until(lambda: is_read(stranger.caller, file), "the upload is ready")
         assert httpx.get(f"{product.url}/readyz").status_code == 200
@@ -68,13 +68,13 @@ def test_each_queue_may_have_workers_of_its_own_and_the_web_serves_without_any(
         options = ("--concurrency", "2", "-Q", queue, "-n", f"{queue}@%h", "--without-gossip", "--without-mingle")
         product.start(f"one of {queue}", "celery", "-A", "config", "worker", *options)
 
-    file, asked = uploaded(person.caller), person.caller.ask("First.", {"text": "One."})
-    kept = person.caller.http.put(f"conversations/{asked['conversation']}/next/", json={"text": "Second."})
-    assert kept.status_code in (200, 201), kept.text
+    file, turn = uploaded(person.caller), person.caller.ask("First.", {"text": "One."})
+    response = person.caller.http.put(f"conversations/{turn['conversation']}/next/", json={"text": "Second."})
+    assert response.status_code in (200, 201), response.text
     assert httpx.get(f"{product.url}/readyz").status_code == 200
     start("turns")
-    assert person.caller.ended(asked["id"])["text"] == "One."
-    done = Turn.objects.filter(conversation=asked["conversation"], status=Turn.Status.DONE)
+    assert person.caller.ended(turn["id"])["text"] == "One."
+    done = Turn.objects.filter(conversation=turn["conversation"], status=Turn.Status.DONE)
     until(lambda: done.count() == 2, "what waited for the answer is sent and answered too")
     assert not is_read(person.caller, file)
     start("background")

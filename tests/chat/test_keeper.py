@@ -1,4 +1,4 @@
-"""The rows of turns that are carried out: written together, and nobody's trouble is another's."""
+"""Rows of running turns are written together, and one that cannot be written does not block the others."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,31 +11,32 @@ from django.utils import timezone
 
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
+from chat.models.parts import MessagePart
 from chat.models.queries import claim
-from chat.turns.store import Ending, Outcome, Progress, checkpoint, dump, end
+from chat.turns.store import Ending, TurnOutcome, TurnProgress, checkpoint, dump, end
 
 LONG_AGO = timedelta(seconds=20)  # but not so long that a sweeper would end the turn
 
 
 @pytest.fixture
 def owner(committed: None) -> Iterator[User]:
-    made = User.objects.create_user(f"owner-{uuid4().hex[:12]}")
-    yield made
-    Conversation.objects.filter(owner=made).delete()
+    user = User.objects.create_user(f"owner-{uuid4().hex[:12]}")
+    yield user
+    Conversation.objects.filter(owner=user).delete()
 
 
 def running(owner: User) -> Turn:
     place = Conversation.objects.create(owner=owner)
     question = Message.objects.create(conversation=place, role="user", parts=[])
     answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant", parts=[])
-    made = Turn.objects.create(conversation=place, user_message=question, answer=answer)
-    claimed = claim(made.pk)
-    assert claimed is not None and claim(made.pk) is None
-    Turn.objects.filter(pk=made.pk).update(heartbeat=timezone.now() - LONG_AGO)
-    return claimed
+    turn = Turn.objects.create(conversation=place, user_message=question, answer=answer)
+    claimed = claim(turn.pk)
+    assert claimed is not None and claim(turn.pk) is None
+    Turn.objects.filter(pk=turn.pk).update(heartbeat=timezone.now() - LONG_AGO)
+    return claimed.turn
 
 
-def said(text: str) -> str:
+def parts_of(text: str) -> str:
     return f'[{{"type":"text","text":"{text}"}}]'
 
 
@@ -45,13 +46,13 @@ def alive(turn: Turn) -> bool:
 
 @pytest.fixture
 def locked(committed: None) -> Iterator["set[UUID]"]:
-    """Turns that somebody else holds locked, from when they are put into it."""
-    pks, held, let_go = set[UUID](), Event(), Event()
+    """Yield a set of ids of turns. Another connection locks the row of each id that is added."""
+    pks, has_locked, let_go = set[UUID](), Event(), Event()
 
     def hold() -> None:
         with transaction.atomic():
             list(Turn.objects.select_for_update().filter(pk__in=pks))
-            held.set()
+            has_locked.set()
             let_go.wait()
         connection.close()
 
@@ -59,7 +60,7 @@ def locked(committed: None) -> Iterator["set[UUID]"]:
         def add(self, pk: UUID) -> None:
             pks.add(pk)
             thread.start()
-            held.wait()
+            has_locked.wait()
 
     thread = Thread(target=hold)
     yield Holding()
@@ -71,10 +72,14 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
     new, silent, stopped = running(owner), running(owner), running(owner)
     Message.objects.filter(pk=silent.answer_id).update(parts=[{"type": "text", "text": "as it was"}])
     Turn.objects.filter(pk=stopped.pk).update(stop_requested=True)
-    told = checkpoint(
-        [Progress(new, said("Hello"), 3), Progress(silent, None, 2), Progress(stopped, said("Half of"), 5)]
+    stops = checkpoint(
+        [
+            TurnProgress(new, parts_of("Hello"), 3),
+            TurnProgress(silent, None, 2),
+            TurnProgress(stopped, parts_of("Half of"), 5),
+        ]
     )
-    assert told == {new.pk: False, silent.pk: False, stopped.pk: True}
+    assert stops == {new.pk: False, silent.pk: False, stopped.pk: True}
     assert [alive(turn) for turn in (new, silent, stopped)] == [True] * 3
     stored = {turn.pk: Turn.objects.select_related("answer").get(pk=turn.pk) for turn in (new, silent, stopped)}
     assert [each.answer.text for each in stored.values()] == ["Hello", "as it was", "Half of"]
@@ -82,25 +87,27 @@ def test_texts_and_heartbeats_of_many_are_written_and_those_asked_to_stop_are_to
 
 
 def test_a_turn_that_somebody_else_has_ended_is_left_alone(owner: User) -> None:
-    ours, gone = running(owner), running(owner)
-    Turn.objects.filter(pk=gone.pk).update(status=Turn.Status.INTERRUPTED, attempt=gone.attempt + 1)
-    assert checkpoint([Progress(ours, None, 1), Progress(gone, said("too late"), 9)]) == {ours.pk: False}
-    assert not alive(gone) and Message.objects.get(pk=gone.answer_id).parts == []
+    ours, ended = running(owner), running(owner)
+    Turn.objects.filter(pk=ended.pk).update(status=Turn.Status.INTERRUPTED, attempt=ended.attempt + 1)
+    assert checkpoint([TurnProgress(ours, None, 1), TurnProgress(ended, parts_of("too late"), 9)]) == {ours.pk: False}
+    assert not alive(ended) and Message.objects.get(pk=ended.answer_id).parts == []
 
 
 def test_a_row_that_is_locked_holds_up_no_other_and_is_still_ours(owner: User, locked: "set[UUID]") -> None:
-    free, held = running(owner), running(owner)
-    locked.add(held.pk)
-    told = checkpoint([Progress(held, said("later"), 1), Progress(free, said("now"), 1)])
-    assert told == {held.pk: False, free.pk: False}
-    assert alive(free) and not alive(held)
+    free, blocked = running(owner), running(owner)
+    locked.add(blocked.pk)
+    stops = checkpoint([TurnProgress(blocked, parts_of("later"), 1), TurnProgress(free, parts_of("now"), 1)])
+    assert stops == {blocked.pk: False, free.pk: False}
+    assert alive(free) and not alive(blocked)
 
 
 def test_what_cannot_be_stored_is_left_out_and_what_is_only_written_like_it_stays(owner: User) -> None:
     turn = running(owner)
-    parts = [{"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}]
-    kept = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
-    checkpoint([Progress(turn, dump(parts), 1)])
-    assert Message.objects.get(pk=turn.answer_id).text == kept
-    assert end(turn, Ending(Turn.Status.DONE), Outcome(parts, 2))
-    assert Message.objects.get(pk=turn.answer_id).text == kept
+    parts: list[MessagePart] = [
+        {"type": "text", "text": "A NUL\x00, half a \ud83d, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"}
+    ]
+    stored = "A NUL, half a ?, and in code: \\u0000, \\\\u0000, C:\\u0000.txt"
+    checkpoint([TurnProgress(turn, dump(parts), 1)])
+    assert Message.objects.get(pk=turn.answer_id).text == stored
+    assert end(turn, Ending(Turn.Status.DONE), TurnOutcome(parts, 2))
+    assert Message.objects.get(pk=turn.answer_id).text == stored

@@ -1,6 +1,6 @@
-"""Answers are rendered once, for whoever reads them, and anew only when something changes that they were made from.
+"""An answer is rendered once for all readers, and again only when its sources change.
 
-Where a kept answer is replaced by a word, a page that shows the word has not rendered it.
+Tests replace stored HTML by a word: a page that shows the word has not rendered the answer.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from django.utils import translation
 from accounts.models import User
 from chat.models import Conversation, Message, RenderedAnswer, Turn
 from chat.models.tree import with_rows
-from chat.rendering.kept import blocks_of
+from chat.rendering.cache import blocks_of
 from chat.web.messages import answers_page, placed
 from files.models import File
 from tests.chat.conversations import past
@@ -50,11 +50,11 @@ def contract(owner: User) -> File:
 
 @pytest.fixture
 def place(owner: User, contract: File) -> Conversation:
-    """Two answers, of which the second cites."""
-    made = past(owner, 2)
-    numbered(made, contract)
-    written(made, CITING)
-    return made
+    """Return a conversation of two answers. The second has citations."""
+    conversation = past(owner, 2)
+    numbered(conversation, contract)
+    written(conversation, CITING)
+    return conversation
 
 
 def named_file(owner: User, name: str) -> File:
@@ -73,15 +73,15 @@ def page(browser: Client, place: Conversation) -> str:
     return browser.get(f"/c/{place.pk}/").content.decode()
 
 
-def kept(browser: Client, place: Conversation) -> int:
+def rendered_rows(browser: Client, place: Conversation) -> int:
     """How many answers the page shows that were not rendered for it; all are kept from then on."""
     RenderedAnswer.objects.update(blocks=[[KEPT]])
     return page(browser, place).count(KEPT)
 
 
 def shared(browser: Client, place: Conversation) -> str:
-    made = browser.post(f"/api/v1/conversations/{place.pk}/shares/").json()
-    return str(made["url"]).removeprefix("http://testserver")
+    share = browser.post(f"/api/v1/conversations/{place.pk}/shares/").json()
+    return str(share["url"]).removeprefix("http://testserver")
 
 
 def test_an_answer_is_rendered_at_its_first_sight_and_never_again(browser: Client, place: Conversation) -> None:
@@ -89,7 +89,7 @@ def test_an_answer_is_rendered_at_its_first_sight_and_never_again(browser: Clien
     assert (first.count('class="block"'), first.count('class="citation"')) == (2, 1)
     again = page(browser, place)
     assert (again.count('class="block"'), again.count('class="citation"')) == (2, 1)
-    assert kept(browser, place) == 2
+    assert rendered_rows(browser, place) == 2
 
 
 def test_a_stranger_sees_no_link_that_is_the_owners_and_the_owner_keeps_theirs(
@@ -103,7 +103,7 @@ def test_a_stranger_sees_no_link_that_is_the_owners_and_the_owner_keeps_theirs(
         assert str(contract.pk) not in foreign
         assert contract.name not in foreign
     assert RenderedAnswer.objects.count() == 3  # of the answer that cites, one for each
-    assert kept(browser, place) == 2
+    assert rendered_rows(browser, place) == 2
     assert client.get(address).content.decode().count(KEPT) == 2
 
 
@@ -126,14 +126,14 @@ def test_an_answer_is_rendered_anew_when_a_source_of_it_changes_and_only_then(
     page(browser, place)
     other = named_file(owner, "other.pdf")
     numbered(place, contract, **{str(other.pk): 2})
-    assert kept(browser, place) == 2  # nobody cites the new file
+    assert rendered_rows(browser, place) == 2  # nobody cites the new file
     numbered(place, contract, **{str(other.pk): 7})
     assert page(browser, place).count('class="citation"') == 2
     contract.delete()
     assert page(browser, place).count('class="citation"') == 1
     other.delete()
     assert 'class="citation"' not in page(browser, place)
-    assert kept(browser, place) == 2
+    assert rendered_rows(browser, place) == 2
 
 
 def test_text_language_and_renderer_count(browser: Client, owner: User, place: Conversation) -> None:
@@ -141,13 +141,13 @@ def test_text_language_and_renderer_count(browser: Client, owner: User, place: C
     page(browser, place)
     User.objects.filter(pk=owner.pk).update(language="vi")
     assert "Chép</button>" in page(browser, place)
-    assert kept(browser, place) == 2
+    assert rendered_rows(browser, place) == 2
     written(place, "edited")
-    assert kept(browser, place) == 1
+    assert rendered_rows(browser, place) == 1
     assert "edited" in page(browser, place)
     RenderedAnswer.objects.filter(language="vi").update(digest="of another renderer")
-    assert kept(browser, place) == 0
-    assert kept(browser, place) == 2
+    assert rendered_rows(browser, place) == 0
+    assert rendered_rows(browser, place) == 2
     assert RenderedAnswer.objects.count() == 4  # two answers in two languages: what no longer holds is replaced
 
 
@@ -163,8 +163,8 @@ def test_what_is_being_written_is_not_kept_and_what_is_deleted_goes(place: Conve
 def test_an_answer_that_is_deleted_while_it_is_shown_is_shown(place: Conversation) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as at the end of a request's statement
-    gone = Message(conversation=place, role="assistant", parts=[{"type": "text", "text": CITING}])
-    assert blocks_of([(gone, {})])[gone.pk] == [[f"<p>{CITING}</p>"]]
+    deleted = Message(conversation=place, role="assistant", parts=[{"type": "text", "text": CITING}])
+    assert blocks_of([(deleted, {})])[deleted.pk] == [[f"<p>{CITING}</p>"]]
     assert not RenderedAnswer.objects.exists()
 
 
@@ -175,26 +175,26 @@ def test_an_answer_that_a_page_shows_twice_is_kept_once(place: Conversation) -> 
 
 
 def test_an_answer_that_grows_while_its_page_is_made_is_shown_beside_the_others(owner: User) -> None:
-    made = past(owner, 1)
-    first = Message.objects.get(conversation=made, depth=1)
+    conversation = past(owner, 1)
+    first = Message.objects.get(conversation=conversation, depth=1)
     second = Message.objects.create(
-        conversation=made, parent_id=first.parent_id, depth=1, role="assistant", status="pending"
+        conversation=conversation, parent_id=first.parent_id, depth=1, role="assistant", status="pending"
     )
-    question = Message.objects.get(conversation=made, depth=0)
+    question = Message.objects.get(conversation=conversation, depth=0)
     for slot, answer in enumerate((first, second)):
-        Turn.objects.create(conversation=made, user_message=question, answer=answer, slot=slot, status="done")
+        Turn.objects.create(conversation=conversation, user_message=question, answer=answer, slot=slot, status="done")
     read = list(with_rows(Message.objects.filter(pk=second.pk)))
     Message.objects.filter(pk=second.pk).update(parts=[{"type": "text", "text": "Grown."}])
-    [view] = placed(read, made, beside=True)
+    [view] = placed(read, conversation, side_by_side_last=True)
     assert [part["blocks"] for part in view.parts] == [["<p>Grown.</p>"]]
-    assert [each.parts[0]["text"] for each in view.beside][1] == "Grown."
+    assert [each.parts[0]["text"] for each in view.alternatives][1] == "Grown."
 
 
 def test_an_answer_that_is_complete_before_its_page_is_made_leads_to_what_it_cites(owner: User, contract: File) -> None:
-    made = past(owner, 1)  # as a request has it that sends the message: nothing has a number yet
-    question, answer = Message.objects.filter(conversation=made).order_by("depth")
-    turn = Turn(conversation=made, user_message=question, answer=answer)
-    numbered(made, contract)
+    conversation = past(owner, 1)  # as a request has it that sends the message: nothing has a number yet
+    question, answer = Message.objects.filter(conversation=conversation).order_by("depth")
+    turn = Turn(conversation=conversation, user_message=question, answer=answer)
+    numbered(conversation, contract)
     Message.objects.filter(pk=answer.pk).update(parts=[{"type": "text", "text": CITING}])
     _, view = answers_page([turn], question=True)
     [[block]] = [part["blocks"] for part in view.parts]

@@ -25,7 +25,7 @@ def program(olga: User) -> Program:
     return Program(olga, "chat")
 
 
-def asked(program: Program, url: str) -> tuple[Any, int]:
+def page_and_queries(program: Program, url: str) -> tuple[Any, int]:
     """The answer and how many queries it took."""
     with CaptureQueriesContext(connection) as queries:
         answer = program.ask("GET", url)
@@ -54,39 +54,39 @@ def messages(olga: User, count: int) -> Conversation:
 
 
 def walked(program: Program, url: str, pages: int) -> list[Any]:
-    found: list[Any] = []
+    rows: list[Any] = []
     next_: str | None = url
     for _ in range(pages):
         assert next_
-        page, _ = asked(program, next_)
-        found += page["results"]
+        page, _ = page_and_queries(program, next_)
+        rows += page["results"]
         next_ = page["next"]
-    return found
+    return rows
 
 
 def test_listing_ten_thousand_conversations_takes_as_many_queries_as_listing_one(program: Program, olga: User) -> None:
-    asked(program, "/api/v1/conversations/")  # once before: a first call writes when the token was used
+    page_and_queries(program, "/api/v1/conversations/")  # once before: a first call writes when the token was used
     conversations(olga, 1)
-    _, few = asked(program, "/api/v1/conversations/?page_size=200")
+    _, few = page_and_queries(program, "/api/v1/conversations/?page_size=200")
     conversations(olga, MANY)
-    page, many = asked(program, "/api/v1/conversations/?page_size=200")
+    page, many = page_and_queries(program, "/api/v1/conversations/?page_size=200")
     assert (len(page["results"]), many) == (200, few)
-    found = walked(program, "/api/v1/conversations/?page_size=200", 5)
-    assert len({row["id"] for row in found}) == 1_000
-    assert [row["updated"] for row in found] == sorted((row["updated"] for row in found), reverse=True)
+    rows = walked(program, "/api/v1/conversations/?page_size=200", 5)
+    assert len({row["id"] for row in rows}) == 1_000
+    assert [row["updated"] for row in rows] == sorted((row["updated"] for row in rows), reverse=True)
 
 
 def test_a_branch_of_ten_thousand_messages_is_read_in_pages_at_a_fixed_number_of_queries(
     program: Program, olga: User
 ) -> None:
     short, long = messages(olga, 50), messages(olga, MANY)
-    asked(program, f"/api/v1/conversations/{short.pk}/messages/")
-    _, few = asked(program, f"/api/v1/conversations/{short.pk}/messages/?page_size=50")
-    page, many = asked(program, f"/api/v1/conversations/{long.pk}/messages/?page_size=50")
+    page_and_queries(program, f"/api/v1/conversations/{short.pk}/messages/")
+    _, few = page_and_queries(program, f"/api/v1/conversations/{short.pk}/messages/?page_size=50")
+    page, many = page_and_queries(program, f"/api/v1/conversations/{long.pk}/messages/?page_size=50")
     assert many == few
     assert page["results"][0]["text"] == f"Message {MANY - 1}"
-    found = walked(program, f"/api/v1/conversations/{long.pk}/messages/?page_size=200", 10)
-    assert [row["text"] for row in found] == [f"Message {MANY - 1 - number}" for number in range(2_000)]
+    rows = walked(program, f"/api/v1/conversations/{long.pk}/messages/?page_size=200", 10)
+    assert [row["text"] for row in rows] == [f"Message {MANY - 1 - number}" for number in range(2_000)]
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_every_list_has_the_same_form(olga: User, url: str) -> None:
     olga.is_staff = olga.is_superuser = True
     olga.save()
     every = Program(olga, "chat", "files", "projects", "tasks", "admin")
-    page, _ = asked(every, f"/api/v1/{url}")
+    page, _ = page_and_queries(every, f"/api/v1/{url}")
     assert set(page) == {"next", "previous", "results"}

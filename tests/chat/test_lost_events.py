@@ -1,7 +1,6 @@
-"""What Redis loses of a running answer, its readers get from the row: each ends with the whole answer, whatever it was.
+"""Readers get events that Redis has lost from the row: each ends with the whole answer, whatever was lost.
 
-The worker is played here, with its own emitter, stream and rows, so that Redis can lose something between any two of
-its acts.
+The tests play the worker with its own emitter, stream and rows, so that Redis can lose events between any two acts.
 """
 
 import asyncio
@@ -15,17 +14,17 @@ import pytest
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Turn
+from chat.models.parts import MessagePart
 from chat.models.queries import claim
-from chat.openai_api.serialize import Completion, Head
+from chat.openai_api.serialize import ChunkHead, Completion
 from chat.realtime import event_stream, turn_stream
-from chat.realtime.events import Approval, EventType, fold
+from chat.realtime.events import Approval, EventType, WireEvent, fold
 from chat.turns import store
 from chat.turns.emitter import Answer, answer_of
-from chat.turns.store import INTERRUPTED, Ending, Outcome, Progress, last_event
+from chat.turns.store import INTERRUPTED, Ending, TurnOutcome, TurnProgress, last_event
 from chat.turns.submit import Ask
 from chat.turns.submit import submit as begin
-from contrib.ag_ui.translation import Head as Run
-from contrib.ag_ui.translation import Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.background import TURNS, on_database, streams_of_loop, submit
 from core.sentences import Sentence
 from llm.types.model_call import (
@@ -71,28 +70,28 @@ def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> T
     monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
     monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
-    return begun(user)
+    return begin_turn(user)
 
 
-def begun(user: User) -> Turn:
+def begin_turn(user: User) -> Turn:
     waits = begin(user=user, conversation=create_conversation(user=user), ask=Ask("Hello."))[0]
     TURNS.remove(waits.pk)
     claimed = claim(waits.pk)
     assert claimed is not None
-    return claimed
+    return claimed.turn
 
 
 async def lose(turn: UUID) -> None:
-    """As FLUSHALL, but what belongs to others stays."""
+    """Delete the turn's stream, as FLUSHALL would."""
     await streams_of_loop().delete(f"turn:{turn}:wire")
 
 
 async def checkpoint(turn: Turn, answer: Answer) -> None:
-    await on_database(store.checkpoint, [Progress(turn, store.dump(answer.parts), answer.seq)])
+    await on_database(store.checkpoint, [TurnProgress(turn, store.dump(answer.parts), answer.seq)])
 
 
 async def work(turn: Turn, dice: Random) -> Answer:
-    """Says all of it. What is appended, kept in the row and lost comes in any order."""
+    """Write the whole answer. Appends, checkpoints and losses come in any order."""
     answer = Answer(str(turn.pk))
     answer.emit(EventType.RUN_STARTED, conversation=str(turn.conversation_id), message=str(turn.answer_id), model="m")
     for event in SAYS:
@@ -107,9 +106,9 @@ async def work(turn: Turn, dice: Random) -> Answer:
             await checkpoint(turn, answer)
     answer.close()
     type_, payload = last_event(DONE, answer.usage_row())
-    answer.emit(type_, **payload)
+    answer.emit_payload(type_, payload)
     events = answer.drain()
-    outcome = Outcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
+    outcome = TurnOutcome(answer.parts, answer.seq, answer.usage_row(), finish_reason="stop")
     assert await on_database(store.end, turn, DONE, outcome) is not None
     await turn_stream.append(turn.pk, events)
     if dice.random() < 0.3:
@@ -117,12 +116,12 @@ async def work(turn: Turn, dice: Random) -> Answer:
     return answer
 
 
-async def read(turn: Turn, after: int = 0) -> list[dict[str, Any]]:
+async def read(turn: Turn, after: int = 0) -> list[WireEvent]:
     return [event.wire() async for events in event_stream.events_of(turn, after) for event in events]
 
 
-def folded(wires: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
+def folded(wires: list[WireEvent]) -> list[MessagePart]:
+    parts: list[MessagePart] = []
     for wire in wires:
         fold(parts, EventType(wire["type"]), wire)
     return parts
@@ -132,8 +131,8 @@ def folded(wires: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, seed: int) -> None:
     dice = Random(seed)
 
-    async def run() -> list[list[dict[str, Any]]]:
-        async def late() -> list[dict[str, Any]]:
+    async def run() -> list[list[WireEvent]]:
+        async def late() -> list[WireEvent]:
             await asyncio.sleep(dice.random() * 0.05)
             return await read(turn)
 
@@ -162,19 +161,19 @@ def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, 
         ]
 
 
-def said_by_openai(wires: list[dict[str, Any]], row: Turn) -> tuple[str, list[str]]:
-    completion = Completion(Head("t", "m", (), str))
+def said_by_openai(wires: list[WireEvent], row: Turn) -> tuple[str, list[str]]:
+    completion = Completion(ChunkHead("t", "m", (), str))
     for wire in wires:
         completion.feed(wire)
     if not completion.ended:
         completion.end(row)
     [choice] = completion.whole()["choices"]
     cited = [each["url_citation"]["title"] for each in choice["message"].get("annotations", ())]
-    return choice["message"]["content"], cited
+    return choice["message"]["content"] or "", cited
 
 
-def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]]:
-    translation = Translation(Run("thread", "run", str(row.pk), "a", "m", (), str))
+def said_by_ag_ui(wires: list[WireEvent], row: Turn) -> list[dict[str, Any]]:
+    translation = Translation(RunHead("thread", "run", str(row.pk), "a", "m", (), str))
     events = [translation.begin(), *(event for wire in wires for event in translation.feed(wire))]
     events += translation.end(row)
     assert not problems(events)
@@ -182,23 +181,23 @@ def said_by_ag_ui(wires: list[dict[str, Any]], row: Turn) -> list[dict[str, Any]
 
 
 def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(turn: Turn) -> None:
-    """Else nobody could decide, and the answer would wait for somebody who waits for it."""
+    """Otherwise the answer and its person would wait for each other."""
 
-    async def run() -> tuple[list[dict[str, Any]], int]:
+    async def run() -> tuple[list[WireEvent], int]:
         answer = Answer(str(turn.pk))
         for event in SAYS[: SAYS.index(ToolRunFinished(LOOK, "Waves.", False, {"documents": [SOURCE]}))]:
             answer.add(event)
         await turn_stream.append(turn.pk, answer.drain())
         answer.emit(EventType.TOOL_CALL_APPROVAL, part=2, call="c", state=Approval.WAITING, until="")
-        asked = answer.drain()
+        question = answer.drain()
         events = event_stream.events_of(turn)
         wires = [event.wire() for event in await anext(events)]
-        await turn_stream.append(turn.pk, asked)
+        await turn_stream.append(turn.pk, question)
         await lose(turn.pk)
         await checkpoint(turn, answer)
-        while not (told := await anext(events)):
+        while not (news := await anext(events)):
             pass
-        return [*wires, *(event.wire() for event in told)], answer.seq
+        return [*wires, *(event.wire() for event in news)], answer.seq
 
     wires, seq = submit(run()).result(WAIT)
     assert (wires[-1]["type"], wires[-1]["seq"], wires[-1]["status"]) == ("SNAPSHOT", seq, "running")
@@ -206,7 +205,7 @@ def test_a_question_that_was_lost_while_nothing_more_comes_reaches_its_reader(tu
 
 
 def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(turn: Turn) -> None:
-    """Of a worker that dies after it; the rest is gone, but what is there makes sense."""
+    """The worker dies after the loss: the rest is missing, but the stored text makes sense."""
 
     async def run() -> Answer:
         answer = Answer(str(turn.pk))
@@ -225,9 +224,9 @@ def test_what_follows_a_loss_is_not_added_to_an_answer_that_lacks_what_was_lost(
 
 
 def test_a_reader_of_a_turn_that_is_deleted_hears_no_more(turn: Turn) -> None:
-    async def run() -> list[dict[str, Any]]:
+    async def run() -> list[WireEvent]:
         reading = asyncio.create_task(read(turn))
-        await on_database(partial(store.end, turn, INTERRUPTED, Outcome([], 0)))
+        await on_database(partial(store.end, turn, INTERRUPTED, TurnOutcome([], 0)))
         await on_database(Turn.objects.filter(pk=turn.pk).delete)
         return await reading
 
@@ -247,16 +246,16 @@ def test_a_reader_waits_for_the_last_event_of_a_turn_whose_row_has_just_ended(
         answer.add(TextDelta("and all."))
         answer.close()
         type_, payload = last_event(DONE, {})
-        answer.emit(type_, **payload)
+        answer.emit_payload(type_, payload)
         events = answer.drain()
-        await on_database(store.end, turn, DONE, Outcome(answer.parts, answer.seq))
-        told, late = list[str](), 0
+        await on_database(store.end, turn, DONE, TurnOutcome(answer.parts, answer.seq))
+        types, late = list[str](), 0
         async for several in event_stream.events_of(turn):
-            told += [event.type for event in several]
+            types += [event.type for event in several]
             late += not several
             if late == 3:
                 await turn_stream.append(turn.pk, events)
-        return told
+        return types
 
     text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
     assert submit(run()).result(WAIT) == [*text, "RUN_FINISHED"]

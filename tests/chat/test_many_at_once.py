@@ -1,4 +1,4 @@
-"""Two hundred messages at once against one limit: what begins is counted once, whoever comes at the same time."""
+"""Two hundred messages at once against one limit: each turn that begins is counted exactly once."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def user(committed: None) -> Iterator[User]:
 
 @pytest.fixture
 def model(committed: None) -> Iterator[Model]:
-    """Nobody is asked: no worker of this process takes turns."""
+    """Yield a model that is never called: no worker of this process takes turns."""
     provider = Provider.objects.create(name=uuid4().hex, base_url="http://127.0.0.1:9/v1")
     prices = {"input_price": Decimal(1), "output_price": Decimal(1)}
     yield Model.objects.create(provider=provider, name="silent", context_window=8_000, **prices)
@@ -62,13 +62,13 @@ def processes(django_db_setup: None) -> Iterator[list[Process]]:
             process.communicate()
 
 
-def told(process: Process, line: str) -> None:
+def write_line(process: Process, line: str) -> None:
     assert process.stdin is not None
     process.stdin.write(line + "\n")
     process.stdin.flush()
 
 
-def said(process: Process) -> str:
+def read_line(process: Process) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
 
@@ -80,17 +80,17 @@ def test_no_more_begin_than_the_limit_has_room_for(
     most = Decimal(str(amount))
     Limit.objects.create(user=user, unit=unit, per="month", amount=most)
     places = [create_conversation(user=user) for _ in range(AT_ONCE)]
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for number, process in enumerate(processes):
-        told(process, json.dumps([str(model.pk), [str(place.pk) for place in places[number::PROCESSES]]]))
-    assert [said(process) for process in processes] == ["ready\n"] * PROCESSES
+        write_line(process, json.dumps([str(model.pk), [str(place.pk) for place in places[number::PROCESSES]]]))
+    assert [read_line(process) for process in processes] == ["ready\n"] * PROCESSES
     for process in processes:
-        told(process, "")
+        write_line(process, "")
     for process in processes:
-        found.update(json.loads(said(process)))
-    assert found.keys() == {"sent", "limit_reached"} and found.total() == AT_ONCE
+        outcomes.update(json.loads(read_line(process)))
+    assert outcomes.keys() == {"sent", "limit_reached"} and outcomes.total() == AT_ONCE
     turns = list(Turn.objects.filter(conversation__owner=user))
     of_each = {"turns": Decimal(1), "tokens": turns[0].reserved_tokens, "money": turns[0].reserved_cost}[unit]
-    assert found["sent"] == len(turns)
-    taken = Decimal(of_each or 0) * len(turns)
-    assert most <= taken < most + Decimal(of_each or 0)  # the last that begins may go over it
+    assert outcomes["sent"] == len(turns)
+    reserved = Decimal(of_each or 0) * len(turns)
+    assert most <= reserved < most + Decimal(of_each or 0)  # the last that begins may go over it

@@ -17,7 +17,7 @@ MANY = 40
 
 @pytest.fixture
 def models() -> list[Model]:
-    """In the order in which they are offered."""
+    """Return the models in the order in which they are offered."""
     provider = Provider.objects.create(name=f"a {uuid4().hex}")
     return Model.objects.bulk_create([Model(provider=provider, name=f"model {number:02}") for number in range(MANY)])
 
@@ -29,9 +29,9 @@ def olga() -> User:
 
 @pytest.fixture
 def client(olga: User) -> Client:
-    made = Client()
-    made.force_login(olga)
-    return made
+    browser = Client()
+    browser.force_login(olga)
+    return browser
 
 
 def offered(client: Client, path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a model writes becomes safe HTML, whole or in pieces."""
+"""Markdown of models becomes safe HTML, whole or in pieces."""
 
 import re
 from html import escape, unescape
@@ -221,7 +221,7 @@ def test_what_one_rule_makes_in_one_step_is_counted_too() -> None:
 
 
 def test_dense_markup_is_rendered_anew_when_it_has_doubled() -> None:
-    """As a hundred pieces, each of which would else be rendered with all before it."""
+    """The text comes in a hundred pieces. Otherwise each piece would render the whole text before it."""
     stream, piece = BlockStream(), "- ```\n  a\n  ```\n" * 40
     rendered = sum(bool(stream.push(piece)) for _ in range(100))
     assert rendered < 40

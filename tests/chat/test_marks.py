@@ -10,7 +10,7 @@ from chat.conversations.titles import claim
 from chat.models import Conversation, Mark, Message, Summary, SummaryJob, Turn
 from chat.models.summary import marks_on
 from chat.prompts.wording import plan_line
-from chat.tools.files import Scope
+from chat.tools.files import FileScope
 from llm.models import Model, Provider
 from tests.application import Application
 from tests.chat.conversations import past
@@ -19,14 +19,14 @@ from tests.conftest import Person
 from tests.product import Caller, until
 
 
-def asked(caller: Caller, place: str, text: str) -> Any:
+def ask_and_wait(caller: Caller, place: str, text: str) -> Any:
     return caller.ended(caller.ask(text, {"text": f"To {text}"}, place)["id"])
 
 
 def turns_of(caller: Caller, number: int = 3) -> tuple[str, list[Any]]:
     """A conversation of short turns, which are ended."""
     place = caller.conversation()
-    return place, [asked(caller, place, f"Question {index}.") for index in range(number)]
+    return place, [ask_and_wait(caller, place, f"Question {index}.") for index in range(number)]
 
 
 def mark(caller: Caller, message: str, kind: str | None, *, file: str | None = None, expect: int = 200) -> Any:
@@ -92,11 +92,11 @@ def test_answers_side_by_side_are_one_place_until_one_is_chosen(
     other = scripted_model_row.provider.models.create(name=name, context_window=8192)
     place, turns = turns_of(caller, 1)
     both = {"text": "Both.", "models": [str(scripted_model_row.pk), str(other.pk)]}
-    beside = caller.post(f"conversations/{place}/turns/", both)["turns"]
-    for turn in beside:
+    side_by_side = caller.post(f"conversations/{place}/turns/", both)["turns"]
+    for turn in side_by_side:
         caller.ended(turn["id"])
     mark(caller, turns[0]["message"], "pinned")
-    caller.post(f"messages/{beside[1]['message']}/choose/", expect=200)
+    caller.post(f"messages/{side_by_side[1]['message']}/choose/", expect=200)
     assert "Question 0." in marked(caller, place)
 
 
@@ -175,7 +175,7 @@ def test_the_marks_of_a_branch_are_one_query_and_none_where_nothing_is_marked(
 
 def test_a_turn_that_is_left_out_gives_no_title(person: Person, application: Application) -> None:
     conversation = Conversation.objects.get(pk=person.caller.conversation())
-    turn = asked(person.caller, str(conversation.pk), "Secret words.")
+    turn = ask_and_wait(person.caller, str(conversation.pk), "Secret words.")
     until(lambda: Conversation.objects.get(pk=conversation.pk).titled, "it has been asked for")
     Conversation.objects.filter(pk=conversation.pk).update(titled=False)
     mark(person.caller, turn["message"], "excluded")
@@ -186,14 +186,14 @@ def test_a_turn_that_is_left_out_gives_no_title(person: Person, application: App
 
 
 def model_of(application: Application, window: int, text: str = "An answer.") -> Model:
-    """A model of its own with this window, which always says the text."""
+    """Create a model with this window that always answers with the text."""
     name = application.model.set_script(f"small-{uuid4().hex}", {"text": text})
     provider = Provider.objects.get(name="Scripted")
     return Model.objects.create(provider=provider, name=name, context_window=window)
 
 
 def prompt_of(application: Application, text: str) -> str:
-    """The messages of the request that asked this, as text."""
+    """Return the messages of the request with this question, as text."""
     return json.dumps(application.model.arrived(text)[-1].body["messages"])
 
 
@@ -204,7 +204,7 @@ def source_of(report: Any, pk: str) -> tuple[str, str | None]:
 def test_a_turn_that_is_left_out_is_not_sent_and_comes_back(caller: Caller, application: Application) -> None:
     place, turns = turns_of(caller)
     mark(caller, turns[1]["message"], "excluded")
-    turn = asked(caller, place, text := f"Now {uuid4().hex}.")
+    turn = ask_and_wait(caller, place, text := f"Now {uuid4().hex}.")
     assert Turn.objects.get(pk=turn["id"]).context_left_out == 0  # which counts what nobody wanted out
     seen = prompt_of(application, text)
     assert "Question 0." in seen and "Question 2." in seen and "Question 1." not in seen
@@ -262,12 +262,12 @@ def test_a_file_that_is_left_out_is_not_sent_not_listed_and_not_found(person: Pe
     turn = caller.ask("Read them.", {"text": "Read."}, place, files=list(ids.values()))
     caller.ended(turn["id"])
     mark(caller, turn["user_message"], "excluded", file=ids["gone.txt"])
-    asked(caller, place, text := f"Again {uuid4().hex}.")
+    ask_and_wait(caller, place, text := f"Again {uuid4().hex}.")
     seen = prompt_of(application, text)
     assert "alpha" in seen and "omega" not in seen and "gone.txt" not in seen
     plan = caller.post(f"conversations/{place}/plan/", {"text": "Draft."}, expect=200)
     assert source_of(plan, ids["gone.txt"]) == ("left_out", "by_user")
-    scope = Scope(Conversation.objects.get(pk=place), None, "")
+    scope = FileScope(Conversation.objects.get(pk=place), None, "")
     assert [file.name for file in scope.files()] == ["kept.txt"]
     mark(caller, turn["user_message"], "excluded")
     assert not scope.files().exists()
@@ -287,8 +287,8 @@ def test_no_summary_tells_of_what_is_left_out_and_pinned_turns_survive_it(
     done = SummaryJob.objects.filter(conversation=conversation, status=SummaryJob.Status.DONE)
     until(done.exists, "it is summarised")
     summary = Summary.objects.filter(conversation=conversation).latest("id")
-    told = "".join(json.dumps(each.body) for each in application.model.requests(model.name))
-    assert "user 3:" in told and "user 2:" not in told and "user 4:" not in told
+    requests = "".join(json.dumps(each.body) for each in application.model.requests(model.name))
+    assert "user 3:" in requests and "user 2:" not in requests and "user 4:" not in requests
     aside = [str(pk) for each in (questions[2], questions[4]) for pk in (each.pk, each.children.get().pk)]
     assert sorted(summary.left_aside) == sorted(aside)
 
@@ -349,7 +349,7 @@ def test_exports_say_what_is_marked(caller: Caller) -> None:
     place, turns = turns_of(caller)
     mark(caller, turns[0]["user_message"], "pinned")
     mark(caller, turns[1]["user_message"], "excluded")
-    kept = caller.get(f"conversations/{place}/export/")["messages"]
-    assert [message["mark"] for message in kept] == ["pinned", "pinned", "excluded", "excluded", None, None]
+    messages = caller.get(f"conversations/{place}/export/")["messages"]
+    assert [message["mark"] for message in messages] == ["pinned", "pinned", "excluded", "excluded", None, None]
     text = caller.http.get(f"conversations/{place}/export/?kind=md").text
     assert text.count("*(Always sent)*") == text.count("*(Left out)*") == 2

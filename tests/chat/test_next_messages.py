@@ -37,11 +37,11 @@ def keep(caller: Caller, place: str, text: str, expect: int = 200, **more: Any) 
 
 
 def branch(caller: Caller, place: str) -> list[str]:
-    """What was asked and answered, oldest first."""
+    """Return the texts of the questions and answers, oldest first."""
     return [message["text"] for message in reversed(caller.get(f"conversations/{place}/messages/")["results"])]
 
 
-def asked(caller: Caller, place: str, number: int) -> list[str]:
+def questions(caller: Caller, place: str, number: int) -> list[str]:
     """The questions, once there are so many and all are answered."""
 
     def look() -> list[str]:
@@ -67,10 +67,10 @@ def test_what_is_kept_is_shown_and_sent_after_the_answer_in_its_order(person: Pe
     caller, file = person.caller, upload(person, "notes.txt", b"Some notes.")
     first = caller.ask("First.", SLOW)
     place = first["conversation"]
-    kept = keep(caller, place, "Second.", files=[file["id"]])
-    assert caller.get(f"conversations/{place}/next/") == kept
-    assert (kept["text"], kept["files"], kept["problem"]) == ("Second.", [file["id"]], "")
-    texts = asked(caller, place, 2)
+    queued = keep(caller, place, "Second.", files=[file["id"]])
+    assert caller.get(f"conversations/{place}/next/") == queued
+    assert (queued["text"], queued["files"], queued["problem"]) == ("Second.", [file["id"]], "")
+    texts = questions(caller, place, 2)
     assert texts[0].startswith("First.") and texts[1] == "Second."
     assert caller.get(f"conversations/{place}/next/", expect=404)["code"] == "no_next_message"
     second = Message.objects.get(conversation=place, role="user", depth=2)
@@ -114,9 +114,9 @@ def test_one_message_waits_and_the_second_is_refused(application: Application, p
             socket.send("watch", conversation=place)
             socket.until("ACK")
             socket.send("send", id=2, conversation=place, text="Second.")
-            heard: set[str] = set()
-            while not heard >= {"NEXT", "ACK"}:  # a TURN may come between: the worker has only just begun the first
-                heard.add(socket.receive()["type"])
+            types: set[str] = set()
+            while not types >= {"NEXT", "ACK"}:  # a TURN may come between: the worker has only just begun the first
+                types.add(socket.receive()["type"])
             socket.send("send", id=3, conversation=place, text="Third.")
             assert socket.until("ERROR")[-1]["code"] == "next_message_kept"
     assert person.caller.get(f"conversations/{place}/next/")["text"] == "Second."
@@ -127,7 +127,7 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     caller = person.caller
     turn = caller.ask("First.", LONG)
     place = turn["conversation"]
-    kept = keep(caller, place, SECOND)
+    queued = keep(caller, place, SECOND)
     caller.post(f"turns/{turn['id']}/stop/")
     caller.ended(turn["id"])
     client = page_of(person)
@@ -135,8 +135,8 @@ def test_a_stopped_answer_does_not_send_it_and_says_so(person: Person) -> None:
     assert "Not sent, because the answer was stopped." in shown and "Send now" in shown
     wrong = client.post(f"/c/{place}/next/send/", {"next": str(uuid4())})
     assert wrong.status_code == 404 and len(branch(caller, place)) == 2
-    client.post(f"/c/{place}/next/send/", {"next": kept["id"]})
-    assert asked(caller, place, 2)[1] == SECOND
+    client.post(f"/c/{place}/next/send/", {"next": queued["id"]})
+    assert questions(caller, place, 2)[1] == SECOND
 
 
 def test_a_failed_answer_does_not_send_it(person: Person) -> None:
@@ -166,8 +166,8 @@ def test_what_cannot_be_sent_any_more_stays_and_says_why(person: Person) -> None
 def test_without_scripts_it_goes_back_into_the_composer(person: Person) -> None:
     turn = person.caller.ask("First.", LONG)
     place = turn["conversation"]
-    kept = keep(person.caller, place, "Half a thought.")
-    shown = page_of(person).post(f"/c/{place}/next/edit/", {"next": kept["id"]}).content.decode()
+    queued = keep(person.caller, place, "Half a thought.")
+    shown = page_of(person).post(f"/c/{place}/next/edit/", {"next": queued["id"]}).content.decode()
     assert "autofocus>Half a thought.</textarea>" in shown
     person.caller.get(f"conversations/{place}/next/", expect=404)
     person.caller.post(f"turns/{turn['id']}/stop/")
@@ -202,7 +202,7 @@ def test_a_killed_worker_leaves_it_unsent_while_the_interrupted_answer_goes_on(
 
 
 def left_behind(person: Person) -> Conversation:
-    """What a worker leaves that is killed after the answer and before it has sent what waits."""
+    """Return the rows of a worker that was killed after the answer, before it sent the waiting message."""
     place = past(person.user, 1)
     question, answer = place.messages.order_by("depth")
     Turn.objects.create(conversation=place, user_message=question, answer=answer, status=Turn.Status.DONE)
@@ -213,11 +213,11 @@ def left_behind(person: Person) -> Conversation:
 def test_a_worker_killed_before_it_sends_is_made_up_for(person: Person) -> None:
     place = left_behind(person)
     sweep_turns()
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 
 
 def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_once(person: Person) -> None:
-    """Not while whoever has ended it may see to it, and not once it has been gone on with."""
+    """The sweeper acts only when the process that ended the turn is gone, and only if the answer was not continued."""
     place = past(person.user, 1, status=Message.Status.INTERRUPTED)
     question, answer = place.messages.order_by("depth")
     ended = {"status": Turn.Status.INTERRUPTED, "finished": timezone.now()}
@@ -228,7 +228,7 @@ def test_a_worker_killed_before_an_interrupted_answer_goes_on_is_made_up_for_onc
     Turn.objects.filter(pk=turn.pk).update(finished=timezone.now() - timedelta(seconds=20))
     assert place.pk in resuming.due()
     sweep_turns()
-    assert asked(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
+    assert questions(person.caller, str(place.pk), 2)[1] == TEXTS["continue"].built_in
     assert place.pk not in resuming.due()
 
 
@@ -236,7 +236,7 @@ def test_without_beat_any_worker_makes_up_for_it(person: Person) -> None:
     place = left_behind(person)
     background.streams().delete(background.key_of("chat.tasks.sweep_turns"))
     background.submit(schedule.look()).result()
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."
 
 
 def test_two_workers_send_it_once(person: Person) -> None:
@@ -244,10 +244,10 @@ def test_two_workers_send_it_once(person: Person) -> None:
 
     def send(_: int) -> int:
         try:
-            return int(sending.send_kept(place.pk))
+            return int(sending.send_next(place.pk))
         finally:
             connection.close()
 
     with ThreadPoolExecutor(4) as workers:
         assert sorted(workers.map(send, range(4))) == [0, 0, 0, 1]
-    assert asked(person.caller, str(place.pk), 2)[1] == "Second."
+    assert questions(person.caller, str(place.pk), 2)[1] == "Second."

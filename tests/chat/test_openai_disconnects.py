@@ -1,4 +1,4 @@
-"""A program that goes away stops its answer, at whatever moment it goes."""
+"""A program that disconnects stops its answer, at any moment."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from django.middleware.security import SecurityMiddleware
 from psycopg_pool import PoolTimeout
 
 from chat.models import Turn
-from chat.models.queries import join_line
-from chat.openai_api.serialize import Completion, Head, Relay
+from chat.models.conversation_state import join_line
+from chat.openai_api.serialize import ChunkHead, Completion, Relay
 from core import background
 from llm.models import Model
 from personas.models import Persona
 from tests.application import Application, _application, _scope
-from tests.chat.openai_clients import asked
+from tests.chat.openai_clients import user_messages
 from tests.chat.tool_servers import diary, is_running
 from tests.conftest import Person
 from tests.product import WAIT, until
@@ -33,7 +33,7 @@ class Program:
     """One request for a streamed answer, which can be left at any moment."""
 
     def __init__(self, person: Person, step: dict[str, Any], model: str = "scripted") -> None:
-        body = {"model": model, "stream": True, "messages": asked(f"Hi {uuid4().hex}", step)}
+        body = {"model": model, "stream": True, "messages": user_messages(f"Hi {uuid4().hex}", step)}
         self._unread = [{"type": "http.request", "body": json.dumps(body).encode()}]
         self._gone = asyncio.Event()
         self.messages: list[dict[str, Any]] = []
@@ -110,11 +110,11 @@ def test_one_that_leaves_while_middleware_has_its_answer(
     application: Application, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Django closes only an answer that has come through all of it."""
-    there, go_on = threading.Event(), threading.Event()
+    arrived, go_on = threading.Event(), threading.Event()
     process_response = SecurityMiddleware.process_response
 
     def slow(self: SecurityMiddleware, request: Any, response: Any) -> Any:
-        there.set()
+        arrived.set()
         assert go_on.wait(WAIT)
         return process_response(self, request, response)
 
@@ -122,7 +122,7 @@ def test_one_that_leaves_while_middleware_has_its_answer(
     program = Program(person, {"tokens": 5_000, "interval": 0.05})
     with ExitStack() as slowed:
         slowed.callback(go_on.set)
-        assert there.wait(WAIT)
+        assert arrived.wait(WAIT)
         program.leave()
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), background.loop()).result(WAIT)
     program.wait()
@@ -134,16 +134,16 @@ def test_one_that_leaves_while_middleware_has_its_answer(
 def test_one_that_leaves_while_a_tool_runs(
     application: Application, person: Person, scripted_model_row: Model, tmp_path: Path
 ) -> None:
-    made = diary(person, scripted_model_row, tmp_path)
+    tools = diary(person, scripted_model_row, tmp_path)
     persona = Persona.objects.get(owner=person.user)
-    Persona.objects.filter(pk=persona.pk).update(model=made.model)
-    program = Program(person, {"tool_calls": [made.call("wait")]}, str(persona.pk))
-    [line] = until(made.lines, "the tool runs")
+    Persona.objects.filter(pk=persona.pk).update(model=tools.model)
+    program = Program(person, {"tool_calls": [tools.call("wait")]}, str(persona.pk))
+    [line] = until(tools.lines, "the tool runs")
     program.leave()
     program.wait()
     is_stopped(person)
     until(lambda: not is_running(int(line.removeprefix("waiting "))), "the tool's process has ended")
-    made.row.delete()
+    tools.row.delete()
 
 
 def test_one_that_leaves_while_all_connections_to_the_database_are_taken(
@@ -154,9 +154,9 @@ def test_one_that_leaves_while_all_connections_to_the_database_are_taken(
     pool: Any = connection.pool  # type: ignore[attr-defined]  # the stubs lack it
     connection.close()
     monkeypatch.setattr(pool, "timeout", 0.1)
-    with ExitStack() as taken:
+    with ExitStack() as stack:
         with suppress(PoolTimeout):  # threads of the application may keep the others
             for _ in range(pool.max_size):
-                taken.callback(pool.putconn, pool.getconn(timeout=2))
-        Relay(turn, Completion(Head(str(turn.pk), "", (), str))).close()
+                stack.callback(pool.putconn, pool.getconn(timeout=2))
+        Relay(turn, Completion(ChunkHead(str(turn.pk), "", (), str))).close()
     is_stopped(person)

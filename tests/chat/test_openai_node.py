@@ -1,4 +1,4 @@
-"""OpenAI's protocol through OpenAI's client for Node, which `make setup` installs where there is npm."""
+"""OpenAI's protocol through OpenAI's client for Node, which `make setup` installs if npm exists."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from llm.models import Model
-from tests.chat.openai_clients import WEATHER, asked
+from tests.chat.openai_clients import WEATHER, user_messages
 from tests.conftest import Person
 from tests.product import ROOT, WAIT
 
@@ -28,8 +28,8 @@ def test_the_client_for_node_works_unchanged(person: Person, able: Model) -> Non
         "OPENAI_BASE_URL": f"{person.caller.url}/v1",
         "OPENAI_API_KEY": person.token,
         "MODEL": able.name,
-        "MESSAGES": json.dumps(asked("Hi", {"text": "Hello from here.", "usage": {"input": 3, "output": 4}})),
-        "CALLING": json.dumps(asked("Weather?", call, {"text": "It rains."})),
+        "MESSAGES": json.dumps(user_messages("Hi", {"text": "Hello from here.", "usage": {"input": 3, "output": 4}})),
+        "CALLING": json.dumps(user_messages("Weather?", call, {"text": "It rains."})),
         "TOOLS": json.dumps([WEATHER]),
     }
     program = ["node", "completions.mjs"]
@@ -37,9 +37,9 @@ def test_the_client_for_node_works_unchanged(person: Person, able: Model) -> Non
         program, cwd=ROOT / "tests/node", env=environment, capture_output=True, text=True, timeout=WAIT
     )
     assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
-    assert said["whole"] == said["streamed"] == "Hello from here."
-    assert said["usage"]["total_tokens"] == 7
-    assert said["afterTools"] == "It rains."
-    assert said["refused"] == ["NotFoundError", 404, "model_not_found", True]
-    assert able.name in said["models"] and said["dimensions"] == [256, 256]
+    output = json.loads(ran.stdout)
+    assert output["whole"] == output["streamed"] == "Hello from here."
+    assert output["usage"]["total_tokens"] == 7
+    assert output["afterTools"] == "It rains."
+    assert output["refused"] == ["NotFoundError", 404, "model_not_found", True]
+    assert able.name in output["models"] and output["dimensions"] == [256, 256]

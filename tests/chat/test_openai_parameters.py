@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import openai
@@ -11,17 +11,17 @@ from openai import OpenAI
 from pydantic import BaseModel
 
 from chat.models import Conversation
-from chat.prompts.turn_context import Options, options_of
+from chat.prompts.turn_context import ProgramOptions, StoredOptions, parse_options
 from llm.models import Model, Provider
 from llm.services import save_provider
 from llm.types.model_call import Sampling
 from tests.application import Application
-from tests.chat.openai_clients import WEATHER, asked
+from tests.chat.openai_clients import WEATHER, user_messages
 from tests.conftest import Person
 
 
 class Town(BaseModel):
-    """What a program wants to know."""
+    """The answer that a program asks for."""
 
     name: str
     people: int
@@ -89,7 +89,7 @@ def test_what_steers_the_answer_reaches_the_model(application: Application, open
         "reasoning_effort": "high",
         "verbosity": "low",
     }
-    openai_client.chat.completions.create(model="scripted", messages=asked(f"Hi {mark}"), **steering)
+    openai_client.chat.completions.create(model="scripted", messages=user_messages(f"Hi {mark}"), **steering)
     assert steering.items() <= sent(application, mark).items()
 
 
@@ -99,7 +99,7 @@ def test_what_says_nothing_new_is_accepted_everywhere_and_not_sent(
     for model in ("scripted", foreign):
         mark = uuid4().hex
         answer = openai_client.chat.completions.create(
-            model=model, messages=asked(f"Hi {mark}"), extra_body=NEUTRAL | HARMLESS
+            model=model, messages=user_messages(f"Hi {mark}"), extra_body=NEUTRAL | HARMLESS
         )
         assert answer.choices[0].message.content
         assert not (NEUTRAL | HARMLESS).keys() - {"stream_options"} & sent(application, mark).keys()
@@ -120,7 +120,7 @@ def test_what_another_protocol_has_no_word_for_is_refused_by_name(
     person: Person, openai_client: OpenAI, foreign: str, body: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=f"{foreign} cannot be given “{param}”") as refused:
-        openai_client.chat.completions.create(model=foreign, messages=asked("Hi"), extra_body=body)
+        openai_client.chat.completions.create(model=foreign, messages=user_messages("Hi"), extra_body=body)
     assert (refused.value.param, refused.value.code) == (param, "unsupported_parameter")
     assert not Conversation.objects.filter(owner=person.user).exists()
 
@@ -157,7 +157,7 @@ def test_what_another_protocol_has_no_word_for_is_refused_by_name(
 )
 def test_a_value_that_is_none_is_refused_by_name(openai_client: OpenAI, body: dict[str, Any], param: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        openai_client.chat.completions.create(model="scripted", messages=asked("Hi"), extra_body=body)
+        openai_client.chat.completions.create(model="scripted", messages=user_messages("Hi"), extra_body=body)
     assert refused.value.param == param
 
 
@@ -165,9 +165,9 @@ def test_structured_output_is_parsed_by_the_clients_own_helper(
     application: Application, openai_client: OpenAI, foreign: str
 ) -> None:
     for model in ("scripted", foreign):
-        mark, said = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
+        mark, script = uuid4().hex, {"text": '{"name": "Conwy", "people": 14723}'}
         answer = openai_client.chat.completions.parse(
-            model=model, messages=asked(f"Which town? {mark}", said), response_format=Town
+            model=model, messages=user_messages(f"Which town? {mark}", script), response_format=Town
         )
         assert answer.choices[0].message.parsed == Town(name="Conwy", people=14723)
         body = sent(application, mark)
@@ -184,7 +184,7 @@ def test_structured_output_is_parsed_by_the_clients_own_helper(
 def test_structured_output_is_streamed(openai_client: OpenAI) -> None:
     step = {"text": '{"name": "Conwy", "people": 14723}', "interval": 0.01}
     with openai_client.chat.completions.stream(
-        model="scripted", messages=asked("Which town?", step), response_format=Town
+        model="scripted", messages=user_messages("Which town?", step), response_format=Town
     ) as stream:
         parsed = stream.get_final_completion().choices[0].message.parsed
     assert parsed == Town(name="Conwy", people=14723)
@@ -195,8 +195,8 @@ def test_the_schema_takes_room_in_the_report_and_keeps_its_order(
 ) -> None:
     mark = uuid4().hex
     create = openai_client.chat.completions.with_raw_response.create
-    plain = create(model="scripted", messages=asked("Hi"))
-    shaped = create(model="scripted", messages=asked(f"Hi {mark}"), response_format=SCHEMA)
+    plain = create(model="scripted", messages=user_messages("Hi"))
+    shaped = create(model="scripted", messages=user_messages(f"Hi {mark}"), response_format=SCHEMA)
     without, with_ = (person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json() for raw in (plain, shaped))
     more = with_["tools_tokens"] - without["tools_tokens"]
     assert 20 < more < 80
@@ -214,7 +214,7 @@ def test_a_schema_that_leaves_no_room_is_refused_like_a_prompt_that_is_too_long(
     described: Any = {"type": "object", "description": " word" * 4_000}
     format_: Any = {"type": "json_schema", "json_schema": {"name": "long", "schema": described}}
     with pytest.raises(openai.BadRequestError) as long:
-        openai_client.chat.completions.create(model=small.name, messages=asked("Hi"), response_format=format_)
+        openai_client.chat.completions.create(model=small.name, messages=user_messages("Hi"), response_format=format_)
     assert long.value.code == "context_length_exceeded"
     small.delete()
 
@@ -224,17 +224,17 @@ def test_calls_one_at_a_time_are_asked_for_where_there_are_tools(
 ) -> None:
     mark = uuid4().hex
     openai_client.chat.completions.create(
-        model=able.name, messages=asked(f"Hi {mark}"), tools=[WEATHER], parallel_tool_calls=False
+        model=able.name, messages=user_messages(f"Hi {mark}"), tools=[WEATHER], parallel_tool_calls=False
     )
     assert sent(application, mark)["parallel_tool_calls"] is False
 
 
 def test_options_are_read_as_they_were_kept_and_those_of_earlier_versions_too() -> None:
-    options = Options(sampling=Sampling(top_p=0.5, seed=3), response_format=SCHEMA, parallel_tool_calls=False)
-    assert options_of(json.loads(json.dumps(options.as_json()))) == options
+    options = ProgramOptions(sampling=Sampling(top_p=0.5, seed=3), response_format=SCHEMA, parallel_tool_calls=False)
+    assert parse_options(json.loads(json.dumps(options.as_json()))) == options
     earlier = {
         name: value
-        for name, value in Options(temperature=0.5).as_json().items()
+        for name, value in ProgramOptions(temperature=0.5).as_json().items()
         if name not in ("sampling", "response_format", "parallel_tool_calls")
     }
-    assert options_of(earlier) == Options(temperature=0.5)
+    assert parse_options(cast("StoredOptions", earlier)) == ProgramOptions(temperature=0.5)

@@ -15,13 +15,13 @@ from llm.models import Model
 from personas.models import Persona
 from readers.tests.samples import image
 from tests.application import Application
-from tests.chat.openai_clients import WEATHER, asked, client_of, posted, turn_of
+from tests.chat.openai_clients import WEATHER, client_of, posted, turn_of, user_messages
 from tests.conftest import Person
 
 
 def test_an_answer_comes_whole_with_its_usage(openai_client: OpenAI) -> None:
     step = {"text": "Hello there.", "usage": {"input": 70, "output": 5, "cached": 30}}
-    answer = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", step))
+    answer = openai_client.chat.completions.create(model="scripted", messages=user_messages("Hi", step))
     [choice] = answer.choices
     assert (answer.object, answer.model) == ("chat.completion", "scripted")
     assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", "Hello there.", "stop")
@@ -33,7 +33,7 @@ def test_an_answer_comes_whole_with_its_usage(openai_client: OpenAI) -> None:
 def test_a_stream_says_the_role_first_and_the_usage_last(openai_client: OpenAI) -> None:
     step = {"text": "One two three.", "reasoning": "Count.", "interval": 0.02, "usage": {"input": 9, "output": 4}}
     with openai_client.chat.completions.create(
-        model="scripted", messages=asked("Count", step), stream=True, stream_options={"include_usage": True}
+        model="scripted", messages=user_messages("Count", step), stream=True, stream_options={"include_usage": True}
     ) as stream:
         chunks = list(stream)
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -47,7 +47,7 @@ def test_a_stream_says_the_role_first_and_the_usage_last(openai_client: OpenAI) 
 
 def test_a_model_that_reports_no_usage_is_counted_for(openai_client: OpenAI) -> None:
     answer = openai_client.chat.completions.create(
-        model="scripted", messages=asked("Hi", {"text": "Yes.", "usage": False})
+        model="scripted", messages=user_messages("Hi", {"text": "Yes.", "usage": False})
     )
     assert answer.usage and answer.usage.prompt_tokens > 10 and answer.usage.completion_tokens == 2
 
@@ -91,7 +91,7 @@ def test_what_the_model_gets_is_the_history_under_the_products_rules(
 
 def test_a_stream_names_its_report_before_it_begins(person: Person, openai_client: OpenAI) -> None:
     create = openai_client.chat.completions.with_raw_response.create
-    raw = create(model="scripted", messages=asked("Report", {"text": "Said."}), stream=True)
+    raw = create(model="scripted", messages=user_messages("Report", {"text": "Said."}), stream=True)
     report = raw.headers["X-Glasshouse-Report"]
     assert [chunk.choices[0].delta.content for chunk in raw.parse()] and raw.headers["X-Request-Id"]
     assert person.caller.http.get(report).json()["messages"][-1]["text"].startswith("Report")
@@ -103,15 +103,15 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     mark = uuid4().hex
     call = {"name": "get_weather", "arguments": {"town": "Conwy", "at": "noon"}, "id": "call_1"}
     steps = ({"text": "Let me look.", "tool_calls": [call]}, {"text": "It rains."})
-    messages = asked(f"Weather? {mark}", *steps)
+    messages = user_messages(f"Weather? {mark}", *steps)
     first = openai_client.chat.completions.create(model=able.name, messages=messages, tools=[WEATHER])
     [choice] = first.choices
     assert choice.finish_reason == "tool_calls" and choice.message.content == "Let me look."
     assert choice.message.tool_calls
-    [made] = choice.message.tool_calls
-    assert made.type == "function" and made.function.name == "get_weather"
-    assert json.loads(made.function.arguments) == call["arguments"]
-    result: Any = {"role": "tool", "tool_call_id": made.id, "content": "rain"}
+    [tool_call] = choice.message.tool_calls
+    assert tool_call.type == "function" and tool_call.function.name == "get_weather"
+    assert json.loads(tool_call.function.arguments) == call["arguments"]
+    result: Any = {"role": "tool", "tool_call_id": tool_call.id, "content": "rain"}
     spoken: Any = choice.message
     followed = openai_client.chat.completions.with_raw_response.create(
         model=able.name, messages=[*messages, spoken, result], tools=[WEATHER]
@@ -121,7 +121,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
     assert before["tools"] == [WEATHER]
     assert list(before["tools"][0]["function"]["parameters"]["properties"]) == ["town", "at"]
     assert [message["role"] for message in after["messages"][-3:]] == ["user", "assistant", "tool"]
-    assert after["messages"][-2]["tool_calls"][0]["function"]["arguments"] == made.function.arguments
+    assert after["messages"][-2]["tool_calls"][0]["function"]["arguments"] == tool_call.function.arguments
     assert after["messages"][-1]["content"] == "rain"
     report = person.caller.http.get(followed.headers["X-Glasshouse-Report"]).json()
     assert [message["section"] for message in report["messages"]][-3:] == ["current"] * 3
@@ -131,7 +131,7 @@ def test_a_call_of_the_callers_tool_comes_back_and_its_result_goes_on(
 def test_calls_are_streamed_as_they_are_written(openai_client: OpenAI, able: Model) -> None:
     calls = [{"name": "get_weather", "arguments": {"town": town}} for town in ("Conwy", "Bangor")]
     stream: Any = openai_client.chat.completions.create(
-        model=able.name, messages=asked("Both", {"tool_calls": calls}), tools=[WEATHER], stream=True
+        model=able.name, messages=user_messages("Both", {"tool_calls": calls}), tools=[WEATHER], stream=True
     )
     arguments, names, finish = ["", ""], ["", ""], None
     for chunk in stream:
@@ -148,7 +148,7 @@ def test_arguments_of_any_length_reach_the_program_whole(openai_client: OpenAI, 
     town = "x" * 100_000
     call = {"tool_calls": [{"name": "get_weather", "arguments": {"town": town}}]}
     stream: Any = openai_client.chat.completions.create(
-        model=able.name, messages=asked("Long", call), tools=[WEATHER], stream=True
+        model=able.name, messages=user_messages("Long", call), tools=[WEATHER], stream=True
     )
     pieces = [piece for chunk in stream for piece in chunk.choices[0].delta.tool_calls or ()]
     assert json.loads("".join(piece.function.arguments or "" for piece in pieces if piece.function)) == {"town": town}
@@ -159,7 +159,7 @@ def test_a_demanded_tool_is_demanded_of_the_model(application: Application, open
     named: Any = {"type": "function", "function": {"name": "get_weather"}}
     for choice in ("required", named, "none"):
         openai_client.chat.completions.create(
-            model=able.name, messages=asked(f"Now {mark}"), tools=[WEATHER], tool_choice=choice
+            model=able.name, messages=user_messages(f"Now {mark}"), tools=[WEATHER], tool_choice=choice
         )
     sent = [record.body for record in application.model.finished(mark, 3)]
     assert [body.get("tool_choice") for body in sent] == ["required", named, None]
@@ -183,7 +183,9 @@ def test_a_program_that_goes_away_stops_its_answer(
 ) -> None:
     mark = uuid4().hex
     create = openai_client.chat.completions.with_raw_response.create
-    raw = create(model="scripted", messages=asked(f"Long {mark}", {"tokens": 5000, "interval": 0.05}), stream=True)
+    raw = create(
+        model="scripted", messages=user_messages(f"Long {mark}", {"tokens": 5000, "interval": 0.05}), stream=True
+    )
     stream = raw.parse()
     next(iter(stream))
     stream.close()
@@ -196,7 +198,7 @@ def test_one_that_gives_up_waiting_for_a_whole_answer_stops_it_too(application: 
     mark = uuid4().hex
     with pytest.raises(APITimeoutError):
         client_of(person, timeout=2).chat.completions.create(
-            model="scripted", messages=asked(f"Never {mark}", {"text": "Late.", "ttft": 600})
+            model="scripted", messages=user_messages(f"Never {mark}", {"text": "Late.", "ttft": 600})
         )
     assert application.model.finished(mark)[0].ended == "client_closed"
     turn = Turn.objects.get(conversation__owner=person.user)
@@ -206,7 +208,7 @@ def test_one_that_gives_up_waiting_for_a_whole_answer_stops_it_too(application: 
 def test_fifty_programs_are_answered_at_once(person: Person, openai_client: OpenAI) -> None:
     def ask(number: int) -> str:
         step = {"text": f"Number {number} it is.", "interval": 0.05, "ttft": 1.0}
-        messages = asked(f"Number {number}", step)
+        messages = user_messages(f"Number {number}", step)
         if number % 2:
             return (
                 openai_client.chat.completions.create(model="scripted", messages=messages).choices[0].message.content
@@ -222,12 +224,12 @@ def test_fifty_programs_are_answered_at_once(person: Person, openai_client: Open
 def test_requests_are_no_conversations_to_a_person_but_programs_can_list_them(
     person: Person, openai_client: OpenAI
 ) -> None:
-    openai_client.chat.completions.create(model="scripted", messages=asked("Only a request"))
-    kept = Conversation.objects.get(owner=person.user)
-    assert (kept.title, kept.titled, kept.automatic_summaries) == ("Only a request", True, False)
+    openai_client.chat.completions.create(model="scripted", messages=user_messages("Only a request"))
+    row = Conversation.objects.get(owner=person.user)
+    assert (row.title, row.titled, row.automatic_summaries) == ("Only a request", True, False)
     assert person.caller.get("conversations/")["results"] == []
     [listed] = person.caller.get("conversations/?origin=api")["results"]
-    assert (listed["id"], listed["origin"]) == (str(kept.pk), "api")
+    assert (listed["id"], listed["origin"]) == (str(row.pk), "api")
 
 
 def test_a_projects_files_and_instructions_hold_when_it_is_named(
@@ -236,16 +238,18 @@ def test_a_projects_files_and_instructions_hold_when_it_is_named(
     mark = uuid4().hex
     project = person.caller.post("projects/", {"name": "Boat", "instructions": "Be precise."}, expect=201)["id"]
     headers = {"X-Glasshouse-Project": project}
-    openai_client.chat.completions.create(model="scripted", messages=asked(f"Hull? {mark}"), extra_headers=headers)
+    openai_client.chat.completions.create(
+        model="scripted", messages=user_messages(f"Hull? {mark}"), extra_headers=headers
+    )
     [sent] = application.model.finished(mark)
     assert sent.body["messages"][-2]["content"] == "# Instructions of the project “Boat”\nBe precise."
-    theirs = {"model": "scripted", "messages": asked("Mine?")}
+    theirs = {"model": "scripted", "messages": user_messages("Mine?")}
     response = posted(stranger, "chat/completions", theirs, **headers)
     assert response.status_code == 404 and response.json()["error"]["code"] == "not_found"
 
 
 def looked(text: str) -> list[dict[str, Any]]:
-    """A program's history in which its own tool has given `text`."""
+    """Return a program's messages in which its own tool has returned `text`."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     return [
         {"role": "user", "content": "Look."},
@@ -259,7 +263,7 @@ def test_a_programs_own_tool_results_are_sent_as_it_sent_them_while_they_fit(
     application: Application, person: Person
 ) -> None:
     mark = uuid4().hex
-    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 50), *asked(f"And now? {mark}")]}
+    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 50), *user_messages(f"And now? {mark}")]}
     assert posted(person, "chat/completions", body).status_code == 200
     [sent] = application.model.finished(mark)
     assert [m["content"] for m in sent.body["messages"] if m["role"] == "tool"] == ["LONG RESULT " * 50]
@@ -269,7 +273,7 @@ def test_results_that_do_not_fit_are_stubbed_and_no_turn_is_left_out_for_them(
     application: Application, person: Person
 ) -> None:
     mark = uuid4().hex
-    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 80_000), *asked(f"And now? {mark}")]}
+    body = {"model": "scripted", "messages": [*looked("LONG RESULT " * 80_000), *user_messages(f"And now? {mark}")]}
     assert posted(person, "chat/completions", body).status_code == 200
     [sent] = application.model.finished(mark)
     assert [m["content"] for m in sent.body["messages"] if m["role"] == "tool"] == [
@@ -279,7 +283,7 @@ def test_results_that_do_not_fit_are_stubbed_and_no_turn_is_left_out_for_them(
 
 def test_a_token_may_send_its_system_message_as_the_system_message(application: Application, person: Person) -> None:
     mark = uuid4().hex
-    messages = [{"role": "system", "content": "You are a robot."}, *asked(f"Who? {mark}")]
+    messages = [{"role": "system", "content": "You are a robot."}, *user_messages(f"Who? {mark}")]
     body = {"model": "scripted", "messages": messages}
     refused = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "replace"})
     assert refused.status_code == 403 and refused.json()["error"]["code"] == "missing_scope"
@@ -287,11 +291,11 @@ def test_a_token_may_send_its_system_message_as_the_system_message(application: 
     row.scopes = [*row.scopes, "system"]
     row.save(update_fields=["scopes"])
     assert posted(person, "chat/completions", body).status_code == 200
-    beside = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "beside"})
-    assert beside.status_code == 200
-    replaced, kept = application.model.finished(mark)
+    response = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "beside"})
+    assert response.status_code == 200
+    replaced, unchanged = application.model.finished(mark)
     assert replaced.body["messages"][0]["content"].startswith("You are a robot.")
     assert "You are being tested." not in str(replaced.body["messages"])
-    assert kept.body["messages"][0]["content"].startswith("You are being tested.")
+    assert unchanged.body["messages"][0]["content"].startswith("You are being tested.")
     odd = posted(person, "chat/completions", body, **{"X-Glasshouse-System": "maybe"})
     assert odd.status_code == 400 and odd.json()["error"]["code"] == "bad_header"

@@ -1,4 +1,4 @@
-"""What OpenAI's protocol names, embeds and refuses, and what is kept of its requests."""
+"""OpenAI's protocol: the list of models, embeddings, refusals, and the rows of its requests."""
 
 import asyncio
 import base64
@@ -25,12 +25,12 @@ from llm.models import Model
 from personas.models import Persona
 from readers.tests.samples import image
 from tests.application import Application
-from tests.chat.openai_clients import WEATHER, asked, client_of, posted
+from tests.chat.openai_clients import WEATHER, client_of, posted, user_messages
 from tests.conftest import Person
 
 
 def refusal(person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
-    asking = {"model": "scripted", "messages": asked("Hi"), **body}
+    asking = {"model": "scripted", "messages": user_messages("Hi"), **body}
     response = posted(person, "chat/completions", asking)
     assert response.headers["X-Request-Id"]
     return response.status_code, response.json()["error"]
@@ -50,7 +50,7 @@ def refusal(person: Person, **body: Any) -> tuple[int, dict[str, Any]]:
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": [{"role": "system", "content": "Alone."}]}, "messages", "invalid_value"),
         ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role", "invalid_value"),
-        ({"messages": [*asked("Hi"), {"role": "assistant"}]}, "messages[1].content", "invalid_value"),
+        ({"messages": [*user_messages("Hi"), {"role": "assistant"}]}, "messages[1].content", "invalid_value"),
         ({"temperature": 3}, "temperature", "invalid_value"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
         ({"stop": ["a"] * 5}, "stop", "invalid_value"),
@@ -74,10 +74,10 @@ RESULT = {"role": "tool", "tool_call_id": "c", "content": "done"}
 @pytest.mark.parametrize(
     ("messages", "param"),
     [
-        ([*asked("Hi"), RESULT], "messages[1].tool_call_id"),
-        ([*asked("Hi"), CALLING], "messages[1]"),
-        ([*asked("Hi"), CALLING, *asked("Well?")], "messages[2]"),
-        ([*asked("Hi"), CALLING, RESULT, RESULT], "messages[3].tool_call_id"),
+        ([*user_messages("Hi"), RESULT], "messages[1].tool_call_id"),
+        ([*user_messages("Hi"), CALLING], "messages[1]"),
+        ([*user_messages("Hi"), CALLING, *user_messages("Well?")], "messages[2]"),
+        ([*user_messages("Hi"), CALLING, RESULT, RESULT], "messages[3].tool_call_id"),
     ],
 )
 def test_calls_and_results_must_belong_together(person: Person, messages: list[Any], param: str) -> None:
@@ -106,14 +106,14 @@ def test_wrong_tokens_and_scopes_are_told_apart(person: Person) -> None:
     _, token = create_token(user=person.user, name="files", scopes=["files"])
     limited = client_of(person, api_key=token)
     with pytest.raises(openai.PermissionDeniedError) as lacking:
-        limited.chat.completions.create(model="scripted", messages=asked("Hi"))
+        limited.chat.completions.create(model="scripted", messages=user_messages("Hi"))
     assert lacking.value.code == "missing_scope"
     assert limited.embeddings.create(model="bundled", input="Hello").data
 
 
 def test_an_unknown_model_and_an_unknown_address_are_not_found(application: Application, openai_client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
-        openai_client.chat.completions.create(model="gpt-0", messages=asked("Hi"))
+        openai_client.chat.completions.create(model="gpt-0", messages=user_messages("Hi"))
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
     assert application.http().get("/v1/nothing").json()["error"]["code"] == "not_found"
     wrong = application.http().get("/v1/chat/completions")
@@ -125,7 +125,7 @@ def test_a_model_that_fails_before_its_first_word_fails_the_request(openai_clien
     error = {"status": 429, "message": "slow down"}
     with pytest.raises(openai.RateLimitError) as busy:
         openai_client.chat.completions.create(
-            model="scripted", messages=asked("Hi", {"error": error, "ttft": 0.1}), stream=stream
+            model="scripted", messages=user_messages("Hi", {"error": error, "ttft": 0.1}), stream=stream
         )
     assert busy.value.code == "rate_limit_exceeded"
     assert busy.value.response.headers["X-Should-Retry"] == "true"
@@ -136,7 +136,7 @@ def test_a_model_that_fails_before_its_first_word_fails_the_request(openai_clien
 def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(openai_client: OpenAI, stream: bool) -> None:
     """As Anthropic's newer models and vLLM with some templates refuse it."""
     error = {"status": 400, "message": "This model does not support assistant message prefill."}
-    question = asked("Hi", {"error": error})
+    question = user_messages("Hi", {"error": error})
     with pytest.raises(openai.BadRequestError) as refused:
         prefilled: list[Any] = [*question, {"role": "assistant", "content": "Well,"}]
         openai_client.chat.completions.create(model="scripted", messages=prefilled, stream=stream)
@@ -150,13 +150,15 @@ def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(openai_c
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_minus_one_is_no_limit_of_the_answer(openai_client: OpenAI, name: str) -> None:
     limit: Any = {name: -1}
-    answer = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", {"text": "Hello."}), **limit)
+    answer = openai_client.chat.completions.create(
+        model="scripted", messages=user_messages("Hi", {"text": "Hello."}), **limit
+    )
     assert answer.choices[0].message.content == "Hello."
 
 
 def test_a_model_that_breaks_off_says_so_in_the_stream(openai_client: OpenAI) -> None:
     step = {"text": "One two three four.", "interval": 0.1, "cut_after": 3}
-    stream = openai_client.chat.completions.create(model="scripted", messages=asked("Hi", step), stream=True)
+    stream = openai_client.chat.completions.create(model="scripted", messages=user_messages("Hi", step), stream=True)
     assert next(iter(stream)).choices[0].delta.content
     with pytest.raises(openai.APIError, match="broke off") as broken:
         list(stream)
@@ -171,7 +173,9 @@ def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
     )
     with pytest.raises(openai.BadRequestError) as long:
         # Seven megabytes: more words than PostgreSQL indexes of one text.
-        openai_client.chat.completions.create(model=small.name, messages=asked(" ".join(map(str, range(1_000_000)))))
+        openai_client.chat.completions.create(
+            model=small.name, messages=user_messages(" ".join(map(str, range(1_000_000))))
+        )
     assert long.value.code == "context_length_exceeded"
     small.delete()
 
@@ -179,18 +183,18 @@ def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(
 def test_personas_and_models_are_listed_and_the_oldest_has_the_name(
     person: Person, openai_client: OpenAI, stranger: Person, scripted_model_row: Model
 ) -> None:
-    def made(name: str, owner: User) -> str:
+    def create(name: str, owner: User) -> str:
         return str(Persona.objects.create(owner=owner, name=name).pk)
 
-    dog, twin, secret = made("Sea Dog", person.user), made("Sea-dog", person.user), made("Hidden", stranger.user)
-    disguised, foreign = made("Scripted", person.user), made("船長", person.user)
+    dog, twin, secret = create("Sea Dog", person.user), create("Sea-dog", person.user), create("Hidden", stranger.user)
+    disguised, foreign = create("Scripted", person.user), create("船長", person.user)
     listed = {each.id: each for each in openai_client.models.list()}
     assert {"sea-dog", twin, disguised, foreign, "scripted"} <= listed.keys()
     assert not {"hidden", secret, dog} & listed.keys()
     assert listed["sea-dog"].owned_by == "glasshouse"
     assert listed["scripted"].owned_by == scripted_model_row.provider.name
     assert openai_client.models.retrieve(dog).id == "sea-dog"
-    assert openai_client.chat.completions.create(model=dog, messages=asked("Hi")).model == "sea-dog"
+    assert openai_client.chat.completions.create(model=dog, messages=user_messages("Hi")).model == "sea-dog"
 
 
 def test_a_model_whose_name_has_slashes_is_found(openai_client: OpenAI, scripted_model_row: Model) -> None:
@@ -252,7 +256,7 @@ def test_old_requests_are_forgotten_with_their_images_and_nothing_else(
     eye = Model.objects.create(provider=scripted_model_row.provider, name=f"eye-{uuid4().hex}", vision=True)
     picture = f"data:image/png;base64,{base64.b64encode(image('PNG', 9, 9)).decode()}"
     openai_client.chat.completions.create(model=eye.name, messages=pictured(picture))
-    openai_client.chat.completions.create(model="scripted", messages=asked("Still new"))
+    openai_client.chat.completions.create(model="scripted", messages=user_messages("Still new"))
     person.caller.http.post("files/", files={"file": ("mine.png", image("PNG", 9, 9))}).raise_for_status()
     person.caller.ended(person.caller.ask("A conversation")["id"])
     mine = Conversation.objects.filter(owner=person.user)

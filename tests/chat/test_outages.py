@@ -64,7 +64,7 @@ def test_a_restart_in_the_middle_of_an_answer_loses_nothing(installation: Instal
 
 
 def test_a_redis_that_is_a_replica_for_a_while_loses_nothing_and_no_worker(installation: Installation) -> None:
-    """As the first that Sentinel demotes, whose connections stay open; Celery's worker has its queue there, too."""
+    """Sentinel demotes a primary in this way: its connections stay open. Celery's queue is there too."""
     caller, log = installation.caller, installation.product.log
     with redis.Redis.from_url(installation.services["redis"].redis) as first:
         turn = caller.ask("While Redis is a replica.", SCRIPT)

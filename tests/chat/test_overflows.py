@@ -1,4 +1,4 @@
-"""A conversation goes on whatever its provider says of a prompt that is too long, or has too many images."""
+"""A conversation goes on after any refusal of a prompt that is too long or has too many images."""
 
 from io import BytesIO
 from typing import Any
@@ -21,20 +21,20 @@ LIMIT = 3_000
 
 
 def refusing(application: Application, row: Model, style: str, limit: int = LIMIT, **fields: Any) -> Model:
-    """A model of 32,768 tokens whose server answers to prompts of at most `limit` tokens."""
+    """Return a model with a window of 32,768 tokens whose server refuses prompts over `limit` tokens."""
     script = {"text": "It fits now.", "context_limit": limit, "limit_style": style}
     name = application.model.set_script(f"{style}-{uuid4().hex[:6]}", script)
     return Model.objects.create(provider=row.provider, name=name, context_window=32_768, **fields)
 
 
 def long(person: Person) -> str:
-    """A conversation of some 18,000 tokens, of which nothing is summarised."""
+    """Return a conversation of some 18,000 tokens without a summary."""
     conversation = past(person.user, 30, words=100)
     Conversation.objects.filter(pk=conversation.pk).update(automatic_summaries=False)
     return str(conversation.pk)
 
 
-def asked(person: Person, model: Model, place: str, text: str = "And now?") -> dict[str, Any]:
+def ask_and_wait(person: Person, model: Model, place: str, text: str = "And now?") -> dict[str, Any]:
     turn = person.caller.ask(text, None, place, models=[str(model.pk)])
     ended: dict[str, Any] = person.caller.ended(turn["id"])
     return ended
@@ -60,14 +60,14 @@ def test_every_overflow_is_answered_with_less_and_the_next_message_too(
 ) -> None:
     model = refusing(application, scripted_model_row, style)
     place = long(person)
-    first = asked(person, model, place)
+    first = ask_and_wait(person, model, place)
     assert (first["status"], first["text"]) == ("done", "It fits now.")
     report = person.caller.get(f"turns/{first['id']}/report/")
     assert "refused" in report["calls"][-1]["refused"] or "account allows" in report["calls"][-1]["refused"]
     model.refresh_from_db()
     assert (model.learnt_window == LIMIT) is learnt and (model.learnt_window is None) is not learnt
     assert window_source(model) == ("refused" if learnt else "known")
-    second = asked(person, model, place, "And then?")
+    second = ask_and_wait(person, model, place, "And then?")
     assert (second["status"], second["text"]) == ("done", "It fits now.")
 
 
@@ -76,7 +76,7 @@ def test_a_refusal_without_a_limit_holds_for_its_conversation_and_is_tried_again
 ) -> None:
     model = refusing(application, scripted_model_row, "bedrock")
     place, other = (long(person), long(person))
-    first = asked(person, model, place)
+    first = ask_and_wait(person, model, place)
     cap = LastPrompt.objects.get(conversation_id=place, model=model).window_cap
     assert cap is not None and cap < 32_768
     report = person.caller.get(f"turns/{first['id']}/report/")
@@ -94,7 +94,7 @@ def test_a_limit_of_tokens_a_minute_is_none_of_the_model(
 ) -> None:
     model = refusing(application, scripted_model_row, "groq")
     place = long(person)
-    first = asked(person, model, place)
+    first = ask_and_wait(person, model, place)
     report = person.caller.get(f"turns/{first['id']}/report/")
     assert "3,000 tokens a minute" in report["calls"][-1]["refused"]
     assert LastPrompt.objects.get(conversation_id=place, model=model).window_cap is None
@@ -105,9 +105,9 @@ def test_after_a_second_refusal_that_nobody_understands_less_can_be_sent(
 ) -> None:
     model = refusing(application, scripted_model_row, "mute")
     place = long(person)
-    first = asked(person, model, place)
+    first = ask_and_wait(person, model, place)
     assert (first["error"]["code"], first["send_less"]) == ("bad_model_request", False)
-    second = asked(person, model, place, "Again?")
+    second = ask_and_wait(person, model, place, "Again?")
     assert (second["error"]["code"], second["send_less"]) == ("bad_model_request", True)
     browser = Client()
     browser.force_login(person.user)
@@ -126,7 +126,7 @@ def test_after_a_second_refusal_that_nobody_understands_less_can_be_sent(
 def test_the_button_sends_less(application: Application, person: Person, scripted_model_row: Model) -> None:
     model = refusing(application, scripted_model_row, "mute", limit=12_000)
     place = long(person)
-    failed = [asked(person, model, place, text) for text in ("One?", "Two?")][-1]
+    failed = [ask_and_wait(person, model, place, text) for text in ("One?", "Two?")][-1]
     browser = Client()
     browser.force_login(person.user)
     answer = browser.post(f"/messages/{failed['message']}/regenerate/", {"send_less": "on", "model": str(model.pk)})

@@ -1,4 +1,4 @@
-"""Pages that are pictures, read by the model that the workspace has chosen: what is asked, stored and counted."""
+"""Pages that are pictures, read by the workspace's model: the requests, the stored text, and the ledger."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +43,8 @@ def test_each_page_is_a_call_of_the_files_owner(person: Person, reader: Model, t
     assert (file.status, file.pages) == (File.Status.READY, 2)
     assert FileText.objects.get(file=file).text.count(f"[Recognised on a picture: {reader.name}]\n\n{WRITTEN}") == 2
     assert str(file.notes[0]) == "The text of 2 of its 2 pages was recognised on pictures (OCR). It may have errors."
-    made = [(call.purpose, call.model_name, call.conversation_id) for call in calls(person)]
-    assert made == [("reading", reader.name, None)] * 2
+    rows = [(call.purpose, call.model_name, call.conversation_id) for call in calls(person)]
+    assert rows == [("reading", reader.name, None)] * 2
 
 
 def test_a_scan_at_which_the_model_fails_can_be_tried_again(

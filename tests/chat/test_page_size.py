@@ -35,7 +35,7 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def place(user: User) -> Conversation:
-    """A conversation whose answers are all as large as one may be."""
+    """Return a conversation whose answers have the greatest size."""
     conversation = past(user, PAIRS)
     answers = Message.objects.filter(conversation=conversation, role=Message.Role.ASSISTANT)
     answers.update(parts=[{"type": "text", "text": LARGE}])
@@ -60,8 +60,8 @@ def test_only_what_fits_is_counted_and_at_least_one() -> None:
 def test_a_shared_page_stops_where_it_is_full_and_goes_on_from_there(
     browser: Client, client: Client, place: Conversation
 ) -> None:
-    made = browser.post(f"/api/v1/conversations/{place.pk}/shares/", {}, content_type="application/json").json()
-    address = made["url"].removeprefix("http://testserver")
+    share = browser.post(f"/api/v1/conversations/{place.pk}/shares/", {}, content_type="application/json").json()
+    address = share["url"].removeprefix("http://testserver")
     messages, pages, after = 0, 0, ""
     while True:
         html = page(client, address + after)
@@ -91,7 +91,7 @@ def test_messages_are_counted_from_the_newest_upwards(place: Conversation) -> No
     small.update(parts=[{"type": "text", "text": "Not much."}])
     Message.objects.filter(conversation=place, depth__gte=2 * PAIRS - 4).update(parts=[{"type": "text", "text": LARGE}])
     assert place.leaf is not None
-    views, older = branch_page(place, place.leaf)
+    views, older, _excerpt = branch_page(place, place.leaf)
     assert [view.row.depth for view in views] == [2 * PAIRS - 2] and older == views[0].row.pk
 
 

@@ -1,4 +1,4 @@
-"""The context panel says what the report says: conversations made at random, added up."""
+"""The context panel agrees with the report, over random conversations, and its figures add up."""
 
 import random
 import re
@@ -19,9 +19,9 @@ from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
 from chat.models.conversation_state import ChatScope
 from chat.models.summary import marks_on
 from chat.prompts import inspector, wording
-from chat.prompts.cards import Row
+from chat.prompts.cards import SourceRow
 from chat.prompts.inspector import Panel
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context
 from core.i18n import percent
 from files.models import File, FileText
@@ -77,14 +77,14 @@ class Maker:
         kind = "image/png" if image else "text/plain"
         name = f"{uuid4().hex[:6]}.{'png' if image else 'txt'}"
         size = {"width": 400, "height": 300} if image else {}
-        made = File.objects.create(
+        row = File.objects.create(
             owner=self.user, name=name, size=1, sha256="0" * 64, status=status, media_type=kind, **size
         )
         if image:
-            made.blob.save(name, ContentFile(picture()))
+            row.blob.save(name, ContentFile(picture()))
         if not image:
-            FileText.objects.create(file=made, text=self.text(self.random.randint(1, 600)))
-        return made
+            FileText.objects.create(file=row, text=self.text(self.random.randint(1, 600)))
+        return row
 
     def conversation(self) -> Conversation:
         project = None
@@ -93,21 +93,21 @@ class Maker:
             for _ in range(self.random.randint(0, 9)):
                 ProjectFile.objects.create(project=project, file=self.file(), pinned=self.maybe(0.2))
         persona = self.random.choice([None, *self.personas])
-        made = Conversation.objects.create(owner=self.user, persona=persona, project=project)
+        place = Conversation.objects.create(owner=self.user, persona=persona, project=project)
         rows: list[Message] = []
         for _ in range(self.random.randint(0, 24)):
-            rows.append(self.question(made, rows))
-            rows.append(self.answer(made, rows))
+            rows.append(self.question(place, rows))
+            rows.append(self.answer(place, rows))
         if rows and self.maybe(0.2):
-            rows.append(self.question(made, rows))
-            rows.append(self.message(made, rows, "assistant", [self.call("search_files")], status="pending"))
+            rows.append(self.question(place, rows))
+            rows.append(self.message(place, rows, "assistant", [self.call("search_files")], status="pending"))
         if rows:
-            Conversation.objects.filter(pk=made.pk).update(leaf=rows[-1])
-            made.refresh_from_db()
-            self.mark(made, [row for row in rows if row.role == "user"], rows)
+            Conversation.objects.filter(pk=place.pk).update(leaf=rows[-1])
+            place.refresh_from_db()
+            self.mark(place, [row for row in rows if row.role == "user"], rows)
             if len(rows) > 8 and self.maybe(0.4):
-                self.summarise(made, rows[: 2 * self.random.randint(1, 3)], rows[-1])
-        return made
+                self.summarise(place, rows[: 2 * self.random.randint(1, 3)], rows[-1])
+        return place
 
     def message(self, place: Conversation, rows: list[Message], role: str, parts: list[Any], **more: Any) -> Message:
         parent = rows[-1] if rows else None
@@ -117,11 +117,11 @@ class Maker:
 
     def question(self, place: Conversation, rows: list[Message]) -> Message:
         words = self.random.choice((3, 30, 300))
-        made = self.message(place, rows, "user", [{"type": "text", "text": self.text(words)}])
+        row = self.message(place, rows, "user", [{"type": "text", "text": self.text(words)}])
         for ordinal in range(self.random.choices((0, 1, 3), (7, 2, 1))[0]):
             file = self.file(image=self.maybe(0.4))
-            Attachment.objects.create(message=made, file=file, name=file.name, ordinal=ordinal)
-        return made
+            Attachment.objects.create(message=row, file=file, name=file.name, ordinal=ordinal)
+        return row
 
     def call(self, name: str) -> dict[str, Any]:
         arguments = f'{{"query": "{self.text(3)}"}}'
@@ -141,13 +141,13 @@ class Maker:
                 kind = self.random.choice((Mark.Kind.PINNED, Mark.Kind.EXCLUDED))
                 Mark.objects.create(conversation=place, message=question, since=rows[-1], mark=kind)
 
-    def summarise(self, place: Conversation, told: list[Message], leaf: Message) -> None:
+    def summarise(self, place: Conversation, messages: list[Message], leaf: Message) -> None:
         Summary.objects.create(
             conversation=place,
             leaf=leaf,
-            first=told[0],
-            last=told[-1],
-            messages=len(told),
+            first=messages[0],
+            last=messages[-1],
+            messages=len(messages),
             span_start=timezone.now(),
             span_end=timezone.now(),
             sections=[{"name": "Earlier", "text": self.text(40)}],
@@ -162,7 +162,7 @@ class Maker:
 LAYOUTS = ("near_end", "files_first", "all_first")
 
 
-def leaves(rows: Any) -> Iterator[Row]:
+def leaves(rows: Any) -> Iterator[SourceRow]:
     for row in rows:
         yield from leaves(row.rows) if row.rows and row.tokens == total(row.rows) else [row]
 
@@ -176,7 +176,7 @@ def added_up(panel: Panel) -> None:
     report = panel.report
     assert sum(card.tokens for card in panel.cards) == sum(report["sections"].values()) == report["used"]
     assert report["used"] + report["left"] == report["limit"]
-    assert report["limit"] + panel.kept == report["window"]
+    assert report["limit"] + panel.reserved == report["window"]
     for card in panel.cards:
         sections = [section for section in report["sections"] if wording.GROUP_OF[section] == card.group]
         assert card.tokens == sum(report["sections"][section] for section in sections)
@@ -202,7 +202,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
     planned = 0
     for _ in range(CONVERSATIONS // 5):
         place = maker.conversation()
-        draft = Draft(maker.text(maker.random.choice((0, 5, 200))))
+        draft = TurnDraft(maker.text(maker.random.choice((0, 5, 200))))
         scope = ChatScope(place, place.project, place.persona)
         plan = plan_ahead(user=maker.user, scope=scope, draft=draft, model=maker.random.choice(maker.models))
         line = wording.plan_line(plan)
@@ -214,7 +214,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
         planned += 1
         added_up(panel)
         assert line.words.endswith(f"{panel.percent} used")
-        assert panel.fate.words in line.words
+        assert panel.status.words in line.words
         if place.leaf is not None:
             stored = Turn.objects.create(
                 conversation=place,
@@ -232,7 +232,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
 
 
 def page_of(content: bytes) -> Any:
-    """Its elements; the types of lxml do not say what an expression finds."""
+    """Return the page's elements. The types of lxml do not tell the type of a result."""
     return html.fromstring(content)
 
 
@@ -241,7 +241,7 @@ def number(element: Any) -> int:
 
 
 def shown_as_reported(client: Client, turn: Turn) -> None:
-    """What the page writes down, against the report as programs get it."""
+    """Check that the page shows the figures of the report that programs get."""
     report = client.get(reverse("turn-report", args=[turn.pk])).json()
     page = page_of(client.get(reverse("chat:report", args=[turn.pk]), headers={"HX-Request": "true"}).content)
     whole = {name: number(page.find_class(f"figure-{name}")[0]) for name in ("used", "free", "kept")}
@@ -267,7 +267,8 @@ def shown_as_reported(client: Client, turn: Turn) -> None:
 
 
 def a_plan(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"fits": True, "used": 300, "limit": 30_000, "unloaded": 0, "summary": None, "sources": sources, **more}
+    room = {"used": 300, "limit": 30_000, "unloaded": 0, "near_limit": None}
+    return {"fits": True, **room, "summary": None, "sources": sources, **more}
 
 
 def message(reason: str, **more: Any) -> dict[str, Any]:
@@ -275,7 +276,7 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "icon", "said"),
+    ("plan", "icon", "words"),
     [
         (a_plan(), "tick", "Everything you gave fits · 1 % used"),
         (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % used"),
@@ -309,10 +310,8 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
          "It could not be read."),
     ],
 )  # fmt: skip
-def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(
-    plan: dict[str, Any], icon: str, said: str
-) -> None:
-    assert wording.plan_line(plan) == (icon, said)
+def test_the_sentence_of_a_plan_says_what_is_left_out_for_its_own_reason(plan: Any, icon: str, words: str) -> None:
+    assert wording.plan_line(plan) == (icon, words)
 
 
 def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> None:
@@ -321,13 +320,13 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
     file = maker.file()
     question = maker.message(place, [], "user", [{"type": "text", "text": "Which?"}])
     call = {**maker.call("search_files"), "arguments": '{"query": "fee limit"}'}
-    found = [{"number": 1, "title": "contract.pdf", "file": str(file.pk)}]
-    result = {"type": "tool_result", "id": call["id"], "text": '{"documents": []}', "documents": found}
+    documents = [{"number": 1, "title": "contract.pdf", "file": str(file.pk)}]
+    result = {"type": "tool_result", "id": call["id"], "text": '{"documents": []}', "documents": documents}
     parts = [call, result, {"type": "text", "text": "Clause 7."}]
     answer = maker.message(place, [question], "assistant", parts)
     Conversation.objects.filter(pk=place.pk).update(leaf=answer)
     place.refresh_from_db()
-    plan = plan_ahead(user=maker.user, scope=ChatScope(place), draft=Draft("And?"), model=maker.models[2])
+    plan = plan_ahead(user=maker.user, scope=ChatScope(place), draft=TurnDraft("And?"), model=maker.models[2])
     panel = inspector.of_plan(plan)
     assert panel is not None
     rows = [row for card in panel.cards for row in leaves(card.rows)]
@@ -338,7 +337,7 @@ def test_a_tools_call_and_its_result_are_one_row_that_says_what_was_done() -> No
 
 
 def turn_past_window(maker: Maker, persona: Persona | None = None) -> Turn:
-    """The newest turn of a conversation of which the smallest model has not seen the beginning."""
+    """Return the newest turn of a conversation whose beginning does not fit the smallest model."""
     place = Conversation.objects.create(owner=maker.user, persona=persona)
     rows: list[Message] = []
     for _ in range(10):
@@ -347,7 +346,7 @@ def turn_past_window(maker: Maker, persona: Persona | None = None) -> Turn:
     Conversation.objects.filter(pk=place.pk).update(leaf=rows[-1])
     place.refresh_from_db()
     plan = plan_ahead(
-        user=maker.user, scope=ChatScope(place, None, persona), draft=Draft("And?"), model=maker.models[0]
+        user=maker.user, scope=ChatScope(place, None, persona), draft=TurnDraft("And?"), model=maker.models[0]
     )
     assert "left out: no room" in wording.plan_line(plan).words
     return Turn.objects.create(

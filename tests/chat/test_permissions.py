@@ -1,4 +1,4 @@
-"""Addresses that a model opens: which ask, what is remembered of a decision, and what nobody is there to decide."""
+"""Addresses that a model opens: those that need a decision, remembered decisions, and requests without a person."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ from openai import OpenAI
 
 from accounts.services import change_preferences
 from chat.models import Conversation, ToolPermission
-from chat.tools.permission import ASKS, NOBODY, RUNS, Gate, Verdict
-from core.net.url_safety import Refused
+from chat.tools.permission import ASKS, NOBODY, RUNS, CallVerdict, Gate
+from core.net.url_safety import FetchRefused
 from llm.models import Model, ToolServer, WebAccess
 from personas.models import Persona
 from tests.application import Application
@@ -35,7 +35,7 @@ def calling(url: str) -> dict[str, Any]:
 
 
 class Asking:
-    """A conversation of a person, in which the model opens addresses."""
+    """A conversation in which the model opens addresses."""
 
     def __init__(self, application: Application, person: Person, model: Model) -> None:
         self.application, self.person, self.model = application, person, model
@@ -56,7 +56,7 @@ class Asking:
     def decide(self, turn: str, **body: Any) -> None:
         self.person.caller.post(f"turns/{turn}/approvals/", {"call": self.waiting(turn), **body}, expect=202)
 
-    def told(self, turn: str, mark: str) -> list[str]:
+    def results(self, turn: str, mark: str) -> list[str]:
         self.person.caller.ended(turn)
         messages = self.application.model.finished(mark)[-1].body["messages"]
         newest = next(index for index, message in enumerate(messages) if mark in str(message["content"]))
@@ -72,19 +72,19 @@ def asking(application: Application, person: Person, search: None, caller_of_too
 
 
 def test_an_address_that_nobody_named_is_opened_only_once_it_is_allowed(asking: Asking) -> None:
-    for allow, said in ((False, REFUSED), (True, CLOSED)):
+    for allow, words in ((False, REFUSED), (True, CLOSED)):
         turn, mark = asking.begin(calling(MADE_UP))
         asking.decide(turn, allow=allow)
-        assert asking.told(turn, mark) == [said]
+        assert asking.results(turn, mark) == [words]
     assert asking.permissions() == []  # each was for once
 
 
 def test_an_address_that_the_person_wrote_is_opened_at_once_but_not_with_more_in_its_query(asking: Asking) -> None:
     turn, mark = asking.begin(calling("http://127.0.0.1/c"), text="Read 127.0.0.1/c or http://127.0.0.1/c.")
-    assert asking.told(turn, mark) == [CLOSED]
+    assert asking.results(turn, mark) == [CLOSED]
     turn, mark = asking.begin(calling(MADE_UP), text="And now?")
     asking.decide(turn, allow=False)
-    assert asking.told(turn, mark) == [REFUSED]
+    assert asking.results(turn, mark) == [REFUSED]
 
 
 def test_a_result_of_a_search_is_opened_at_once_in_its_turn_and_later(asking: Asking) -> None:
@@ -93,7 +93,7 @@ def test_a_result_of_a_search_is_opened_at_once_in_its_turn_and_later(asking: As
     assert verdict(gate, url) == ASKS
     searching = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]}
     turn, mark = asking.begin(searching)
-    asking.told(turn, mark)
+    asking.results(turn, mark)
     assert verdict(gate_of(asking), url) == RUNS
     assert verdict(gate_of(asking), f"{url}?d=SECRET") == ASKS
     gate.learn([url])  # as a search of the same turn does
@@ -103,13 +103,13 @@ def test_a_result_of_a_search_is_opened_at_once_in_its_turn_and_later(asking: As
 def test_a_decision_for_the_conversation_holds_for_the_host_and_can_be_taken_back(asking: Asking) -> None:
     turn, mark = asking.begin(calling(MADE_UP), calling("http://127.0.0.1/another"))
     asking.decide(turn, allow=True, remember=True)
-    assert asking.told(turn, mark) == [CLOSED, CLOSED]
-    [kept] = asking.permissions()
-    assert (kept["tool"], kept["host"], kept["allowed"]) == ("open_url", "127.0.0.1", True)
-    forget(asking.person, f"conversations/{asking.place}/permissions/{kept['id']}/", 204)
+    assert asking.results(turn, mark) == [CLOSED, CLOSED]
+    [permission] = asking.permissions()
+    assert (permission["tool"], permission["host"], permission["allowed"]) == ("open_url", "127.0.0.1", True)
+    forget(asking.person, f"conversations/{asking.place}/permissions/{permission['id']}/", 204)
     turn, mark = asking.begin(calling(MADE_UP))
     asking.decide(turn, allow=False)
-    assert asking.told(turn, mark) == [REFUSED]
+    assert asking.results(turn, mark) == [REFUSED]
 
 
 def test_never_is_remembered_and_the_model_is_told(asking: Asking) -> None:
@@ -118,11 +118,11 @@ def test_never_is_remembered_and_the_model_is_told(asking: Asking) -> None:
     client = Client()
     client.force_login(asking.person.user)
     never = "The person does not want 127.0.0.1 to be reached in this conversation. Do not ask for it again."
-    assert asking.told(turn, mark) == [REFUSED, never]
-    [kept] = asking.permissions()
-    assert kept["allowed"] is False
+    assert asking.results(turn, mark) == [REFUSED, never]
+    [permission] = asking.permissions()
+    assert permission["allowed"] is False
     assert "127.0.0.1 is never allowed: ask again" in client.get(f"/c/{asking.place}/organise/").content.decode()
-    client.post(f"/c/{asking.place}/permissions/{kept['id']}/")
+    client.post(f"/c/{asking.place}/permissions/{permission['id']}/")
     assert asking.permissions() == []
 
 
@@ -135,7 +135,7 @@ def test_calls_that_wait_for_the_same_host_are_decided_together(asking: Asking) 
         if waiting == 2:
             break
     asking.decide(turn, allow=True, remember=True)
-    assert asking.told(turn, mark) == [CLOSED, CLOSED]
+    assert asking.results(turn, mark) == [CLOSED, CLOSED]
 
 
 def test_a_tool_that_is_marked_is_remembered_by_its_name(guarded: Diary) -> None:
@@ -163,8 +163,8 @@ def test_a_program_that_speaks_openais_protocol_is_refused_at_once(asking: Askin
     mark = uuid4().hex
     script = json.dumps({"steps": [calling(MADE_UP), {"text": "So be it."}]})
     messages: Any = [{"role": "user", "content": f"Read {mark}\nscript: {script}"}]
-    said = openai_client.chat.completions.create(model=asking.model.name, messages=messages)
-    assert said.choices[0].message.content == "So be it."
+    completion = openai_client.chat.completions.create(model=asking.model.name, messages=messages)
+    assert completion.choices[0].message.content == "So be it."
     sent = asking.application.model.finished(mark)[-1].body["messages"]
     assert [message["content"] for message in sent if message["role"] == "tool"] == [NOBODY]
 
@@ -177,15 +177,15 @@ def gate_of(asking: Asking) -> Gate:
     return Gate(Conversation.objects.get(pk=asking.place))
 
 
-def verdict(gate: Gate, url: str) -> Verdict:
+def verdict(gate: Gate, url: str) -> CallVerdict:
     return asyncio.run(gate.verdict("open_url", {"url": url}))
 
 
-def leads(gate: Gate, asked: str, target: str) -> str:
-    """What a redirect is refused with; empty where it is followed."""
+def leads(gate: Gate, source: str, target: str) -> str:
+    """Return the sentence with which a redirect is refused, or "" if it is followed."""
     try:
-        asyncio.run(gate.follow(httpx2.URL(asked), httpx2.URL(target)))
-    except Refused as refusal:
+        asyncio.run(gate.follow(httpx2.URL(source), httpx2.URL(target)))
+    except FetchRefused as refusal:
         return str(refusal)
     return ""
 
@@ -208,13 +208,13 @@ def test_a_redirect_leads_anywhere_only_from_an_address_that_was_named(asking: A
 def test_what_left_the_workspace_is_told_to_the_letter(asking: Asking) -> None:
     searching = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today", "moon"]}}]}
     turn, mark = asking.begin(searching, calling("http://127.0.0.1/c"), text="http://127.0.0.1/c")
-    asking.told(turn, mark)
+    asking.results(turn, mark)
     expected = [{"host": "127.0.0.1", "what": "tides today"}, {"host": "127.0.0.1", "what": "moon"}]
     parts = asking.person.caller.turn(turn)["parts"]
     # What was refused before it was sent has not left.
     assert [part.get("outgoing") for part in parts if part["type"] == "tool_result"] == [expected, None]
-    told = [{"tool": "web_search", **each} for each in expected]
-    assert asking.person.caller.get(f"turns/{turn}/report/")["outgoing"] == told
+    sent = [{"tool": "web_search", **each} for each in expected]
+    assert asking.person.caller.get(f"turns/{turn}/report/")["outgoing"] == sent
     client = Client()
     client.force_login(asking.person.user)
     page = client.get(f"/c/{asking.place}/").content.decode()
@@ -245,11 +245,11 @@ def test_listed_hosts_never_ask_or_are_never_reached(asking: Asking, lists: WebA
     assert verdict(gate, "https://open.example/?q=1") == ASKS
     gate.learn(["https://bad.example/", "https://short.example/x"])
     ToolPermission.objects.create(conversation_id=asking.place, tool="open_url", host="bad.example", allowed=True)
-    assert verdict(gate, "https://bad.example/") == Verdict(refusal=denied.format("bad.example"))
+    assert verdict(gate, "https://bad.example/") == CallVerdict(refusal=denied.format("bad.example"))
     assert leads(gate, "https://short.example/x", "https://bad.example/") == denied.format("bad.example")
     assert leads(gate, "https://docs.open.example/", "https://more.open.example/") == ""
     turn, mark = asking.begin(calling(MADE_UP), text="http://127.0.0.1/c?d=SECRET")
-    assert asking.told(turn, mark) == [denied.format("127.0.0.1")]
+    assert asking.results(turn, mark) == [denied.format("127.0.0.1")]
 
 
 def test_results_of_denied_hosts_never_reach_the_model_and_tool_and_report_say_so(
@@ -258,9 +258,9 @@ def test_results_of_denied_hosts_never_reach_the_model_and_tool_and_report_say_s
     lists.denied_hosts = "example.org"
     lists.save()
     turn, mark = asking.begin({"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]})
-    [told] = asking.told(turn, mark)
-    said = "2 results are of hosts that this workspace denies; they were left out."
-    assert told == f"{said}\n\nNothing else was found. Try other words."
+    [result] = asking.results(turn, mark)
+    sentence = "2 results are of hosts that this workspace denies; they were left out."
+    assert result == f"{sentence}\n\nNothing else was found. Try other words."
     assert "High water" not in json.dumps(asking.person.caller.ended(turn)["parts"])
     assert asking.person.caller.get(f"turns/{turn}/report/")["notes"] == [
         "2 results of searches are of hosts that the workspace denies; the model did not get them."
@@ -308,7 +308,7 @@ def workspace_asks(committed: None) -> Iterator[None]:
 def test_a_search_asks_whoever_wants_to_be_asked(asking: Asking) -> None:
     caller = asking.person.caller
     turn, mark = asking.begin(SEARCH)
-    assert "High water" in asking.told(turn, mark)[0]
+    assert "High water" in asking.results(turn, mark)[0]
     change_preferences(user=asking.person.user, fields={"asks_before_search": True})
     plan = caller.post(
         f"conversations/{asking.place}/plan/", {"text": "Look.", "model": str(asking.model.pk)}, expect=200
@@ -316,14 +316,14 @@ def test_a_search_asks_whoever_wants_to_be_asked(asking: Asking) -> None:
     assert plan["tools_asking"] == ["open_url", "web_search"]
     turn, mark = asking.begin(SEARCH)
     asking.decide(turn, allow=False)
-    assert asking.told(turn, mark) == [REFUSED]
+    assert asking.results(turn, mark) == [REFUSED]
     ended = caller.ended(turn)
     assert not [part for part in ended["parts"] if part.get("outgoing")]  # nothing has left
     turn, mark = asking.begin(SEARCH)
     asking.decide(turn, allow=True, remember=True)
-    assert "High water" in asking.told(turn, mark)[0]
+    assert "High water" in asking.results(turn, mark)[0]
     turn, mark = asking.begin(SEARCH)  # a decision for the conversation, as for other tools
-    assert "High water" in asking.told(turn, mark)[0]
+    assert "High water" in asking.results(turn, mark)[0]
     assert caller.get(f"turns/{turn}/report/")["tools_asking"] == ["open_url", "web_search"]
 
 
@@ -331,7 +331,7 @@ def test_the_workspace_asks_of_everybody_and_nobody_takes_that_back(asking: Aski
     change_preferences(user=asking.person.user, fields={"asks_before_search": False})
     turn, mark = asking.begin(SEARCH)
     asking.decide(turn, allow=False)
-    assert asking.told(turn, mark) == [REFUSED]
+    assert asking.results(turn, mark) == [REFUSED]
     browser = Client()
     browser.force_login(asking.person.user)
     page = browser.get("/settings/").content.decode()

@@ -1,4 +1,4 @@
-"""What is said before sending is what is sent: the plan of a question and the report of its turn, tools included."""
+"""The plan before sending agrees with the report after it, tools included."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from personas.models import Persona
 from personas.tools import TASKS
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.tool_servers import diary
 from tests.conftest import Person
 from tests.product import until
@@ -49,7 +49,7 @@ def test_plan_and_report_agree_to_the_token_with_tools_and_tasks(
     ask(person, busy_place, caller_of_tools, "First?", SEARCH, ANSWER)
     text = f"And which clause limits the fee? {uuid4().hex}"
     planned = plan(person, busy_place, caller_of_tools, text)
-    turn = asked(person, busy_place, text, models=[str(caller_of_tools.pk)])
+    turn = ask_and_wait(person, busy_place, text, models=[str(caller_of_tools.pk)])
     seen = report(person, turn, 1)
     assert only(planned) == only(seen)
     assert {"search_files", "read_file", "list_tasks", "create_task"} <= set(seen["tools"])
@@ -65,7 +65,7 @@ def test_a_file_that_goes_along_brings_its_tools_into_the_plan(person: Person, c
     place, text = person.caller.conversation(), "Which clause?"
     assert plan(person, place, caller_of_tools, text)["tools"] == []
     planned = plan(person, place, caller_of_tools, text, files=[file["id"]])
-    turn = asked(person, place, text, models=[str(caller_of_tools.pk)], files=[file["id"]])
+    turn = ask_and_wait(person, place, text, models=[str(caller_of_tools.pk)], files=[file["id"]])
     assert only(planned) == only(report(person, turn))
     assert planned["tools"] == ["search_files", "read_file"]
 
@@ -73,19 +73,19 @@ def test_a_file_that_goes_along_brings_its_tools_into_the_plan(person: Person, c
 def test_the_plan_counts_the_tools_that_a_server_listed_last(
     person: Person, scripted_model_row: Model, tmp_path: Path
 ) -> None:
-    made = diary(person, scripted_model_row, tmp_path)
-    first = plan(person, made.place, made.model, "Write.")
-    assert first["notes"] == [f"The tools of the server {made.row.name} are not known yet; they come on top."]
+    tools = diary(person, scripted_model_row, tmp_path)
+    first = plan(person, tools.place, tools.model, "Write.")
+    assert first["notes"] == [f"The tools of the server {tools.row.name} are not known yet; they come on top."]
     assert first["tools"] == []
-    asked(person, made.place, "Write.", models=[str(made.model.pk)])
+    ask_and_wait(person, tools.place, "Write.", models=[str(tools.model.pk)])
     text = f"And again. {uuid4().hex}"
-    planned = plan(person, made.place, made.model, text)
-    seen = report(person, asked(person, made.place, text, models=[str(made.model.pk)]))
+    planned = plan(person, tools.place, tools.model, text)
+    seen = report(person, ask_and_wait(person, tools.place, text, models=[str(tools.model.pk)]))
     assert only(planned) == only(seen)
     assert planned["notes"] == []
     assert planned["tools_tokens"] > 0
-    assert planned["tools"] == ["read_result", f"{made.row.name}__note", f"{made.row.name}__wait"]
-    made.row.delete()
+    assert planned["tools"] == ["read_result", f"{tools.row.name}__note", f"{tools.row.name}__wait"]
+    tools.row.delete()
 
 
 def test_every_model_call_of_a_turn_can_be_looked_at(

@@ -1,4 +1,4 @@
-"""Files of a project that are not sent whole: what a model is told of them, with tools and without."""
+"""Files of a project that are not sent whole: their listing and passages, for models with tools and without."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ from projects.models import Project, ProjectFile
 from tests.application import Application
 from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.chat.conversations import past
-from tests.chat.documents import PREFIX, asked, picture, sent, upload
+from tests.chat.documents import PREFIX, ask_and_wait, picture, sent, upload
 from tests.chat.growing import FILLER, settled
 from tests.conftest import Person
 from tests.product import until
@@ -66,10 +66,10 @@ def test_a_model_without_tools_is_given_what_a_search_finds_in_a_project_that_do
     place, mark = put_together(person, big), uuid4().hex
     text = f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-    turn = asked(person, place, text, models=[str(model.pk)])
-    listing, _, found = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
+    listing, _, passages = sent(application, mark)[1]["content"].partition(f"\n\n{PREFIX}\n")
     assert "- 1: contract.txt" in listing and "by search" not in listing
-    [document] = json.loads(found)["documents"]
+    [document] = json.loads(passages)["documents"]
     assert document["document"] == 1 and "4711 euros" in document["contents"]
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["used"] == plan["used"] <= report["limit"]
@@ -83,7 +83,7 @@ def test_a_model_with_tools_searches_by_itself(
     big = upload(person, "big.txt", b"many words " * 1_500)
     searchable(person, big)
     place, mark = put_together(person, big), uuid4().hex
-    asked(person, place, f"How many? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"How many? {mark}", models=[str(model.pk)])
     listing = sent(application, mark)[1]["content"]
     assert "Search them" in listing and "many words" not in listing
 
@@ -111,14 +111,14 @@ def test_the_list_of_a_project_with_many_files_leaves_room_for_the_question(
     )
     place = person.caller.post("conversations/", {"project": str(project.pk)}, expect=201)["id"]
     mark = uuid4().hex
-    asked(person, place, f"What now? {mark}", models=[str(model.pk)])
+    ask_and_wait(person, place, f"What now? {mark}", models=[str(model.pk)])
     lines = sent(application, mark)[1]["content"].splitlines()[1:]
     assert "note-0.txt" in lines[0] and 2 < len(lines) < 30
     assert lines[-1] == f"- and {300 - (len(lines) - 1)} more files"
 
 
 def counted_model(scripted_model_row: Model, window: int, **abilities: Any) -> Model:
-    """One whose tokenizer is known, so that a test can say what fits."""
+    """Return a model with a known tokenizer, so that a test can compute what fits."""
     return Model.objects.create(
         provider=scripted_model_row.provider,
         name=f"scripted-{uuid4().hex[:8]}",
@@ -163,12 +163,12 @@ def test_a_project_gives_way_to_a_message_that_does_not_fit_beside_it(
 def test_a_file_of_the_project_that_is_attached_is_sent_once(application: Application, person: Person) -> None:
     file, other = upload(person, "manual.txt", b"Press the green button."), upload(person, "other.txt", b"Not now.")
     place, mark = put_together(person, file, other), uuid4().hex
-    turn = asked(person, place, f"Which button? {mark}-1", files=[file["id"]])
+    turn = ask_and_wait(person, place, f"Which button? {mark}-1", files=[file["id"]])
     assert json.dumps(sent(application, f"{mark}-1")).count("green button") == 1
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert files_of(report) == {"manual.txt": ("full", "attached"), "other.txt": ("full", None)}
     assert [each["text"] for each in report["messages"]] == [each["content"] for each in sent(application, f"{mark}-1")]
-    turn = asked(person, place, f"And then? {mark}-2")
+    turn = ask_and_wait(person, place, f"And then? {mark}-2")
     assert json.dumps(sent(application, f"{mark}-2")).count("green button") == 1
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert files_of(report) == {"manual.txt": ("full", None), "other.txt": ("full", None)}
@@ -260,12 +260,12 @@ def test_what_fits_alone_fits_in_a_project_of_57_percent(
     most = 0
     for words in (1, 2_000, 4_000, 4_600, 6_000, 8_000, 9_000, *range(10_800, 11_300, 7)):
         for added in ([], looked):
-            asked = [builder.draft_message("word " * words), *added]
+            messages = [builder.draft_message("word " * words), *added]
             try:
-                builder.plan(alone, leaf, asked)
+                builder.plan(alone, leaf, messages)
             except ContextError:
                 continue
-            prompt = builder.plan(inside, leaf, asked).prompt
+            prompt = builder.plan(inside, leaf, messages).prompt
             assert sum(sent.tokens for sent in prompt.messages) == prompt.report.used <= prompt.report.limit
             result = [sent for sent in prompt.messages if sent.source == "result"]
             assert not (result and result[0].state == "shortened" and "project_files" in prompt.report.sections)
@@ -297,7 +297,7 @@ def test_a_project_gives_way_also_in_the_middle_of_a_turn_whose_reasoning_is_bou
 def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
-    """Of about 240 tokens each; where they are twice as long, the rules ask for twice as many summaries."""
+    """The turns have about 240 tokens each. Turns of twice that length need twice as many summaries by the rules."""
     model = counted_model(scripted_model_row, 12_288)
     place = UUID(put_together(person, *(upload(person, f"part-{n}.txt", b"many words " * 1_040) for n in range(3))))
     for number in range(30):

@@ -1,4 +1,4 @@
-"""What the model is really sent, and what the report says of it, through the running application."""
+"""The prompt that the model receives, and its report, through the running application."""
 
 import re
 from typing import Any
@@ -23,7 +23,7 @@ from tests.product import until
 
 
 def sent(application: Application, mark: str, call: int = -1) -> list[dict[str, Any]]:
-    """The messages of a recorded request whose body holds `mark`."""
+    """Return the messages of the recorded request whose body contains `mark`."""
     messages: list[dict[str, Any]] = application.model.finished(mark)[call].body["messages"]
     return messages
 
@@ -77,9 +77,9 @@ def test_what_does_not_fit_is_left_out_noted_and_reported(
     report = person.caller.get(f"turns/{turn['id']}/report/")
     assert report["limit"] == 2_000 - 1_024 - 40
     assert report["used"] == sum(count(message["content"]) + 4 for message in messages) <= report["limit"]
-    kept = [source for source in report["sources"] if source["kind"] == "message" and source["state"] == "full"]
+    sent_sources = [source for source in report["sources"] if source["kind"] == "message" and source["state"] == "full"]
     left_out = report["unloaded"] + len(report["dropped"])
-    assert left_out and len(kept) + left_out == 81
+    assert left_out and len(sent_sources) + left_out == 81
     assert {source["reason"] for source in report["sources"] if source["state"] == "left_out"} <= {
         "no_room",
         "behind_gap",
@@ -167,8 +167,8 @@ def test_a_provider_with_a_smaller_limit_is_asked_once_more_and_the_limit_learnt
     assert "3,000" in report["refused"] and report["window"] == 3_000
     model.refresh_from_db()
     assert model.learnt_window == 3_000
-    asked = [each.path for each in application.model.requests("Narrower than we think?")]
-    assert asked.count("/v1/chat/completions") == 2
+    paths = [each.path for each in application.model.requests("Narrower than we think?")]
+    assert paths.count("/v1/chat/completions") == 2
 
 
 def test_a_provider_that_refuses_again_is_an_error_and_not_a_loop(

@@ -1,4 +1,4 @@
-"""What a search of the files looks for, and calls that older versions have stored."""
+"""Queries of a search in files, and calls that older versions have stored."""
 
 import importlib
 import json

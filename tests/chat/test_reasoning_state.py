@@ -12,7 +12,7 @@ from chat.ledger.models import ModelCall
 from chat.models import Message, StepReasoning, Turn
 from llm.models import Model, Provider
 from tests.application import Application
-from tests.chat.openai_clients import WEATHER, asked
+from tests.chat.openai_clients import WEATHER, user_messages
 from tests.conftest import Person, Workspace
 from tests.product import Product, until
 
@@ -66,7 +66,7 @@ def place(person: Person) -> str:
 
 
 def place_of(person: Person) -> str:
-    """A conversation with tools, whose models are reminded of the time at the end of every call."""
+    """Return a conversation with tools. A reminder with the time ends each of its prompts."""
     secretary = {
         "name": f"Secretary {uuid4().hex[:8]}",
         "instructions": "Be brief.",
@@ -95,8 +95,8 @@ def test_a_loop_of_tools_the_next_turn_and_once_more(
         ended = answered(person, place, model)
         assert [part["text"] for part in ended["parts"] if part["type"] == "text"] == ["There is nothing to do."]
     turn = Turn.objects.filter(conversation_id=place).latest("created")
-    kept = StepReasoning.objects.filter(turn=turn)
-    assert [each.number for each in kept.order_by("number")] == [1, 2, 3]
+    steps = StepReasoning.objects.filter(turn=turn)
+    assert [each.number for each in steps.order_by("number")] == [1, 2, 3]
     refused = [record for record in application.model.requests() if record.status == 400]
     assert len(refused) == (1 if name == "gpt-5.6-terra" else 0)  # by this the protocol is found out
     notes = [note for call in turn.report["calls"] for note in call["notes"]]
@@ -134,11 +134,11 @@ def test_what_another_model_reasoned_is_said_not_to_be_sent(
     back = answered(person, place, model)
     [note] = notes_of(person, back["id"])
     assert note.startswith(f"What {other.name} reasoned")
-    for chosen, said in ((model, f"What {other.name} reasoned"), (other, f"What {name} reasoned")):
+    for chosen, note_start in ((model, f"What {other.name} reasoned"), (other, f"What {name} reasoned")):
         body = {"models": [str(chosen.pk)]}
         again = person.caller.post(f"messages/{back['message']}/regenerate/", body)["turns"][0]
         assert person.caller.ended(again["id"])["status"] == "done"
-        assert [note.startswith(said) for note in notes_of(person, again["id"])] == [True]
+        assert [note.startswith(note_start) for note in notes_of(person, again["id"])] == [True]
     refused = [each for each in application.model.requests() if each.status == 400]
     assert len(refused) <= (name == "gpt-5.6-terra")
 
@@ -156,7 +156,7 @@ def test_the_panel_says_it_before_and_after_sending(application: Application, pe
 def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_thought(
     name: str, application: Application, person: Person
 ) -> None:
-    """Each step is a request of its own; its persona reminds of the time, and later the program asks for more."""
+    """Each step is a request of its own, with a reminder of the time. Later the program asks another question."""
     model = model_of(application, name)
     secretary = {
         "name": f"Secretary {uuid4().hex[:8]}",
@@ -169,19 +169,19 @@ def test_a_program_that_runs_the_tools_itself_does_not_cost_the_model_what_it_th
     calls = [{"name": "get_weather", "arguments": {"town": "Conwy", "at": str(n)}} for n in range(2)]
     read: dict[str, Any] = {"usage": {"input": 900, "output": 90}}
     steps = [{"reasoning": f"Step {n}.", "text": "I look.", "tool_calls": calls, **read} for n in range(3)]
-    messages = asked("Weather?", *steps, {"reasoning": "Enough.", "text": "Rain.", **read})
+    messages = user_messages("Weather?", *steps, {"reasoning": "Enough.", "text": "Rain.", **read})
     application.model.forget()
     for number in range(5):
         body = {"model": persona["id"], "messages": messages, "tools": [WEATHER]}
         answer = offered.post("chat/completions", json=body)
         assert answer.status_code == 200, answer.text
-        said = answer.json()["choices"][0]["message"]
-        messages.append({"role": "assistant", **{key: said.get(key) for key in ("content", "tool_calls")}})
-        called = [call["id"] for call in said.get("tool_calls", ())]
+        message = answer.json()["choices"][0]["message"]
+        messages.append({"role": "assistant", **{key: message.get(key) for key in ("content", "tool_calls")}})
+        called = [call["id"] for call in message.get("tool_calls", ())]
         messages += [{"role": "tool", "tool_call_id": call, "content": "Rain."} for call in called]
         if number == 3:
-            assert said["content"] == "Rain."
-            messages += asked("And tomorrow?", {"text": "Sun.", **read})
+            assert message["content"] == "Rain."
+            messages += user_messages("And tomorrow?", {"text": "Sun.", **read})
     assert messages[-1]["content"] == "Sun."
     turns = Turn.objects.filter(conversation__owner=person.user).order_by("created")
     notes = [note for turn in turns for call in turn.report["calls"] for note in call["notes"]]
@@ -209,25 +209,25 @@ def test_conversations_go_on_after_a_worker_was_killed_between_two_calls(
     product: Product, workspace: Workspace, person: Person
 ) -> None:
     hanging = {"steps": [LOOP["steps"][0], {"silent_after": 0}]}
-    begun: dict[str, tuple[Model, str, Any]] = {}
+    started: dict[str, tuple[Model, str, Any]] = {}
     notes = {name: uuid4().hex for name in VENDORS}
     for name in VENDORS:
         model, where = model_of(workspace, name), place_of(person)
         script = {**hanging, "note": notes[name]}
-        begun[name] = model, where, person.caller.ask("And?", script, where, models=[str(model.pk)])
-    turns = [asked["id"] for _, _, asked in begun.values()]
+        started[name] = model, where, person.caller.ask("And?", script, where, models=[str(model.pk)])
+    turns = [turn_["id"] for _, _, turn_ in started.values()]
 
     def asked_again() -> bool:
-        """What comes right after the second call has left; its reasoning was kept before."""
-        kept = StepReasoning.objects.filter(turn__in=turns).count() == len(turns)
-        return kept and all(len(turn.report.get("calls", [])) > 1 for turn in Turn.objects.filter(pk__in=turns))
+        """Return whether the second calls have been sent. The reasoning of the first was stored before."""
+        stored = StepReasoning.objects.filter(turn__in=turns).count() == len(turns)
+        return stored and all(len(turn.report.get("calls", [])) > 1 for turn in Turn.objects.filter(pk__in=turns))
 
     until(asked_again, "every turn has kept its reasoning and asks again")
     product.end("worker", signal.SIGKILL)
     reached = {name: [each for each in workspace.model.requests(notes[name]) if each.status != 400] for name in VENDORS}
     product.start_worker()
     workspace.model.forget()
-    for name, (model, where, turn) in begun.items():
+    for name, (model, where, turn) in started.items():
         assert person.caller.ended(turn["id"], seconds=90)["status"] == "interrupted"
         written = ModelCall.objects.filter(turn=turn["id"]).order_by("number")
         assert [each.number for each in written] == [1, 2] and len(reached[name]) <= 2, name

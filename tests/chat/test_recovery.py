@@ -1,4 +1,4 @@
-"""What stays true when a process dies or a service is away in the middle of an answer."""
+"""Recovery after a process dies or a service is away in the middle of an answer."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def test_a_killed_worker_leaves_an_interrupted_answer_with_all_that_was_shown_an
 
 
 def test_what_a_worker_has_asked_that_is_killed_at_once_is_in_the_ledger(caller: Caller, product: Product) -> None:
-    """The second request has just come to the provider; what the stream and the reports would say comes too late."""
+    """The worker is killed when its second request has reached the provider, before it reports anything."""
     tool = {"name": "get_tasks", "arguments": {}}
     steps = [{"tool_calls": [tool], "usage": {"input": 900, "output": 30}}, {"text": "Never said.", "ttft": 600}]
     words = uuid4().hex
@@ -65,7 +65,7 @@ def test_what_a_worker_has_asked_that_is_killed_at_once_is_in_the_ledger(caller:
 
 
 def went_on(caller: Caller, turn: dict[str, str]) -> str:
-    """The turn that goes on with an interrupted one, without anybody asking for it."""
+    """Return the turn that continues an interrupted one by itself."""
 
     def look() -> str:
         turns = Turn.objects.filter(conversation=UUID(turn["conversation"]))
@@ -102,8 +102,8 @@ def test_a_worker_asked_to_end_finishes_short_answers_and_interrupts_long_ones_w
 def test_a_web_process_asked_to_end_lets_go_of_those_who_follow_and_completes_what_it_gives(
     caller: Caller, product: Product
 ) -> None:
-    turn, given = caller.ask("Followed.", LONG), {"tokens": 60, "interval": 0.02}
-    body = {"text": f"Given.\nscript: {json.dumps(given)}"}
+    turn, script = caller.ask("Followed.", LONG), {"tokens": 60, "interval": 0.02}
+    body = {"text": f"Given.\nscript: {json.dumps(script)}"}
     accept = {"Accept": "text/event-stream"}
     follows = caller.http.stream("GET", f"turns/{turn['id']}/events/", headers=accept)
     asks = caller.http.stream("POST", f"conversations/{caller.conversation()}/turns/", json=body, headers=accept)
@@ -134,8 +134,8 @@ def test_a_killed_worker_leaves_a_reading_that_another_goes_on_with(
     until(lambda: waiting() == ["waiting"], "all is read but what hangs")
     kill_worker(product)
     product.start_worker()
-    found = until(lambda: (got := person.caller.get(address))["status"] == "done" and got, "it is done")
-    assert (found["answer"], found["coverage"]["percent"]) == ("Ten kg [1].", 100)
+    reading = until(lambda: (got := person.caller.get(address))["status"] == "done" and got, "it is done")
+    assert (reading["answer"], reading["coverage"]["percent"]) == ("Ten kg [1].", 100)
     assert [len(product.model.requests(heading(text, chapter))) for chapter in (1, 5)] == [1, 2]
     model.provider.delete()
 

@@ -1,4 +1,4 @@
-"""What people do while Redis is away or hangs: what the rows hold is done, the rest is refused in words."""
+"""Requests while Redis is away or hangs: those that need only rows succeed, the others are refused in words."""
 
 import socket
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def redis_away(request: pytest.FixtureRequest, settings: Settings) -> Iterator[N
 
 @pytest.fixture
 def olga(committed: None) -> Iterator[User]:
-    """Committed: who follows an answer reads its row with a connection of another thread."""
+    """Yield a committed person: readers of an answer use the connection of another thread."""
     user = User.objects.create_user(f"olga-{uuid4().hex[:8]}")
     yield user
     user.delete()

@@ -1,4 +1,4 @@
-"""The HTML of an answer, and the work for it, are bounded whatever it holds."""
+"""The HTML of any answer, and the time to render it, are bounded."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from chat.rendering import markdown
 from chat.rendering.highlighting import SPANS
-from chat.rendering.markdown import MAX_CHARACTERS, MAX_HTML, Allowance, BlockStream, render
+from chat.rendering.markdown import MAX_CHARACTERS, MAX_HTML, BlockStream, RenderAllowance, render
 from tests.chat.dense_texts import DENSE, SOURCES, text
 
 NOTE = 500  # bytes that say that something is not shown, with the elements around a text
@@ -28,7 +28,7 @@ def test_a_text_of_any_kind_has_bounded_html(name: str) -> None:
 
 @pytest.mark.process
 def test_no_text_of_any_kind_takes_long() -> None:
-    """In processor time, in a process of its own: a text that takes longer ends it, and is the last that it names."""
+    """A process of its own renders the texts. One that takes too much CPU time ends it, and is the last named."""
     program = "import django; django.setup(); from tests.chat.dense_texts import render_all; render_all()"
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stdout.splitlines()[-1:]) == (0, ["all"]), process.stdout + process.stderr
@@ -36,7 +36,7 @@ def test_no_text_of_any_kind_takes_long() -> None:
 
 def test_formulas_of_an_answer_have_an_allowance_together() -> None:
     for name in ("formulas with primes", "formulas with ties", "bold formulas", "aligned formulas"):
-        allowance = Allowance()
+        allowance = RenderAllowance()
         html = "".join(render(text(name), allowance=allowance))
         assert 0 < len(FORMULA.findall(html)) < 8, name
         assert "<code>" in html  # the others stand there as they were written
@@ -68,7 +68,7 @@ def test_what_is_not_rendered_is_cut_off_where_it_is_too_long() -> None:
 
 
 def test_all_texts_of_an_answer_share_one_allowance() -> None:
-    allowance = Allowance()
+    allowance = RenderAllowance()
     first = render("&" * 300_000, allowance=allowance)
     assert first == [f"<pre>{'&amp;' * 300_000}</pre>"]
     (second,) = render("<" * 200_000, allowance=allowance)
@@ -79,7 +79,7 @@ def test_all_texts_of_an_answer_share_one_allowance() -> None:
 
 
 def test_many_dense_texts_of_an_answer_are_bounded_together() -> None:
-    allowance = Allowance()
+    allowance = RenderAllowance()
     sizes = [size(render(text(name, 20_000), SOURCES, allowance=allowance)) for name in DENSE]
     assert sum(sizes) <= MAX_HTML + NOTE * len(DENSE)
     assert allowance.steps >= 0 and allowance.formula_bytes >= 0 and allowance.html >= 0
@@ -87,7 +87,7 @@ def test_many_dense_texts_of_an_answer_are_bounded_together() -> None:
 
 @pytest.mark.parametrize("name", ["formulas with primes", "links to one long address", "citations", "empty code"])
 def test_the_stream_ends_as_the_page_also_where_a_text_is_over_its_allowance(name: str) -> None:
-    source, page, stream = text(name), Allowance(), Allowance()
+    source, page, stream = text(name), RenderAllowance(), RenderAllowance()
     for _ in range(2):  # the second text finds what the first has left
         growing = BlockStream(SOURCES, stream)
         placed: dict[int, str] = {}

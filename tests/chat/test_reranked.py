@@ -1,4 +1,4 @@
-"""What pages, the API, the plan and reports say of a re-ranker that fails."""
+"""Notices of pages, the API, the plan and reports about a re-ranker that fails."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -11,7 +11,7 @@ from files.models import Reranker
 from llm.models import Model
 from tests.application import Application
 from tests.chat.citing import SEARCH, ask
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.test_project_files import put_together, searchable, small_model
 from tests.conftest import Person
 from tests.files.rerankers import NOT_ORDERED, ScriptedReranker, row_of
@@ -37,18 +37,18 @@ def test_page_api_plan_and_reports_say_that_the_first_order_stayed(
     searchable(person, big)
     place, mark = put_together(person, big), uuid4().hex
     project = person.caller.get(f"conversations/{place}/")["project"]
-    found = person.caller.post(f"projects/{project}/search/", {"query": "platypus fee"}, expect=200)
-    assert "4711" in found["results"][0]["text"] and found["notes"][0].startswith(note)
+    response = person.caller.post(f"projects/{project}/search/", {"query": "platypus fee"}, expect=200)
+    assert "4711" in response["results"][0]["text"] and response["notes"][0].startswith(note)
     client = Client()
     client.force_login(person.user)
     page = client.get(reverse("projects:search", args=[project]), {"q": "platypus fee"}).content.decode()
     assert note in page and "4711" in page
     model, text = small_model(scripted_model_row), f"How much is the platypus fee? {mark}"
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": text, "model": str(model.pk)}, expect=200)
-    turn = asked(person, place, text, models=[str(model.pk)])
+    turn = ask_and_wait(person, place, text, models=[str(model.pk)])
     assert plan["notes"] == person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert plan["notes"][0].startswith(note)
     clever = small_model(scripted_model_row, tools=True)
     turn = ask(person, place, clever, "How much is it?", SEARCH, {"text": "It is 4711 euros."})
-    [said] = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
-    assert said.startswith(note)
+    [report_note] = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
+    assert report_note.startswith(note)

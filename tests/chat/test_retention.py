@@ -47,9 +47,9 @@ def attached(conversation: Conversation, *files: File) -> None:
 
 
 def file_of(owner: User, days: int = DAYS + 5) -> File:
-    made = File.objects.create(owner=owner, name="a.txt", size=1, sha256=uuid4().hex * 2, status="failed")
-    File.objects.filter(pk=made.pk).update(created=timezone.now() - timedelta(days=days))
-    return made
+    file = File.objects.create(owner=owner, name="a.txt", size=1, sha256=uuid4().hex * 2, status="failed")
+    File.objects.filter(pk=file.pk).update(created=timezone.now() - timedelta(days=days))
+    return file
 
 
 def test_what_nobody_has_written_in_for_so_many_days_is_erased_with_files_used_nowhere_else(olga: User) -> None:
@@ -77,28 +77,28 @@ def test_its_page_says_when(olga: User) -> None:
 def test_nothing_under_a_legal_hold_is_erased(olga: User, admin: User) -> None:
     binh = User.objects.create_user("binh", legal_hold=True)
     change(user=None, fields={"conversation_days": DAYS})
-    held = [aged(past(olga, 1), DAYS + 1), aged(past(olga, 1), DAYS + 1), aged(past(binh, 1), DAYS + 1)]
-    for conversation in held[:2]:
-        hold(user=admin, conversation=conversation, held=True)
+    conversations = [aged(past(olga, 1), DAYS + 1), aged(past(olga, 1), DAYS + 1), aged(past(binh, 1), DAYS + 1)]
+    for conversation in conversations[:2]:
+        hold(user=admin, conversation=conversation, under_hold=True)
     api = aged(past(binh, 1), 400, origin="api")
     temporary = Conversation.objects.create(owner=binh, origin="temporary")
     delete_conversation(user=binh, conversation=temporary)
-    Conversation.objects.filter(pk=held[0].pk).update(deleted=timezone.now() - timedelta(days=3))
+    Conversation.objects.filter(pk=conversations[0].pk).update(deleted=timezone.now() - timedelta(days=3))
     assert (erase_old(), erase_due()) == (0, 0)
     forget_old()
-    assert Conversation.objects.filter(pk__in=[each.pk for each in (*held, api, temporary)]).count() == 5
+    assert Conversation.objects.filter(pk__in=[each.pk for each in (*conversations, api, temporary)]).count() == 5
     assert not Conversation.objects.visible_to(binh).filter(pk=temporary.pk).exists()
-    hold(user=admin, conversation=held[1], held=False)
+    hold(user=admin, conversation=conversations[1], under_hold=False)
     assert erase_old() == 1
-    assert not Conversation.objects.filter(pk=held[1].pk).exists()
+    assert not Conversation.objects.filter(pk=conversations[1].pk).exists()
 
 
 def test_who_is_under_a_legal_hold_is_neither_erased_nor_deleted(olga: User, admin: User) -> None:
     place = past(olga, 1)
-    hold(user=admin, conversation=place, held=True)
+    hold(user=admin, conversation=place, under_hold=True)
     with pytest.raises(ProductError, match="legal hold"):
         erase_person(user=admin, person=olga)
-    hold(user=admin, conversation=place, held=False)
+    hold(user=admin, conversation=place, under_hold=False)
     User.objects.filter(pk=olga.pk).update(legal_hold=True)
     for act in (erase_person, delete_user):
         with pytest.raises(ProductError, match="legal hold"):

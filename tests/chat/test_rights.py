@@ -1,9 +1,10 @@
-"""What a person's groups give is what happens: over pages, API, the OpenAI protocol, runs, tools and open streams."""
+"""Rights of a person's groups hold on pages, in the API, the OpenAI protocol, runs, tools and open streams."""
 
 import html
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Unpack
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,13 +13,13 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.access.rights import LACKING, rights_of
-from accounts.groups.services import save_group
+from accounts.groups.services import GroupFields, save_group
 from accounts.models import May, OpenIDIdentity, PeopleGroup, User
 from accounts.services import create_token
 from chat.conversations.erasing import erase_old
 from chat.models import Conversation, Message, Share, Turn
 from chat.models.conversation_state import ChatScope, scope_of
-from chat.openai_api.names import find, offered
+from chat.openai_api.names import find, named_models
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.turns import rights
 from chat.turns.submit import Ask, submit
@@ -42,7 +43,7 @@ from tests.sockets import open_socket
 database = pytest.mark.django_db
 
 
-def everyone(**fields: object) -> None:
+def everyone(**fields: Unpack[GroupFields]) -> None:
     save_group(user=None, group=PeopleGroup.objects.get(everyone=True), fields=fields)
 
 
@@ -64,9 +65,9 @@ def model() -> Model:
 
 @pytest.fixture
 def client(olga: User) -> Client:
-    made = Client()
-    made.force_login(olga)
-    return made
+    browser = Client()
+    browser.force_login(olga)
+    return browser
 
 
 def task_of(user: User) -> str:
@@ -112,7 +113,7 @@ WAYS: dict[str, Callable[[Client, User, Model], bool]] = {
         post(client, f"/api/v1/conversations/{past(user, 1).pk}/summarise/", model=str(model.pk)) != 404
     ),
     "run": lambda client, user, model: post(client, f"/api/v1/tasks/{task_of(user)}/runs/", model=str(model.pk)) == 202,
-    "protocol": lambda client, user, model: model.name in [each.name for each in offered(user)],
+    "protocol": lambda client, user, model: model.name in [each.name for each in named_models(user)],
     "protocol, by name": lambda client, user, model: found_in_protocol(user, model.name),
     "protocol, by id": lambda client, user, model: found_in_protocol(user, str(model.pk)),
     "its persona": lambda client, user, model: model_for(Persona(model=model), user) == model,
@@ -140,7 +141,7 @@ def test_a_model_is_in_reach_by_every_way_or_by_none(groups: str, client: Client
     GROUPS[groups](olga, model)
     expected = rights_of(olga).uses_model(model.pk)
     assert expected == (groups != "another group has it")
-    assert {way: found(client, olga, model) for way, found in WAYS.items()} == dict.fromkeys(WAYS, expected)
+    assert {way: in_reach(client, olga, model) for way, in_reach in WAYS.items()} == dict.fromkeys(WAYS, expected)
 
 
 @database
@@ -199,7 +200,7 @@ def test_an_act_is_carried_out_with_its_right_alone(right: May, client: Client, 
 
 
 def undrafted(user: User) -> str:
-    """A task of which nothing is drafted by itself any more."""
+    """Return a task whose draft is not due."""
     pk = task_of(user)
     Task.objects.filter(pk=pk).update(draft="")
     return pk
@@ -269,9 +270,17 @@ def test_tools_are_those_that_a_group_may_use_and_what_is_missing_is_said(olga: 
     assert "web_search" in notes
 
 
-def using(user: User, model: Model, **more: object) -> dict[UUID, rights.Uses]:
-    given: dict[str, object] = {"persona": None, "project": None, "web": False, "servers": frozenset(), "tasks": False}
-    return {uuid4(): rights.Uses(user, model.pk, **(given | more))}  # type: ignore[arg-type]  # as each test says
+def using(
+    user: User,
+    model: Model,
+    *,
+    persona: UUID | None = None,
+    project: UUID | None = None,
+    web: bool = False,
+    servers: frozenset[str] = frozenset(),
+    tasks: bool = False,
+) -> dict[UUID, rights.TurnUses]:
+    return {uuid4(): rights.TurnUses(user, model.pk, persona, project, web, servers, tasks)}
 
 
 @database
@@ -297,7 +306,7 @@ def test_a_turn_may_go_on_until_what_it_uses_is_taken_away(olga: User, model: Mo
     Persona.objects.filter(pk=persona.pk).update(visibility="private")
     membership.delete()
     group.members.remove(olga)
-    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[said] for _, said in turns]
+    assert [[*rights.lost(uses).values()] for uses, _ in turns] == [[sentence] for _, sentence in turns]
     nothing_for_everyone()
     assert {*rights.lost(using(olga, model)).values()} == {rights.MODEL}
 
@@ -339,7 +348,7 @@ def test_the_persona_of_a_project_answers_whoever_is_in_it(olga: User, model: Mo
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """What everyone may use is for all tests of a worker."""
+    """Restore the rights of the group of everyone, which all tests of a process share."""
     yield
     full = PeopleGroup.of_everyone()
     PeopleGroup.objects.filter(everyone=True).update(all_models=True, all_tool_servers=True, may=full.may)
@@ -361,28 +370,28 @@ def test_an_answer_stops_when_its_model_is_taken_away_and_keeps_its_text(
 def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already(
     application: Application, person: Person, restored: None
 ) -> None:
-    """A socket that was opened before may use what the group gives, and its answer, there and in a stream, ends when
-    the next sign-in takes the group away. How soon: `contrib.bench shares`."""
+    """A socket that is open already gets the rights of the new group. Its answer, there and in a stream, ends when the
+    next sign-in takes the group away. `contrib.bench shares` measures how soon."""
     PeopleGroup.objects.filter(everyone=True).update(all_models=False)
     group = save_group(user=None, group=None, fields={"name": uuid4().hex, "claim": "sales", "all_models": True})
-    said = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
+    text = f"Write\nscript: {json.dumps({'text': 'word ' * 4000, 'interval': 0.05})}"
     place = person.caller.conversation()
-    with providing() as there, open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
-        row = row_of(there)
-        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=there.person["sub"])
-        socket.send("send", conversation=place, text=said)
+    with providing() as provider, open_socket(application, {"Authorization": f"Bearer {person.token}"}) as socket:
+        row = row_of(provider)
+        OpenIDIdentity.objects.create(user=person.user, issuer=row.issuer, subject=provider.person["sub"])
+        socket.send("send", conversation=place, text=text)
         assert socket.until("ERROR")[-1]["code"] == "right_missing"
-        there.person["groups"] = ["sales"]
-        sign_in(there, row)
+        provider.person["groups"] = ["sales"]
+        sign_in(provider, row)
         socket.send("watch", conversation=place)
-        socket.send("send", conversation=place, text=said)
+        socket.send("send", conversation=place, text=text)
         turn = socket.until("TURN")[-1]["turn"]
         socket.send("subscribe", turn=turn)
         socket.until("TEXT_MESSAGE_CONTENT")
         stream = person.caller.events(turn)
         next(event for event in stream if event["type"] == "TEXT_MESSAGE_CONTENT")
-        there.person["groups"] = []
-        sign_in(there, row)
+        provider.person["groups"] = []
+        sign_in(provider, row)
         assert (socket.until("RUN_ERROR")[-1]["code"], [*stream][-1]["code"]) == ("right_lost", "right_lost")
         row.delete()
     group.delete()
@@ -391,7 +400,7 @@ def test_a_group_of_the_provider_gained_and_lost_counts_for_what_is_open_already
 def test_both_protocols_refuse_what_ones_groups_and_roles_do_not_give(
     application: Application, person: Person, stranger: Person, able: Model, search: None, restored: None
 ) -> None:
-    """Models, personas, projects, threads and files of somebody else, and tools that no group of theirs has."""
+    """The refusals cover other people's models, personas, projects, threads and files, and tools of other groups."""
     theirs = Model.objects.create(provider=able.provider, name=f"kept {uuid4().hex}")
     persona = Persona.objects.create(owner=stranger.user, name=uuid4().hex, model=able)
     project = Project.objects.create(owner=stranger.user, name=uuid4().hex)

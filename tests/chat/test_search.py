@@ -1,4 +1,4 @@
-"""Search in all messages of a person, and a conversation opened at what was found."""
+"""Search in all messages of a person, and a conversation opened at a hit."""
 
 import re
 from importlib import import_module
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from chat.conversations.importing.jobs import store
-from chat.conversations.importing.reading import Foreign, Said
+from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
 from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
-from chat.models.words import phrases, tsquery
+from chat.models.words import parse_query, tsquery
 from projects.models import Project
 from tests.chat.conversations import past
 
@@ -49,7 +49,7 @@ def saying(user: User, text: str, title: str = "Talk") -> Message:
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "expected_title"),
     [
         ("hợp đồng", "contract"),
         ("hop dong", "contract"),
@@ -64,10 +64,10 @@ def saying(user: User, text: str, title: str = "Talk") -> Message:
         ("needle", "long"),
     ],
 )
-def test_words_are_found_in_every_language_and_in_code(user: User, query: str, wanted: str) -> None:
+def test_words_are_found_in_every_language_and_in_code(user: User, query: str, expected_title: str) -> None:
     rows = {name: saying(user, text) for name, text in TEXTS.items()}
     (hit,) = search(user=user, query=query).hits
-    assert hit.message == rows[wanted]
+    assert hit.message == rows[expected_title]
     assert any(matched for _, matched in hit.pieces)
 
 
@@ -82,10 +82,10 @@ def test_what_is_not_there_is_not_found(user: User, query: str) -> None:
 
 @given(st.text(max_size=60))
 def test_no_query_is_an_error_of_the_database(query: str) -> None:
-    asked = phrases(query)
-    assert all(term.word.isalnum() for phrase in asked for term in phrase)
-    assert (tsquery(asked) == "") == (not asked)
-    pieces = excerpt(f"before {query} after", asked)
+    phrases = parse_query(query)
+    assert all(term.word.isalnum() for phrase in phrases for term in phrase)
+    assert (tsquery(phrases) == "") == (not phrases)
+    pieces = excerpt(f"before {query} after", phrases)
     assert "".join(piece for piece, _ in pieces).startswith(("before", "…"))
 
 
@@ -103,13 +103,13 @@ def test_reasoning_and_what_tools_returned_are_not_searched(user: User) -> None:
 
 def test_nobody_finds_what_others_wrote_or_what_was_deleted(user: User) -> None:
     saying(User.objects.create_user("other"), "secret words", title="secret title")
-    gone = saying(user, "secret words", title="secret title")
+    deleted = saying(user, "secret words", title="secret title")
     assert len(search(user=user, query="secret").hits) == len(search(user=user, query="secret").titles) == 1
     client = Client()
     client.force_login(user)
-    client.delete(f"/api/v1/conversations/{gone.conversation_id}/")
-    found = search(user=user, query="secret")
-    assert (found.hits, found.titles) == ([], [])
+    client.delete(f"/api/v1/conversations/{deleted.conversation_id}/")
+    results = search(user=user, query="secret")
+    assert (results.hits, results.titles) == ([], [])
 
 
 def test_pages_of_hits_follow_each_other_newest_first(user: User, browser: Client) -> None:
@@ -134,8 +134,8 @@ def test_programs_are_told_where_the_words_are(user: User, browser: Client) -> N
 def test_lists_of_conversations_are_searched_by_title_and_words(user: User, browser: Client) -> None:
     titled, spoken = saying(user, "nothing", title="Ngân sách"), saying(user, "the budget: ngân sách")
     saying(user, "neither")
-    found = browser.get("/api/v1/conversations/?search=ngan").json()["results"]
-    assert {row["id"] for row in found} == {str(titled.conversation_id), str(spoken.conversation_id)}
+    results = browser.get("/api/v1/conversations/?search=ngan").json()["results"]
+    assert {row["id"] for row in results} == {str(titled.conversation_id), str(spoken.conversation_id)}
     assert browser.get("/api/v1/conversations/?search=%3F").status_code == 400
 
 
@@ -159,7 +159,7 @@ def shown(page: str) -> list[int]:
 
 def test_a_conversation_opens_with_its_newest_messages_and_goes_on_upwards(user: User, browser: Client) -> None:
     place = past(user, 20)
-    first, whole = (browser.get(f"/c/{place.pk}/{asked}").content.decode() for asked in ("", "?whole"))
+    first, whole = (browser.get(f"/c/{place.pk}/{query}").content.decode() for query in ("", "?whole"))
     assert (shown(first), shown(whole)) == ([16, 17, 18, 19], list(range(8, 20)))
     above = re.findall(r"\?before=([0-9a-f-]+)", first)[0]
     assert shown(browser.get(f"/c/{place.pk}/?before={above}").content.decode()) == list(range(4, 16))
@@ -211,9 +211,9 @@ def test_the_palette_says_how_many_there_are_of_what_it_shows_five(user: User, b
     for number in range(7):
         saying(user, f"The warehouse holds {number} boxes.")
     Project.objects.create(owner=user, name="Warehouse in the north")
-    found = browser.get("/palette/?q=wareh").content.decode()
-    assert "5 of 8 · show all" in found and "5 of 7 · show all" in found
-    assert "Warehouse in the north" in found and "Settings" not in found
+    results = browser.get("/palette/?q=wareh").content.decode()
+    assert "5 of 8 · show all" in results and "5 of 7 · show all" in results
+    assert "Warehouse in the north" in results and "Settings" not in results
     everything = browser.get("/palette/").content.decode()
     assert "Recent conversations" in everything and "Settings" in everything
 
@@ -222,8 +222,8 @@ def test_the_palette_shows_nothing_of_others(user: User, browser: Client) -> Non
     other = User.objects.create_user("other")
     saying(other, "Their secret warehouse.", title="Their warehouse")
     Project.objects.create(owner=other, name="Their warehouse")
-    found = browser.get("/palette/?q=warehouse").content.decode()
-    assert "Their" not in found and "Nothing has all words of" in found
+    results = browser.get("/palette/?q=warehouse").content.decode()
+    assert "Their" not in results and "Nothing has all words of" in results
 
 
 def test_the_page_of_a_search_says_how_many_titles_there_are_and_shows_more(user: User, browser: Client) -> None:
@@ -248,11 +248,11 @@ def read_by(user: User, query: str, index: str = "message_owned_words") -> int:
     """How many rows the index gives to a search, each time that the plan asks it."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        given = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
-        cursor.execute(given, [index])
+        statement = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
+        cursor.execute(statement, [index])
         (before,) = cursor.fetchone()
         search(user=user, query=query)
-        cursor.execute(given, [index])
+        cursor.execute(statement, [index])
         return int(cursor.fetchone()[0] - before)
 
 
@@ -284,9 +284,9 @@ def test_what_others_called_theirs_is_not_read_by_a_search(user: User, query: st
 
 
 def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
-    """Also one that was written by code that does not know whose it is, and one of before the column."""
-    said = [Said("1", None, True, "brought along", None)]
-    conversation = store(user, Foreign("elsewhere:1", "", None, None, False, said, None))
+    """This holds too for a message of code that does not set the owner, and for one from before the column."""
+    expected = [ImportedMessage("1", None, True, "brought along", None)]
+    conversation = store(user, ImportedConversation("elsewhere:1", "", None, None, False, expected, None))
     saying(user, "written")
     assert set(Message.objects.values_list("owner", flat=True)) == {user.pk}
     other = User.objects.create_user("other")

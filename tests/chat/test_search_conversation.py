@@ -1,4 +1,4 @@
-"""`search_conversation`: quotes what a summary of the branch replaced, and nothing that is left out."""
+"""`search_conversation` quotes messages that a summary of the branch has replaced, and none that are left out."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import pytest
 
 from chat.conversations.marks import mark_turn
 from chat.models import Conversation, Message, Summary
-from chat.models.words import best, phrases
+from chat.models.words import best, parse_query
 from chat.tools.conversation import CUT, NOTHING, QUOTE, SearchConversation, quotation
 from llm.models import Model
 from llm.types.tools import BadArguments
@@ -26,7 +26,7 @@ FACTS = {
 
 
 def summarised(person: Person, *, to: int = 9, aside: tuple[int, ...] = ()) -> Conversation:
-    """Ten pairs with facts; a summary stands for all down to the depth `to` but those `aside`."""
+    """Return ten pairs with facts. A summary replaces those up to the depth `to`, except those `aside`."""
     conversation = past(person.user, 10)
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     for depth, fact in {**FACTS, 12: "The later fact is Heron."}.items():
@@ -54,7 +54,7 @@ def _summary(conversation: Conversation, *, to: int, aside: tuple[int, ...] = ()
     )
 
 
-def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
+def search_results(conversation: Conversation, query: object) -> list[dict[str, Any]]:
     output = asyncio.run(SearchConversation(conversation).run({"query": query}))
     if output.text == NOTHING:
         return []
@@ -68,7 +68,7 @@ def found(conversation: Conversation, query: object) -> list[dict[str, Any]]:
 )
 def test_what_was_replaced_is_quoted_word_for_word(person: Person, query: str, depth: int) -> None:
     conversation = summarised(person)
-    quotes = {quote["position"]: quote for quote in found(conversation, query)}
+    quotes = {quote["position"]: quote for quote in search_results(conversation, query)}
     row = Message.objects.get(conversation=conversation, depth=depth)
     when = f"{row.created.astimezone(person.user.zone):%Y-%m-%d %H:%M}"
     assert quotes[depth + 1] == {"position": depth + 1, "who": "user", "when": when, "quote": FACTS[depth]}
@@ -78,32 +78,32 @@ def test_rare_words_come_before_frequent_ones_and_of_equals_the_newest(person: P
     conversation = summarised(person, to=19)
     rows = list(Message.objects.filter(conversation=conversation).order_by("depth"))
     ids = [row.pk for row in rows]
-    assert best(ids, phrases("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
-    assert best(ids, phrases('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
-    assert best(ids[1:], phrases("harbour"), 2) == []
+    assert best(ids, parse_query("word1 word2 harbour"), 2) == [rows[0].pk, rows[19].pk]
+    assert best(ids, parse_query('"word1 word3" 港口? nowhere'), 2) == [rows[8].pk]
+    assert best(ids[1:], parse_query("harbour"), 2) == []
 
 
 def test_what_is_sent_as_it_is_or_left_out_is_not_found(person: Person) -> None:
     conversation = summarised(person, aside=(4, 5, 6, 7))
-    assert found(conversation, "Heron") == []  # after the summary
-    assert found(conversation, "Gull") == []  # pinned when it was written
+    assert search_results(conversation, "Heron") == []  # after the summary
+    assert search_results(conversation, "Gull") == []  # pinned when it was written
     mark_turn(user=person.user, message=Message.objects.get(conversation=conversation, depth=4), mark="excluded")
-    assert found(conversation, "key") == []
-    assert found(conversation, "harbour")
+    assert search_results(conversation, "key") == []
+    assert search_results(conversation, "harbour")
     mark_turn(user=person.user, message=Message.objects.get(conversation=conversation, depth=0), mark="excluded")
-    assert found(conversation, "harbour") == []
+    assert search_results(conversation, "harbour") == []
 
 
 @pytest.mark.parametrize("query", [None, 7, "", "?!", ["harbour"]])
 def test_a_query_without_words_is_refused(person: Person, query: object) -> None:
     with pytest.raises(BadArguments, match="words to look for"):
-        found(summarised(person), query)
+        search_results(summarised(person), query)
 
 
 @pytest.mark.parametrize("blank", [" ", ""])
 def test_of_a_long_message_the_place_with_most_words_is_quoted(blank: str) -> None:
     text = f"harbour {('x' * 9 + blank) * 500} the harbour number 4711 {('y' * 9 + blank) * 500}"
-    quoted = quotation(text, phrases("harbour number"))
+    quoted = quotation(text, parse_query("harbour number"))
     assert "the harbour number 4711" in quoted and quoted.strip(CUT) in text
     assert quoted.startswith(CUT) and quoted.endswith(CUT) and len(quoted) <= QUOTE + 2 * len(CUT)
 
@@ -129,4 +129,6 @@ def test_of_numbers_the_very_one_is_found_among_longer_ones(person: Person) -> N
         Message.objects.filter(pk=row.pk).update(parts=[{"type": "text", "text": f"The paint in box {number}."}])
     _summary(conversation, to=59)
     for number in (1, 2, 17):
-        assert f"The paint in box {number}." in [quote["quote"] for quote in found(conversation, f"paint box {number}")]
+        assert f"The paint in box {number}." in [
+            quote["quote"] for quote in search_results(conversation, f"paint box {number}")
+        ]

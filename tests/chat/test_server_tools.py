@@ -12,7 +12,7 @@ import pytest
 from llm.models import Model, ToolServer
 from personas.models import Persona
 from tests.application import Application
-from tests.chat.documents import asked
+from tests.chat.documents import ask_and_wait
 from tests.conftest import Person
 from tests.llm.sums import SERVER
 
@@ -39,7 +39,7 @@ def test_a_persona_calls_the_tools_it_names_and_no_others(
     call = {"tool_calls": [{"name": f"{sums.name}__add", "arguments": {"a": 2, "b": 40}}]}
     script = json.dumps({"steps": [call, {"text": "It is 42."}]})
     place = scope_of(person, f"{sums.name}__add")
-    asked(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    ask_and_wait(person, place, f"Add {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
     first, second = (record.body for record in application.model.finished(mark))
     assert [tool["function"]["name"] for tool in first["tools"]] == ["read_result", f"{sums.name}__add"]
     assert first["tools"][1]["function"]["description"] == "Adds two numbers."
@@ -51,7 +51,7 @@ def test_a_star_means_all_of_a_servers_tools(
     application: Application, person: Person, sums: ToolServer, caller_of_tools: Model
 ) -> None:
     mark = uuid4().hex
-    asked(person, scope_of(person, f"{sums.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
+    ask_and_wait(person, scope_of(person, f"{sums.name}__*"), f"All {mark}", models=[str(caller_of_tools.pk)])
     offered = [tool["function"]["name"] for tool in application.model.finished(mark)[0].body["tools"]]
     assert offered == ["read_result", f"{sums.name}__add", f"{sums.name}__multiply"]
 
@@ -61,6 +61,6 @@ def test_a_server_that_does_not_start_is_noted_in_the_report_and_the_turn_goes_o
 ) -> None:
     ToolServer.objects.filter(pk=sums.pk).update(command="/no/such/program")
     place = scope_of(person, f"{sums.name}__*", "gone__*")
-    turn = asked(person, place, "Is anybody there?", models=[str(caller_of_tools.pk)])
+    turn = ask_and_wait(person, place, "Is anybody there?", models=[str(caller_of_tools.pk)])
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
     assert len(notes) == 2 and any(sums.name in note for note in notes) and any("gone" in note for note in notes)

@@ -1,4 +1,4 @@
-"""Links under which anybody reads a conversation as it was."""
+"""Public links to a conversation as it was when they were made."""
 
 import re
 from datetime import timedelta
@@ -31,9 +31,9 @@ def browser(user: User) -> Client:
 
 @pytest.fixture
 def place(user: User) -> Conversation:
-    made = past(user, 3)
-    Conversation.objects.filter(pk=made.pk).update(title="A shared talk")
-    return made
+    conversation = past(user, 3)
+    Conversation.objects.filter(pk=conversation.pk).update(title="A shared talk")
+    return conversation
 
 
 def make(browser: Client, place: Conversation, **terms: Any) -> Any:
@@ -42,9 +42,9 @@ def make(browser: Client, place: Conversation, **terms: Any) -> Any:
 
 def shared(browser: Client, place: Conversation, **terms: Any) -> str:
     """The path of a new link."""
-    made = make(browser, place, **terms)
-    assert made.status_code == 201, made.content
-    return str(made.json()["url"]).removeprefix("http://testserver")
+    response = make(browser, place, **terms)
+    assert response.status_code == 201, response.content
+    return str(response.json()["url"]).removeprefix("http://testserver")
 
 
 def test_anybody_reads_what_was_shared_and_nothing_that_came_later(
@@ -74,12 +74,12 @@ def test_a_shared_page_tells_nothing_of_its_owner_and_no_content_of_files(
     file = File.objects.create(owner=user, name="contract.pdf", size=1, sha256="0" * 64, status="ready")
     question = Message.objects.get(conversation=place, depth=0)
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
-    found = {"number": 1, "title": "contract.pdf", "file": str(file.pk)}
+    document = {"number": 1, "title": "contract.pdf", "file": str(file.pk)}
     Message.objects.filter(conversation=place, depth=1).update(
         parts=[
             {"type": "reasoning", "text": "thought in private"},
             {"type": "tool_call", "id": "1", "name": "search_files", "arguments": "{}", "label": "Searched"},
-            {"type": "tool_result", "id": "1", "text": "words of the file", "documents": [found]},
+            {"type": "tool_result", "id": "1", "text": "words of the file", "documents": [document]},
             {"type": "text", "text": "It says so [1]."},
         ]
     )
@@ -284,10 +284,10 @@ def test_the_dialog_makes_and_ends_links_and_keeps_what_was_asked(browser: Clien
     page = refused.content.decode()
     assert refused.status_code == 200 and browser.post(where, form).status_code == 400
     assert 'value="short"' in page and "checked" in page and "at least 8 characters" in page
-    made = browser.post(where, {**form, "password": "long enough"}, headers=fragment).content.decode()
+    dialog = browser.post(where, {**form, "password": "long enough"}, headers=fragment).content.decode()
     share = Share.objects.get(conversation=place)
     assert share.shows_context and not share.names_sources and share.has_password
     assert share.expires is not None and timedelta(days=6) < share.expires - timezone.now() <= timedelta(days=7)
-    assert "<html" not in made and f"/s/{share.token}/" in made and "with a password" in made
+    assert "<html" not in dialog and f"/s/{share.token}/" in dialog and "with a password" in dialog
     ended = browser.post(f"/shares/{share.pk}/end/", headers=fragment).content.decode()
     assert "No link leads here." in ended

@@ -1,4 +1,4 @@
-"""The list of conversations, and what is done with one of them from there."""
+"""The list of conversations, and acts on one of them."""
 
 import re
 from datetime import timedelta
@@ -37,11 +37,11 @@ def browser(user: User) -> Client:
 def many(user: User, count: int, **fields: object) -> list[Conversation]:
     """The newest first, a minute apart."""
     rows = [Conversation(owner=user, title=f"Talk {number}", **fields) for number in range(count)]
-    made = Conversation.objects.bulk_create(rows)
-    for number, each in enumerate(made):
+    conversations = Conversation.objects.bulk_create(rows)
+    for number, each in enumerate(conversations):
         each.updated = timezone.now() - timedelta(minutes=number)
-    Conversation.objects.bulk_update(made, ["updated"], 500)
-    return made
+    Conversation.objects.bulk_update(conversations, ["updated"], 500)
+    return conversations
 
 
 def listed(client: Client, address: str) -> tuple[list[str], str | None]:
@@ -53,15 +53,15 @@ def listed(client: Client, address: str) -> tuple[list[str], str | None]:
 def test_pages_follow_each_other_without_gap_or_repetition_while_new_conversations_arrive(
     user: User, browser: Client
 ) -> None:
-    made = [str(each.pk) for each in many(user, 150)]
+    ids = [str(each.pk) for each in many(user, 150)]
     shown, following = listed(browser, "/conversations/")
     new = Conversation.objects.create(owner=user, title="Arrived meanwhile")
-    Conversation.objects.filter(pk=made[10]).update(updated=timezone.now())
+    Conversation.objects.filter(pk=ids[10]).update(updated=timezone.now())
     while following:
         more, following = listed(browser, following)
         shown += more
-    assert shown == made
-    assert listed(browser, "/conversations/")[0][:2] == [made[10], str(new.pk)]
+    assert shown == ids
+    assert listed(browser, "/conversations/")[0][:2] == [ids[10], str(new.pk)]
 
 
 def test_a_list_of_ten_thousand_costs_as_few_queries_as_a_short_one(user: User, browser: Client) -> None:
@@ -181,13 +181,13 @@ def test_nobody_else_restores_what_was_deleted(user: User, browser: Client) -> N
 
 
 def test_a_day_after_the_deletion_everything_is_gone(user: User, browser: Client) -> None:
-    old, fresh, kept = past(user, 2), past(user, 1), past(user, 1)
+    old, fresh, undeleted = past(user, 2), past(user, 1), past(user, 1)
     browser.post(f"/c/{old.pk}/delete/")
     browser.post(f"/c/{fresh.pk}/delete/")
     Conversation.objects.filter(pk=old.pk).update(deleted=timezone.now() - timedelta(hours=25))
     assert browser.post(f"/c/{old.pk}/restore/").status_code == 404
     assert erase_due() == 1
-    assert set(Conversation.objects.filter(owner=user)) == {fresh, kept}
+    assert set(Conversation.objects.filter(owner=user)) == {fresh, undeleted}
     assert not Message.objects.filter(conversation=old.pk).exists()
 
 
@@ -216,7 +216,7 @@ def test_ten_thousand_messages_open_with_few_queries_and_little_html(user: User,
     numbers: list[int] = []
     pages = 0
     while True:
-        numbers = [int(found) for found in re.findall(r"user (\d+): ", page)] + numbers
+        numbers = [int(number) for number in re.findall(r"user (\d+): ", page)] + numbers
         older = re.search(r'hx-get="(/c/[^"]+\?before=[^"]+)"', page)
         pages += 1
         if not older or pages == 6:
@@ -226,7 +226,7 @@ def test_ten_thousand_messages_open_with_few_queries_and_little_html(user: User,
     assert pages == 6
     first = Message.objects.filter(conversation=place, depth=20).get()
     page = browser.get(f"/c/{place.pk}/?before={first.pk}", headers={"HX-Request": "true"}).content.decode()
-    assert [int(found) for found in re.findall(r"user (\d+): ", page)] == list(range(10))
+    assert [int(number) for number in re.findall(r"user (\d+): ", page)] == list(range(10))
     assert "?before=" not in page
 
 

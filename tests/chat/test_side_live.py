@@ -1,4 +1,4 @@
-"""What changes the list of conversations, or tasks, is told on every socket of their person, and on nobody else's."""
+"""Changes of the list of conversations, or of tasks, reach every socket of their person, and no other socket."""
 
 import asyncio
 import json
@@ -41,9 +41,9 @@ class Listener(Socket):
         return frame
 
     def settled(self) -> list[str]:
-        """Return the types of the frames that are under way, once all have come.
+        """Return the types of the frames under way, once all have arrived.
 
-        A frame with a mark follows them on each way: behind what this socket sent, then behind the news through Redis.
+        A frame with a mark follows them on each way: after this socket's own frames, then after the news through Redis.
         """
         mark = uuid4().hex
         self.send("ping", id=mark)
@@ -80,18 +80,18 @@ def listening(application: Application, person: Person, since: str = "") -> Iter
 
 @contextmanager
 def hearing(application: Application, person: Person) -> Iterator[Listener]:
-    """Open a socket to which only news from now on come."""
+    """Open a socket that gets only later news."""
     with listening(application, person) as listener:
         listener.settled()
         yield listener
 
 
 def export(*titles: str) -> bytes:
-    def said(title: str) -> dict[str, Any]:
+    def conversation(title: str) -> dict[str, Any]:
         message = {"uuid": f"m-{title}", "sender": "human", "text": "Hello", "created_at": "2024-05-01T10:00:00Z"}
         return {"uuid": f"c-{title}", "name": title, "created_at": "2024-05-01T10:00:00Z", "chat_messages": [message]}
 
-    return json.dumps([said(title) for title in titles]).encode()
+    return json.dumps([conversation(title) for title in titles]).encode()
 
 
 def renamed(person: Person, place: str) -> None:
@@ -121,11 +121,11 @@ def created(person: Person, place: str) -> None:
     person.caller.conversation()
 
 
-def asked(person: Person, place: str) -> None:
+def ask_and_wait(person: Person, place: str) -> None:
     person.caller.ask("Hello.", {"text": "Hello."}, place)
 
 
-@pytest.mark.parametrize("change", [created, renamed, archived, moved, deleted, deleted_on_the_page, asked])
+@pytest.mark.parametrize("change", [created, renamed, archived, moved, deleted, deleted_on_the_page, ask_and_wait])
 def test_a_change_of_the_list_is_told_to_all_sockets_of_the_person_and_to_nobody_else(
     application: Application, person: Person, stranger: Person, change: Callable[[Person, str], None]
 ) -> None:
@@ -133,14 +133,14 @@ def test_a_change_of_the_list_is_told_to_all_sockets_of_the_person_and_to_nobody
     with (
         hearing(application, person) as one,
         hearing(application, person) as other,
-        hearing(application, stranger) as elsewhere,
+        hearing(application, stranger) as other_socket,
     ):
         change(person, place)
         for each in (one, other):
             assert each.receive() == {"type": "CONVERSATIONS"}
-        assert elsewhere.settled() == []
+        assert other_socket.settled() == []
         stranger.caller.conversation()
-        assert elsewhere.receive() == {"type": "CONVERSATIONS"}
+        assert other_socket.receive() == {"type": "CONVERSATIONS"}
 
 
 def test_what_changed_while_a_page_was_on_its_way_is_told_to_its_socket(
@@ -204,12 +204,12 @@ def test_an_import_of_many_conversations_is_told_a_few_times(application: Applic
     with hearing(application, person) as socket:
         content = export(*(f"Talk {number}" for number in range(300)))
         files = {"file": ("conversations.json", content, "application/json")}
-        made = person.caller.http.post("imports/", files=files).raise_for_status().json()
-        until(lambda: person.caller.get(f"imports/{made['id']}/")["status"] == "done", "the import is done")
-        heard = socket.settled()
+        job = person.caller.http.post("imports/", files=files).raise_for_status().json()
+        until(lambda: person.caller.get(f"imports/{job['id']}/")["status"] == "done", "the import is done")
+        types = socket.settled()
     assert Conversation.objects.filter(owner=person.user).count() == 300
-    assert 1 <= len(heard) <= 60
-    assert set(heard) == {"CONVERSATIONS"}
+    assert 1 <= len(types) <= 60
+    assert set(types) == {"CONVERSATIONS"}
 
 
 def test_deletions_in_a_row_are_told_together(application: Application, person: Person) -> None:
@@ -239,14 +239,14 @@ def test_what_is_refused_and_rolled_back_is_not_told(application: Application, p
 def test_a_task_that_changes_and_a_run_that_goes_on_are_told(
     application: Application, person: Person, stranger: Person, scripted_model_row: Model
 ) -> None:
-    made = with_items(work(person, application, tool_model(scripted_model_row)), [script(*DONE)])
-    with hearing(application, person) as socket, hearing(application, stranger) as elsewhere:
-        person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"breakpoint": True}).raise_for_status()
+    checklist = with_items(work(person, application, tool_model(scripted_model_row)), [script(*DONE)])
+    with hearing(application, person) as socket, hearing(application, stranger) as other_socket:
+        person.caller.http.patch(f"tasks/{checklist.items()[0]['id']}/", json={"breakpoint": True}).raise_for_status()
         assert socket.receive() == {"type": "TASKS"}
-        run = made.begin()
-        made.until(run["id"], "waiting")
+        run = checklist.begin()
+        checklist.until(run["id"], "waiting")
         assert "TASKS" in socket.settled()
-        assert elsewhere.settled() == []
+        assert other_socket.settled() == []
 
 
 def test_an_invitation_is_told_to_whom_it_is_for_and_its_acceptance_to_who_sent_it(
@@ -263,7 +263,7 @@ def test_an_invitation_is_told_to_whom_it_is_for_and_its_acceptance_to_who_sent_
 
 
 def test_a_program_hears_of_tasks_only_with_that_scope(application: Application, person: Person) -> None:
-    heard = {}
+    types = {}
     for scopes in (["chat"], ["chat", "tasks"]):
         _, token = create_token(user=person.user, name="listener", scopes=scopes)
         with open_socket(application, {"Authorization": f"Bearer {token}"}) as opened:
@@ -271,8 +271,8 @@ def test_a_program_hears_of_tasks_only_with_that_scope(application: Application,
             socket.settled()
             person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
             person.caller.conversation()
-            heard[len(scopes)] = set(socket.settled())
-    assert heard == {1: {"CONVERSATIONS"}, 2: {"CONVERSATIONS", "TASKS"}}
+            types[len(scopes)] = set(socket.settled())
+    assert types == {1: {"CONVERSATIONS"}, 2: {"CONVERSATIONS", "TASKS"}}
 
 
 def test_the_document_describes_what_is_told(client: Client, committed: None) -> None:

@@ -1,4 +1,4 @@
-"""What stands behind citations: the panel of sources, the card of one, and the text to copy."""
+"""Pages behind citations: the panel of sources, the card of one, and the text to copy."""
 
 import re
 from uuid import uuid4
@@ -17,9 +17,9 @@ from tests.conftest import Person
 
 @pytest.fixture
 def client(person: Person) -> Client:
-    made = Client()
-    made.force_login(person.user)
-    return made
+    browser = Client()
+    browser.force_login(person.user)
+    return browser
 
 
 def newest(place: str) -> str:
@@ -90,8 +90,8 @@ def test_a_message_is_copied_as_it_was_written(person: Person, client: Client) -
 def test_a_sentence_that_its_passage_does_not_carry_is_marked_and_shown_beside_it(
     person: Person, client: Client, place: str, caller_of_tools: Model
 ) -> None:
-    said = "By clause 7 the fee is limited to 900 euros a year [1]. By clause 7 it is limited to 500 euros a year [1]."
-    turn = ask(person, place, caller_of_tools, "Which?", SEARCH, {"text": said})
+    text = "By clause 7 the fee is limited to 900 euros a year [1]. By clause 7 it is limited to 500 euros a year [1]."
+    turn = ask(person, place, caller_of_tools, "Which?", SEARCH, {"text": text})
     answer = newest(place)
     check = turn["parts"][-1]["check"]
     assert (check["checked"], [(each["citation"], each["numbers"]) for each in check["doubts"]]) == (2, [(0, [1])])

@@ -1,4 +1,4 @@
-"""What becomes of a message's text before it is stored."""
+"""Changes of a message's text before it is stored."""
 
 import pytest
 

@@ -17,8 +17,8 @@ from chat.conversations.marks import mark_turn
 from chat.models import Attachment, Message, Summary, SummaryJob
 from chat.models.tree import newest_leaf, rows_between
 from chat.summaries import due
-from chat.summaries.jobs import decided_for, load
-from chat.summaries.writing import pieces
+from chat.summaries.jobs import context_for, load
+from chat.summaries.writing import transcript
 from core.errors import ProductError
 from files.models import File, FileText
 from llm import tokens
@@ -75,8 +75,8 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
         lost = [source for source in call["sources"] if source.get("reason") in ("no_room", "behind_gap")]
         assert lost == [] and call["unloaded"] == 0
         end = summaries[call["summary"]["id"]] if call["summary"] else -1
-        kept = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and at not in aside]
-        missing = [old for old in kept if old not in text]
+        expected = [old for at, old in enumerate(marks[: number + 1]) if 2 * at > end and at not in aside]
+        missing = [old for old in expected if old not in text]
         assert missing == []
         covered.append(end)
         if before and number >= 240:
@@ -94,14 +94,14 @@ def test_300_turns_in_a_small_window_lose_nothing_and_stay_within_bounds(
 def _every_fact_is_found_again(
     person: Person, place: UUID, model: Model, planted: dict[int, str], left_out: tuple[int, ...]
 ) -> None:
-    """By a model that asks; what its person leaves out is not."""
+    """The model finds facts by a search, except those that the person leaves out."""
     calls = [{"name": "search_conversation", "arguments": {"query": f"paint in box {box}"}} for box in planted]
     steps: list[dict[str, Any]] = [{"tool_calls": calls[:11]}, {"tool_calls": calls[11:]}, {"text": "That is all."}]
     ended = ask(person, str(place), model, "Which paint is in each box?", *steps)
     results = [part["text"] for part in ended["parts"] if part["type"] == "tool_result"]
     assert len(results) == len(planted)
-    found = {box for (box, paint), result in zip(planted.items(), results, strict=True) if paint in result}
-    assert found == set(planted) - set(left_out)
+    answered = {box for (box, paint), result in zip(planted.items(), results, strict=True) if paint in result}
+    assert answered == set(planted) - set(left_out)
     assert not [box for box in left_out if planted[box] in str(results)]
 
 
@@ -185,8 +185,8 @@ def test_what_a_person_wants_of_a_summary_is_done_edited_rebuilt_and_undone(
     rebuilt = caller.get(f"conversations/{place}/summary/")
     assert rebuilt["supersedes"] == holds["id"] and rebuilt["messages"] == holds["messages"]
     assert any(marks[0] in json.dumps(body) for body in summary_requests(application, marks[0])[1:])
-    while (found := caller.http.get(f"conversations/{place}/summary/")).status_code == 200:
-        caller.post(f"summaries/{found.json()['id']}/undo/", expect=204)
+    while (response := caller.http.get(f"conversations/{place}/summary/")).status_code == 200:
+        caller.post(f"summaries/{response.json()['id']}/undo/", expect=204)
     mark = f"undone {uuid4().hex}"
     turn(person, place, mark)
     assert marks[-1] in json.dumps(prompt(application, mark))
@@ -216,8 +216,8 @@ def test_midnight_and_another_timezone_change_no_text_and_lose_no_message(
     assert first[1] == second[1]
     summary = Summary.objects.filter(conversation=place).latest("id")
     assert summary.timezone == "Pacific/Auckland"
-    kept = [mark for mark in [*marks, before] if mark in json.dumps(second)]
-    assert len(kept) * 2 + summary.messages == (len(marks) + 1) * 2
+    sent_marks = [mark for mark in [*marks, before] if mark in json.dumps(second)]
+    assert len(sent_marks) * 2 + summary.messages == (len(marks) + 1) * 2
 
 
 def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: Application, person: Person) -> None:
@@ -228,10 +228,10 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
     Message.objects.filter(pk=long.pk).update(parts=[{"type": "text", "text": f"long {FILLER * 40}"}], tokens={})
     turn(person, place, mark := f"now {uuid4().hex}")
     summary = Summary.objects.filter(conversation=row).latest("id")
-    made = Summary.objects.filter(conversation=row).count()
-    assert made > 3
+    count = Summary.objects.filter(conversation=row).count()
+    assert count > 3
     assert all(each.last.role == "assistant" for each in Summary.objects.filter(conversation=row))  # whole turns
-    sent = due.costs(decided_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
+    sent = due.costs(context_for(SummaryJob.objects.get(conversation=row)), rows_between(None, summary.last_id), 0)
     assert summary.tokens_in == sum(cost.tokens for cost in sent)
     assert summary.shortened == [str(long.pk)]
     assert summary.first.depth == 0 and summary.messages == summary.last.depth + 1
@@ -242,7 +242,7 @@ def test_an_input_larger_than_the_model_is_summarised_in_chunks(application: App
 
 @pytest.fixture
 def reader(scripted_model_row: Model) -> Iterator[Model]:
-    """Writes the summary that the newest script in what it reads wants, in a small window."""
+    """Yield a model with a small window that writes the summary of the newest script in its prompt."""
     endpoint = scripted_model_row.provider
     provider = Provider.objects.create(name=uuid4().hex, kind=endpoint.kind, base_url=endpoint.base_url)
     yield Model.objects.create(provider=provider, name="scripted", context_window=6_000)
@@ -257,17 +257,17 @@ def test_a_job_that_fails_half_way_leaves_whole_turns_and_the_next_goes_on_from_
     script = json.dumps({"summary": {"error": {"status": 400, "message": "This text is refused."}}})
     Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": f"script: {script}"}], tokens={})
     turn(person, row.pk, mark := f"now {uuid4().hex}")
-    job, told = SummaryJob.objects.get(conversation=row), Summary.objects.filter(conversation=row).order_by("id")
+    job, summaries = SummaryJob.objects.get(conversation=row), Summary.objects.filter(conversation=row).order_by("id")
     assert (job.status, job.code) == (SummaryJob.Status.FAILED, "bad_model_request")
-    assert told.count() > 0 and all(each.last.role == "assistant" for each in told)
-    reached = told.last()
+    assert summaries.count() > 0 and all(each.last.role == "assistant" for each in summaries)
+    reached = summaries.last()
     assert reached is not None and reached.last.depth < 40
     assert reached.messages == reached.last.depth + 1
     Message.objects.filter(pk=refusing.pk).update(parts=[{"type": "text", "text": "It is gone."}], tokens={})
     turn(person, row.pk, after := f"after {uuid4().hex}")
     sent = prompt(application, after)
     assert [message["role"] for message in sent[1:3]] == ["system", "user"] and mark in json.dumps(sent)
-    following = told.filter(pk__gt=reached.pk).first()
+    following = summaries.filter(pk__gt=reached.pk).first()
     assert following is not None and following.supersedes == reached and following.last.depth > 40
 
 
@@ -280,7 +280,7 @@ def test_no_window_is_so_small_that_messages_are_cut_to_nothing(
     job = SummaryJob.objects.create(conversation=place, model=model, reason=SummaryJob.Reason.ASKED, fixed=300)
     work = load(job, model, None)
     assert work is not None
-    assert not any(piece.shortened for piece in pieces(work.rows, work.brief))
+    assert not any(piece.shortened for piece in transcript(work.rows, work.brief))
     model.max_output = 600
     short = load(job, model, None)
     assert short is not None and short.brief.budget <= 400  # or every attempt would be cut off
@@ -297,7 +297,7 @@ def test_a_file_that_no_prompt_has_whole_costs_its_stub(person: Person, reader: 
     FileText.objects.create(file=file, text="word " * 9_000)
     Attachment.objects.create(message=question, file=file, name=file.name, ordinal=0)
     job = SummaryJob(conversation=place, model=reader)
-    first, *_ = due.costs(decided_for(job), rows_between(None, question.pk), 0)
+    first, *_ = due.costs(context_for(job), rows_between(None, question.pk), 0)
     assert first.tokens < 200
 
 

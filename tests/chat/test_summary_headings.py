@@ -1,4 +1,4 @@
-"""Which lines of a written summary begin its sections."""
+"""Lines of a written summary that begin its sections."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Summary jobs that fail, hang, are killed or come twice: nobody waits for long and no message is lost."""
+"""Summary jobs that fail, hang, are killed or run twice: sending is not blocked for long, and no message is lost."""
 
 import json
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from chat.background.tasks import sweep_turns
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Message, Summary, SummaryJob, Turn
 from chat.models.conversation_state import state_of
 from chat.models.tree import rows_between
 from chat.summaries import due
-from chat.summaries.ending import interrupt
+from chat.summaries.ending import SUMMARIES, interrupt
 from chat.summaries.idle import idle
-from chat.summaries.jobs import claim, decided_for, stale
+from chat.summaries.jobs import claim, context_for
+from core.jobs import sweep
 from llm.models import Model
 from tests.application import Application
 from tests.chat.conversations import kill_worker, past
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.chat.growing import (
     FILLER,
     conversation,
@@ -52,8 +52,8 @@ def test_sending_is_refused_while_it_summarises_and_the_message_is_kept_by_whoev
     place = conversation(person, small(person))
     slow = {"summary": {"text": "## Now\nSlowly.", "ttft": 3.0}}
     while True:
-        asked = person.caller.ask(f"slow {FILLER}", {"tokens": 100, **slow}, str(place))
-        person.caller.ended(asked["id"])
+        started = person.caller.ask(f"slow {FILLER}", {"tokens": 100, **slow}, str(place))
+        person.caller.ended(started["id"])
         if person.caller.get(f"conversations/{place}/")["state"] == "summarising":
             break
     body = {"text": "Too early."}
@@ -111,7 +111,7 @@ def test_a_summary_that_hangs_stops_nobody_from_sending_after_two_minutes(
     until_running(application, person, place, name)
     SummaryJob.objects.filter(conversation=place).update(created=timezone.now() - timedelta(seconds=121))
     application.model.set_script(name, {"text": "## Now\nIt works again."})
-    sweep_turns()
+    sweep(SUMMARIES)
     assert turn(person, place, "after all")["status"] == "done"
     first = SummaryJob.objects.filter(conversation=place).earliest("id")
     assert first.code == "summary_timeout"
@@ -143,10 +143,10 @@ def test_another_job_stands_in_once_for_one_whose_worker_was_killed(product: Pro
 
 def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Person) -> None:
     place = past(person.user, 2)
-    asked = SummaryJob.objects.create(conversation=place, reason=SummaryJob.Reason.ASKED, used=7, fixed=3)
-    assert interrupt(asked.pk)
+    job = SummaryJob.objects.create(conversation=place, reason=SummaryJob.Reason.ASKED, used=7, fixed=3)
+    assert interrupt(job.pk)
     second = SummaryJob.objects.live().get(conversation=place)
-    assert (second.status, second.reason, second.used, second.fixed) == (SummaryJob.Status.QUEUED, asked.reason, 7, 3)
+    assert (second.status, second.reason, second.used, second.fixed) == (SummaryJob.Status.QUEUED, job.reason, 7, 3)
     assert (second.again, state_of(place.pk)) == (True, Conversation.State.SUMMARISING)
     assert interrupt(second.pk) and not interrupt(second.pk)
     assert not SummaryJob.objects.live().filter(conversation=place).exists()
@@ -154,7 +154,7 @@ def test_what_kills_its_worker_twice_is_given_up_and_sending_works(person: Perso
 
 
 def _swept(_: Conversation) -> None:
-    stale()  # or a worker of a running product has just done it
+    sweep(SUMMARIES)  # or a worker of a running product has just done it
 
 
 def _sent(place: Conversation) -> None:
@@ -189,7 +189,7 @@ def test_what_stands_in_has_the_rest_of_the_two_minutes(person: Person, ended: C
     place, began = past(person.user, 2), timezone.now() - timedelta(seconds=60)
     first = SummaryJob.objects.create(conversation=place, status=SummaryJob.Status.RUNNING, created=began)
     assert interrupt(first.pk)
-    assert place.pk not in stale().ended
+    sweep(SUMMARIES)
     second = SummaryJob.objects.live().get(conversation=place)
     SummaryJob.objects.filter(conversation=place).update(created=F("created") - timedelta(seconds=61))
     ended(place)
@@ -208,39 +208,39 @@ def test_a_job_with_too_little_time_left_is_not_begun_nor_stood_in_for(person: P
 
 def test_its_end_locks_the_conversation_first_as_a_send_does(person: Person) -> None:
     job = SummaryJob.objects.create(conversation=past(person.user, 2))
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         interrupt(job.pk)
-    statements = [each["sql"] for each in asked]
+    statements = [each["sql"] for each in queries]
     locked = next(place for place, sql in enumerate(statements) if "FOR UPDATE" in sql)
     changed = next(place for place, sql in enumerate(statements) if sql.startswith('UPDATE "chat_summaryjob"'))
     assert '"chat_conversation"' in statements[locked] and locked < changed
 
 
 def test_the_command_goes_on_with_what_stands_in(application: Application, person: Person) -> None:
-    name, said, problems = uuid4().hex, StringIO(), StringIO()
+    name, output, problems = uuid4().hex, StringIO(), StringIO()
     place = conversation(
         person, small(person, window=6_000, summary_model=writer(application, name, {"text": WRITTEN}))
     )
     until_summarised(person, place)
-    asked = len(application.model.finished(name))
+    requests = len(application.model.finished(name))
     Summary.objects.exclude(conversation=place).delete()
     Summary.objects.filter(conversation=place).update(prompt_version=999)
     application.model.set_script(name, {"text": "## Now\nNever.", "silent_after": 0})
 
     def rebuild() -> None:
         try:
-            call_command("summaries", "rebuild", stdout=said, stderr=problems)
+            call_command("summaries", "rebuild", stdout=output, stderr=problems)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
         rebuilt = pool.submit(rebuild)
-        application.model.arrived(name, asked + 1)
+        application.model.arrived(name, requests + 1)
         assert interrupt(SummaryJob.objects.live().get(conversation=place).pk)
         application.model.set_script(name, {"text": WRITTEN})
         application.model.drop()
         rebuilt.result()
-    assert (said.getvalue().splitlines()[-1][:2], problems.getvalue()) == ("1 ", "")
+    assert (output.getvalue().splitlines()[-1][:2], problems.getvalue()) == ("1 ", "")
     newest = SummaryJob.objects.filter(conversation=place).latest("id")
     assert (newest.again, newest.status) == (True, SummaryJob.Status.DONE)
     assert Summary.objects.filter(conversation=place).latest("id").prompt_version != 999
@@ -261,21 +261,21 @@ def test_a_job_that_ends_between_chunks_leaves_whole_turns_and_the_next_job_goes
     person.caller.ended(person.caller.ask("And?", {"text": "Yes."}, str(row.pk))["id"])
     until(lambda: any("# The form" in each.text for each in application.model.arrived(note)), "a later chunk is read")
     SummaryJob.objects.filter(conversation=row).update(created=timezone.now() - timedelta(seconds=121))
-    sweep_turns()
+    sweep(SUMMARIES)
     settled(person, row.pk)
     failed = SummaryJob.objects.get(conversation=row)
     assert (failed.status, failed.code) == (SummaryJob.Status.FAILED, "summary_timeout")
     half = Summary.objects.filter(conversation=row).latest("id")
-    told = half.messages
-    assert (half.first, half.last) == (rows[0], rows[told - 1]) and half.last.role == "assistant" and told <= 14
+    count = half.messages
+    assert (half.first, half.last) == (rows[0], rows[count - 1]) and half.last.role == "assistant" and count <= 14
     hurt.update(parts=rows[14].parts)
     turn(person, row.pk, mark := uuid4().hex)
     system, summary, *history = prompt(application, mark)
     assert (system["role"], summary["role"]) == ("system", "system")
-    assert [said["content"] for said in history[:-3]] == [each.text for each in rows[told:]]
+    assert [message["content"] for message in history[:-3]] == [each.text for each in rows[count:]]
     whole = Summary.objects.filter(conversation=row).latest("id")
     assert SummaryJob.objects.filter(conversation=row).latest("id").status == SummaryJob.Status.DONE
-    assert whole.messages == whole.last.depth + 1 > told and whole.first == rows[0]
+    assert whole.messages == whole.last.depth + 1 > count and whole.first == rows[0]
     since = Summary.objects.filter(conversation=row, pk__gt=half.pk).earliest("id")
     assert since.supersedes == half and since.last.role == "assistant"
 
@@ -315,7 +315,7 @@ def test_a_turn_full_of_tool_results_is_no_reason_to_summarise(application: Appl
     row = Conversation.objects.get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
     call = ended.report["calls"][-1]
-    context = decided_for(SummaryJob(conversation=row, model=ended.model))
+    context = context_for(SummaryJob(conversation=row, model=ended.model))
     result = {"section": "current", "source": "r", "role": "tool", "tokens": 1_400, "state": "full"}
     assert call["used"] + result["tokens"] > 1_500  # the ceiling
     heavy: Any = {**call, "used": call["used"] + 1_400, "messages": [*call["messages"], result]}
@@ -329,12 +329,12 @@ def test_a_file_that_only_its_name_is_sent_of_counts_as_that(
     file = upload(person, "long.txt", ("word " * 4_800).encode())
     place = conversation(person, small(person, window=12_288, ceiling=None, floor=None))
     Conversation.objects.filter(pk=place).update(automatic_summaries=False)
-    asked(person, str(place), "Here it is.", files=[file["id"]])
+    ask_and_wait(person, str(place), "Here it is.", files=[file["id"]])
     for number in range(9):
-        asked(person, str(place), f"{number} {FILLER * 4}")
+        ask_and_wait(person, str(place), f"{number} {FILLER * 4}")
     row = Conversation.objects.select_related("owner", "persona__budget_profile").get(pk=place)
     ended = Turn.objects.filter(conversation=place).latest("pk")
-    context, call = decided_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
+    context, call = context_for(SummaryJob(conversation=row, model=ended.model)), ended.report["calls"][-1]
     assert {"kind": "file", "state": "stubbed"}.items() <= next(
         s for s in call["sources"] if s["kind"] == "file"
     ).items()

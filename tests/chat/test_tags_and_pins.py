@@ -1,4 +1,4 @@
-"""Tags and pins of conversations, and what is done with several conversations at once."""
+"""Tags and pins of conversations, and acts on several conversations at once."""
 
 import io
 import re
@@ -27,7 +27,7 @@ def browser(person: Person) -> Client:
     return client
 
 
-def made(person: Person, *titles: str) -> list[str]:
+def create_conversations(person: Person, *titles: str) -> list[str]:
     """The last is the newest."""
     return [str(Conversation.objects.create(owner=person.user, title=title).pk) for title in titles]
 
@@ -37,14 +37,14 @@ def tags_of(pk: str) -> list[str]:
 
 
 def test_tags_are_words_of_ones_own_and_gone_when_nothing_has_them(person: Person, stranger: Person) -> None:
-    one, other = made(person, "One", "Other")
+    one, other = create_conversations(person, "One", "Other")
     http = person.caller.http
     body = http.patch(f"conversations/{one}/", json={"tags": [" #Garden  plans ", "garden plans", "2027"]}).json()
     assert body["tags"] == ["2027", "garden plans"]
     http.patch(f"conversations/{other}/", json={"tags": ["GARDEN PLANS"]})
     assert Tag.objects.filter(owner=person.user).count() == 2
-    found = [each["id"] for each in person.caller.get("conversations/?tag=Garden Plans")["results"]]
-    assert found == [other, one]
+    ids = [each["id"] for each in person.caller.get("conversations/?tag=Garden Plans")["results"]]
+    assert ids == [other, one]
     assert stranger.caller.get("conversations/?tag=garden plans")["results"] == []
     http.patch(f"conversations/{one}/", json={"tags": []})
     assert [tag.name for tag in Tag.objects.filter(owner=person.user)] == ["garden plans"]
@@ -66,9 +66,9 @@ def test_tags_are_words_of_ones_own_and_gone_when_nothing_has_them(person: Perso
     ],
 )
 def test_what_cannot_be_tagged_or_pinned_is_refused(person: Person, fields: dict[str, object], code: str) -> None:
-    (place,) = made(person, "Place")
-    kept = Conversation.objects.create(owner=person.user)
-    kept.tags.set(Tag.objects.bulk_create(Tag(owner=person.user, name=f"t{number}") for number in range(Tag.MOST)))
+    (place,) = create_conversations(person, "Place")
+    row = Conversation.objects.create(owner=person.user)
+    row.tags.set(Tag.objects.bulk_create(Tag(owner=person.user, name=f"t{number}") for number in range(Tag.MOST)))
     Conversation.objects.bulk_create(Conversation(owner=person.user, pinned=timezone.now()) for _ in range(30))
     refused = person.caller.http.patch(f"conversations/{place}/", json=fields)
     assert (refused.status_code, refused.json()["code"]) == (400, code)
@@ -76,14 +76,14 @@ def test_what_cannot_be_tagged_or_pinned_is_refused(person: Person, fields: dict
 
 
 def test_as_many_as_the_limit_are_pinned(person: Person) -> None:
-    (place,) = made(person, "Place")
+    (place,) = create_conversations(person, "Place")
     Conversation.objects.bulk_create(Conversation(owner=person.user, pinned=timezone.now()) for _ in range(29))
     assert person.caller.http.patch(f"conversations/{place}/", json={"pinned": True}).status_code == 200
     assert Conversation.objects.filter(owner=person.user, pinned=None).count() == 0
 
 
 def test_pinned_conversations_stand_above_the_list_and_are_not_in_it_twice(person: Person, browser: Client) -> None:
-    one, two, three = made(person, "One", "Two", "Three")
+    one, two, three = create_conversations(person, "One", "Two", "Three")
     assert browser.post(f"/c/{one}/pin/", {"pinned": "yes"}, headers=HTMX).status_code == 204
     page = browser.get("/conversations/").content.decode()
     assert LINK.findall(page) == [one, three, two] and page.index("Pinned") < page.index("Today")
@@ -96,7 +96,7 @@ def test_pinned_conversations_stand_above_the_list_and_are_not_in_it_twice(perso
 
 
 def test_the_list_is_of_one_tag_until_it_is_pressed_again(person: Person, browser: Client) -> None:
-    one, two = made(person, "One", "Two")
+    one, two = create_conversations(person, "One", "Two")
     browser.post(f"/c/{one}/tags/", {"tags": "Garden, "}, headers=HTMX)
     tag = Tag.objects.get(owner=person.user)
     assert LINK.findall(browser.get(f"/conversations/?tag={tag.pk}").content.decode()) == [one]
@@ -114,15 +114,15 @@ def test_search_finds_in_conversations_of_a_tag(person: Person, browser: Client)
         Conversation.objects.filter(pk=each.pk).update(title="Heron")
     person.caller.http.patch(f"conversations/{tagged.pk}/", json={"tags": ["Birds"]})
     everything = person.caller.get("search/?q=heron")["results"]
-    found = person.caller.get("search/?q=heron&tag=birds")["results"]
-    assert {each["conversation"] for each in found} == {str(tagged.pk)} and len(found) < len(everything)
+    hits = person.caller.get("search/?q=heron&tag=birds")["results"]
+    assert {each["conversation"] for each in hits} == {str(tagged.pk)} and len(hits) < len(everything)
     page = browser.get("/search/?q=heron&tag=Birds").content.decode()
     assert str(tagged.pk) in page and str(plain.pk) not in page.partition('<main class="main">')[2]
 
 
 def test_several_are_changed_at_once_or_none(person: Person, stranger: Person) -> None:
-    one, two = made(person, "One", "Two")
-    (foreign,) = made(stranger, "Foreign")
+    one, two = create_conversations(person, "One", "Two")
+    (foreign,) = create_conversations(stranger, "Foreign")
     project = Project.objects.create(owner=person.user, name="House")
     hidden = Project.objects.create(owner=stranger.user, name="Hidden")
     caller = person.caller
@@ -156,7 +156,7 @@ def test_several_are_changed_at_once_or_none(person: Person, stranger: Person) -
 
 
 def test_without_scripts_several_are_chosen_and_deleted_after_a_question(person: Person, browser: Client) -> None:
-    one, two, three = made(person, "One", "Two", "Three")
+    one, two, three = create_conversations(person, "One", "Two", "Three")
     chosen = {"conversation": [one, two]}
     assert f'value="{one}"' in browser.get("/?choose").content.decode()
     assert "With 2 conversations" in browser.post("/conversations/chosen/", chosen).content.decode()
@@ -165,8 +165,8 @@ def test_without_scripts_several_are_chosen_and_deleted_after_a_question(person:
     nothing = browser.post("/conversations/chosen/", {**chosen, "do": "tag", "tags": " "})
     assert nothing.status_code == 400 and "A tag is a word" in nothing.content.decode()
     assert browser.post("/conversations/chosen/", {**chosen, "do": "explode"}).status_code == 400
-    asked = browser.post("/conversations/chosen/", {**chosen, "do": "ask_delete"}).content.decode()
-    assert "Delete 2 conversations" in asked and Conversation.objects.get(pk=one).deleted is None
+    question = browser.post("/conversations/chosen/", {**chosen, "do": "ask_delete"}).content.decode()
+    assert "Delete 2 conversations" in question and Conversation.objects.get(pk=one).deleted is None
     page = browser.post("/conversations/chosen/", {**chosen, "do": "delete"}, follow=True).content.decode()
     assert "2 conversations were deleted" in page and LINK.findall(page) == [three]
     assert browser.post("/conversations/restore/", chosen).status_code == 302
@@ -174,8 +174,8 @@ def test_without_scripts_several_are_chosen_and_deleted_after_a_question(person:
 
 
 def test_several_are_exported_as_one_zip(person: Person, stranger: Person, browser: Client) -> None:
-    one, two, _three = made(person, "One", "Two", "Three")
-    (foreign,) = made(stranger, "Foreign")
+    one, two, _three = create_conversations(person, "One", "Two", "Three")
+    (foreign,) = create_conversations(stranger, "Foreign")
     response = browser.post("/conversations/chosen/export/", {"conversation": [one, two]})
     by_program = person.caller.http.get(f"export/?conversation={one}&conversation={two}")
     for sent in (b"".join(response), by_program.content):

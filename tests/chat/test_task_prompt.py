@@ -1,4 +1,4 @@
-"""Which tasks stand in the prompt that a model is really sent, and where people see them."""
+"""Tasks in the prompt that a model receives, and the places where people see them."""
 
 import json
 from datetime import datetime, timedelta
@@ -45,7 +45,7 @@ def block(application: Application, question: str) -> str | None:
     return blocks[0] if blocks else None
 
 
-def asked(application: Application, person: Person, text: str, place: str | None = None) -> str | None:
+def prompt_of(application: Application, person: Person, text: str, place: str | None = None) -> str | None:
     mark = uuid4().hex
     turn = person.caller.ask(f"{text} {mark}", None, place)
     assert person.caller.ended(turn["id"])["status"] == "done"
@@ -60,7 +60,7 @@ def test_today_is_the_users_today(application: Application, person: Person, zone
     done = make(person, "Done already")
     person.caller.http.patch(f"tasks/{done['id']}/", json={"status": "done"})
     make(person, "Of the month", horizon="month")
-    text = asked(application, person, "What is there to do?")
+    text = prompt_of(application, person, "What is there to do?")
     today = datetime.now(ZoneInfo(zone)).date()
     assert text == (
         f"{TEXTS['tasks'].built_in}\nTasks of today, {today}:\n- D{today}-T01 [open] Of today (user task)\n"
@@ -78,19 +78,19 @@ def test_what_was_mentioned_on_the_users_day_comes_along_in_every_conversation_o
     )
     old = make(person, "An old one", date=(now - timedelta(days=40)).date().isoformat())
     other = make(person, "Another old one", date=(now - timedelta(days=41)).date().isoformat())
-    assert asked(application, person, "Nothing mentioned.") is None
-    text = asked(application, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
+    assert prompt_of(application, person, "Nothing mentioned.") is None
+    text = prompt_of(application, person, f"How is @{old['code'].lower()}, and @{year['code']}?")
     assert text is not None and other["code"] not in text
     assert (
         text == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] An old one (user task)\n"
         f"- {year['code']} [open] The year's (objective)\n    Why."
     )
-    assert asked(application, person, "In another conversation.") == text  # the same bytes while nothing changes
+    assert prompt_of(application, person, "In another conversation.") == text  # the same bytes while nothing changes
     yesterday = now.date() - timedelta(days=1)
     Mention.objects.filter(user=person.user).update(day=yesterday)
-    assert asked(application, person, "The day after.") is None
+    assert prompt_of(application, person, "The day after.") is None
     Mention.objects.filter(user=person.user).update(day=now.date() + timedelta(days=1))
-    assert asked(application, person, "The day before.") is None
+    assert prompt_of(application, person, "The day before.") is None
 
 
 def test_an_item_that_is_mentioned_means_its_task_and_mentions_of_nothing_are_not_kept(
@@ -98,7 +98,7 @@ def test_an_item_that_is_mentioned_means_its_task_and_mentions_of_nothing_are_no
 ) -> None:
     old = make(person, "Old", date="2020-02-29")
     item = person.caller.post("tasks/", {"title": "Part", "level": "item", "parent": old["id"]}, expect=201)
-    text = asked(application, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
+    text = prompt_of(application, person, f"What of @{item['code']}, @D2020-02-29-T77 and a@{old['code']}?")
     assert (
         text
         == f"{TEXTS['tasks'].built_in}\nMentioned today:\n- {old['code']} [open] Old (user task)\n  - .C01 [open] Part"
@@ -123,8 +123,8 @@ def test_a_question_asked_again_later_sees_the_tasks_of_its_own_day(application:
 
 def test_strangers_tasks_and_mentions_stay_theirs(application: Application, person: Person, stranger: Person) -> None:
     theirs = make(stranger, "Secret", date="2020-01-01")
-    asked(application, stranger, f"About @{theirs['code']}")
-    assert asked(application, person, f"About @{theirs['code']}") is None
+    prompt_of(application, stranger, f"About @{theirs['code']}")
+    assert prompt_of(application, person, f"About @{theirs['code']}") is None
 
 
 def test_the_report_and_the_plan_list_each_task(application: Application, person: Person) -> None:
@@ -173,8 +173,8 @@ def test_somebody_without_tasks_pays_no_query_and_others_two(person: Person, scr
         turn = claim(turn_of(person, scripted_model_row).pk)
         assert turn is not None
         with CaptureQueriesContext(connection) as captured:
-            found = tasks_of_turn(turn)
-        return len(captured), bool(found and found.today)
+            tasks = tasks_of_turn(turn)
+        return len(captured), bool(tasks and tasks.today)
 
     assert read() == (0, False)
     make(person, "One")

@@ -20,14 +20,14 @@ def model(application: Application, committed: None, scripted_model_row: Model) 
 
 @pytest.fixture
 def place(person: Person, model: Model) -> str:
-    """A conversation whose persona names the tools."""
+    """Return a conversation whose persona has the tools for tasks."""
     body = {"name": "Secretary", "instructions": "", "tools": ["tasks"], "model": str(model.pk)}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return str(person.caller.post("conversations/", {"persona": persona}, expect=201)["id"])
 
 
 def called(person: Person, place: str, name: str, **arguments: Any) -> tuple[str, bool]:
-    """What the model is told when it makes this call, and whether as an error."""
+    """Have the model make this call. Return the text of the result, and whether it is an error."""
     steps = {"steps": [{"tool_calls": [{"name": name, "arguments": arguments}]}, SAID], "note": uuid4().hex}
     ended = person.caller.ended(person.caller.ask("Please.", steps, place)["id"])
     assert ended["status"] == "done"
@@ -66,44 +66,44 @@ def test_they_are_offered_to_personas_that_name_them_with_strict_schemas(
 
 
 def test_a_model_creates_drafts_lists_and_marks(person: Person, place: str, model: Model) -> None:
-    said, error = called(person, place, "create_task", title="Ship it", archetype="model", notes="Soon.")
+    output, error = called(person, place, "create_task", title="Ship it", archetype="model", notes="Soon.")
     [task] = person.caller.get("tasks/")["results"]
-    assert not error and said.startswith(f"Created {task['code']}.") and task["notes"] == "Soon."
+    assert not error and output.startswith(f"Created {task['code']}.") and task["notes"] == "Soon."
     items = [{"title": "Pack"}, {"title": "Send"}]
-    said, error = called(person, place, "draft_checklist", task=f"@{task['code']}", items=items)
-    assert (said, error) == (f"Drafted 2 items, {task['code']}.C01 to {task['code']}.C02.", False)
-    said, error = called(person, place, "mark_item", item=f"{task['code']}.C01")
-    assert (said, error) == (f"{task['code']}.C01 is done now.", False)
-    said, _ = called(person, place, "list_tasks")
-    shown = {each["code"][len(task["code"]) :]: each["status"] for each in json.loads(said)["tasks"]}
+    output, error = called(person, place, "draft_checklist", task=f"@{task['code']}", items=items)
+    assert (output, error) == (f"Drafted 2 items, {task['code']}.C01 to {task['code']}.C02.", False)
+    output, error = called(person, place, "mark_item", item=f"{task['code']}.C01")
+    assert (output, error) == (f"{task['code']}.C01 is done now.", False)
+    output, _ = called(person, place, "list_tasks")
+    shown = {each["code"][len(task["code"]) :]: each["status"] for each in json.loads(output)["tasks"]}
     assert shown == {"": "open", ".C01": "done", ".C02": "open"}
-    said, _ = called(person, place, "list_tasks", code=task["code"])
-    assert [each["title"] for each in json.loads(said)["tasks"]] == ["Ship it", "Pack", "Send"]
+    output, _ = called(person, place, "list_tasks", code=task["code"])
+    assert [each["title"] for each in json.loads(output)["tasks"]] == ["Ship it", "Pack", "Send"]
     assert called(person, place, "list_tasks", date="2020-01-01") == ("There are none.", False)
-    made = called(person, place, "create_task", title="Year", level="objective", horizon="year", date="2031-05-05")
-    assert made == ("Created Y2031-O01.", False)
+    objective = called(person, place, "create_task", title="Year", level="objective", horizon="year", date="2031-05-05")
+    assert objective == ("Created Y2031-O01.", False)
     changes = person.caller.get(f"tasks/{task['id']}/changes/")["results"]
     assert {change["model"] for change in changes} == {model.name}
 
 
 def test_the_users_own_tasks_and_standing_breakpoints_are_refused_in_a_sentence(person: Person, place: str) -> None:
     own = make(person, "Mine")
-    said, error = called(person, place, "mark_item", item=own["code"])
-    assert error and "the user's own" in said and status_of(person, own) == "open"
+    output, error = called(person, place, "mark_item", item=own["code"])
+    assert error and "the user's own" in output and status_of(person, own) == "open"
     both = make(person, "Ours", archetype="hybrid")
     body = {"items": [{"title": "Ask", "breakpoint": True, "needs": "a word"}, {"title": "Do"}]}
     first, second = person.caller.post(f"tasks/{both['id']}/draft/", body, expect=201)["items"]
     for item in (first, second, both):
-        said, error = called(person, place, "mark_item", item=item["code"])
-        assert error and "breakpoint" in said and status_of(person, item) == "open"
-    said, error = called(person, place, "draft_checklist", task=both["code"], items=[{"title": "Other"}])
-    assert error and "Only the user" in said
+        output, error = called(person, place, "mark_item", item=item["code"])
+        assert error and "breakpoint" in output and status_of(person, item) == "open"
+    output, error = called(person, place, "draft_checklist", task=both["code"], items=[{"title": "Other"}])
+    assert error and "Only the user" in output
     person.caller.post(f"tasks/{first['id']}/clear/", expect=200)
     assert called(person, place, "mark_item", item=first["code"])[1] is False
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "sentence"),
     [
         ("mark_item", {}, "Say in “item”"),
         ("mark_item", {"item": "T01"}, "no code"),
@@ -126,22 +126,22 @@ def test_the_users_own_tasks_and_standing_breakpoints_are_refused_in_a_sentence(
     ],
 )
 def test_a_wrong_call_is_answered_with_what_is_wrong(
-    person: Person, place: str, name: str, arguments: dict[str, Any], said: str
+    person: Person, place: str, name: str, arguments: dict[str, Any], sentence: str
 ) -> None:
-    told, error = called(person, place, name, **arguments)
-    assert error and said in told
+    answer, error = called(person, place, name, **arguments)
+    assert error and sentence in answer
 
 
 def test_other_peoples_tasks_do_not_exist_for_it(person: Person, stranger: Person, place: str) -> None:
     theirs = make(stranger, "Theirs", date="2020-01-01", archetype="model")
-    told, error = called(person, place, "mark_item", item=theirs["code"])
-    assert error and "no such task" in told and status_of(stranger, theirs) == "open"
+    answer, error = called(person, place, "mark_item", item=theirs["code"])
+    assert error and "no such task" in answer and status_of(stranger, theirs) == "open"
     assert called(person, place, "list_tasks", date="2020-01-01") == ("There are none.", False)
 
 
 def test_outside_a_run_a_question_becomes_the_answer(person: Person, place: str) -> None:
-    told, error = called(person, place, "ask_user", question="Which colour?")
-    assert not error and "as your answer now" in told
+    answer, error = called(person, place, "ask_user", question="Which colour?")
+    assert not error and "as your answer now" in answer
 
 
 def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
@@ -149,24 +149,24 @@ def test_in_a_run_there_are_only_those_of_the_step_and_they_are_about_its_item(
 ) -> None:
     wrong = [{"name": "mark_item", "arguments": {"item": "C02"}}, {"name": "create_task", "arguments": {"title": "x"}}]
     steps = {"tool_calls": wrong}
-    made = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
-    run = made.begin()["id"]
-    done = made.until(run, "done")
-    assert made.asked() == [".C01", ".C02"]
+    scenario = with_items(work(person, application, model), [script(steps, MARK, SAID), script(*DONE)])
+    run = scenario.begin()["id"]
+    done = scenario.until(run, "done")
+    assert scenario.sent_items() == [".C01", ".C02"]
     parts = person.caller.turn(done["steps"][0]["turn"])["parts"]
-    told = [part["text"] for part in parts if part["type"] == "tool_result"]
-    assert "is about" in told[0] and "no tool of this name" in told[1]
-    first = application.model.requests(made.mark)[0].body
+    results = [part["text"] for part in parts if part["type"] == "tool_result"]
+    assert "is about" in results[0] and "no tool of this name" in results[1]
+    first = application.model.requests(scenario.mark)[0].body
     assert [tool["function"]["name"] for tool in first["tools"]] == ["mark_item", "ask_user"]
     after = person.caller.ask("What was it?", None, done["conversation"], models=[str(model.pk)])
     person.caller.ended(after["id"])
-    assert person.caller.get(f"tasks/?date={date.today()}&level=task")["results"][0]["code"] == made.task["code"]
+    assert person.caller.get(f"tasks/?date={date.today()}&level=task")["results"][0]["code"] == scenario.task["code"]
     assert not application.model.requests("What was it?")[0].body.get("tools")
 
 
 def test_a_model_task_is_drafted_without_breakpoints(application: Application, person: Person, place: str) -> None:
     task = make(person, "The model's", archetype="model")
-    told, error = called(
+    answer, error = called(
         person, place, "draft_checklist", task=task["code"], items=[{"title": "x", "breakpoint": True}]
     )
-    assert error and "has no breakpoints" in told
+    assert error and "has no breakpoints" in answer

@@ -19,9 +19,9 @@ from chat.models import Conversation, Turn
 from core.audit.models import Entry
 from files.models import File
 from tests.application import Application
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.conftest import Person
-from tests.leftovers import kept, redis_keys_with
+from tests.leftovers import redis_keys_with, tables_with
 from tests.product import until
 
 
@@ -43,13 +43,13 @@ def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: 
     place = person.caller.post("conversations/", {"temporary": True}, expect=201)["id"]
     file = upload(person, f"{name}.txt", f"The secret is {own}.".encode())
     script = f'\nscript: {{"text": "{marker} is what you said."}}'
-    turn = asked(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
+    turn = ask_and_wait(person, place, f"Remember {marker}{script}", files=[file["id"], before["id"]])
     blob = str(File.objects.get(pk=file["id"]).blob.name)
     assert default_storage.exists(blob)
     assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, marker))
-    assert "chat_message" in kept(marker) and "files_file" in kept(name)
+    assert "chat_message" in tables_with(marker) and "files_file" in tables_with(name)
     person.caller._checked(person.caller.http.delete(f"conversations/{place}/"), 204)
-    assert [kept(each) for each in (marker, own, name)] == [[], [], []]
+    assert [tables_with(each) for each in (marker, own, name)] == [[], [], []]
     assert not default_storage.exists(blob)
     assert [each.pk for each in File.objects.filter(owner=person.user)] == [File.objects.get(pk=before["id"]).pk]
     assert ModelCall.objects.filter(person=person.user, purpose="answer").count() == 1
@@ -62,7 +62,7 @@ def test_no_list_search_day_or_export_shows_it_and_no_model_is_asked_for_its_tit
     application: Application, person: Person, place: str, browser: Client
 ) -> None:
     word = f"marmalade{uuid4().hex[:8]}"
-    asked(person, place, f'What of {word}?\nscript: {{"text": "It is orange."}}')
+    ask_and_wait(person, place, f'What of {word}?\nscript: {{"text": "It is orange."}}')
     caller, today = person.caller, timezone.localdate(timezone=person.user.zone)
     assert caller.get("conversations/")["results"] == []
     assert caller.get(f"search/?q={word}")["results"] == []
@@ -121,14 +121,14 @@ def test_the_page_of_a_new_conversation_begins_one_and_closes_it(
     refused = browser.post("/", {"text": "", "temporary": "yes"})
     assert refused.status_code == 400 and 'name="temporary"' in refused.content.decode()
     sent = browser.post("/", {"text": "Hello", "temporary": "yes"})
-    found = Conversation.objects.get(owner=person.user)
-    assert sent["Location"] == f"/c/{found.pk}/" and found.temporary
-    shown = browser.get(f"/c/{found.pk}/").content.decode()
+    conversation = Conversation.objects.get(owner=person.user)
+    assert sent["Location"] == f"/c/{conversation.pk}/" and conversation.temporary
+    shown = browser.get(f"/c/{conversation.pk}/").content.decode()
     assert "Close and erase" in shown and 'name="temporary"' not in shown
-    menu = browser.get(f"/c/{found.pk}/organise/").content.decode()
+    menu = browser.get(f"/c/{conversation.pk}/organise/").content.decode()
     assert "Summarise now" in menu and not {"Rename", "Pin to the top", "Share by link…", "Archive"} & set(
         re.findall(r">\s*([^<>]+?)\s*<", menu)
     )
-    until(lambda: not Turn.objects.live().filter(conversation=found), "it is answered")
-    assert browser.post(f"/c/{found.pk}/delete/")["Location"] == "/"
-    assert not Conversation.objects.filter(pk=found.pk).exists()
+    until(lambda: not Turn.objects.live().filter(conversation=conversation), "it is answered")
+    assert browser.post(f"/c/{conversation.pk}/delete/")["Location"] == "/"
+    assert not Conversation.objects.filter(pk=conversation.pk).exists()

@@ -1,4 +1,4 @@
-"""Texts that an administrator has written: what a model gets of them, what reports say, and the admin's pages."""
+"""Texts of an administrator: in prompts, in reports, and on the admin's pages."""
 
 import json
 import re
@@ -19,12 +19,12 @@ from chat.texts.examples import example
 from llm.models import Model
 from personas.models import PromptText
 from personas.services import save_text, use_built_in_text
-from personas.texts import BUILT_IN, TEXTS, Own, Texts
+from personas.texts import BUILT_IN, TEXTS, Texts, TextVersion
 from projects.planner.models.task import Task
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
 from tests.chat.conversations import past
-from tests.chat.documents import asked, picture, upload
+from tests.chat.documents import ask_and_wait, picture, upload
 from tests.conftest import Person
 from tests.product import until
 
@@ -49,14 +49,14 @@ def test_every_text_is_shown_in_the_place_where_it_stands() -> None:
         first = re.split(r"\{[a-z]+\}", TEXTS[name].built_in, maxsplit=1)[0].strip()
         assert pieces and first in pieces[0], name
         assert "\ue000" not in str(shown) and "\ue001" not in str(shown)
-        own = example(name, Texts({name: Own(1, f"Mine. {TEXTS[name].built_in}")}))
+        own = example(name, Texts({name: TextVersion(1, f"Mine. {TEXTS[name].built_in}")}))
         assert any("Mine. " in piece for message in own for piece, looked_at in message.pieces if looked_at), name
 
 
 def test_an_empty_text_leaves_the_rest_of_the_prompt() -> None:
     for name, text in TEXTS.items():
         if text.may_be_empty:
-            shown = example(name, Texts({name: Own(1, "")}))
+            shown = example(name, Texts({name: TextVersion(1, "")}))
             assert shown and not any(message.marked for message in shown), name
 
 
@@ -75,7 +75,7 @@ def test_a_model_gets_what_was_written_and_the_report_names_the_versions(
     assert "Zitiere wie [1]." in second[0]["content"] and second[-1]["role"] == "tool"
     note, image = upload(person, "note.txt", b"Twelve apples."), upload(person, "shot.png", picture())
     files = [note["id"], image["id"]]
-    turn = asked(person, place, f"And now? {later}", models=[str(caller_of_tools.pk)], files=files)
+    turn = ask_and_wait(person, place, f"And now? {later}", models=[str(caller_of_tools.pk)], files=files)
     messages = application.model.finished(later)[0].body["messages"]
     assert [each["content"] for each in messages if each["role"] == "tool"] == ["(gone)"]
     above, _, body = messages[-2]["content"].partition("\n")
@@ -98,7 +98,7 @@ def test_a_stored_turn_is_planned_again_under_its_own_texts(
     write(omission_note="(cut)", answer_stopped="(stopped)")
     model = Model.objects.create(provider=scripted_model_row.provider, name=uuid4().hex, context_window=2_000)
     conversation = past(person.user, 40, status="stopped")
-    asked(person, str(conversation.pk), "And then?", models=[str(model.pk)])
+    ask_and_wait(person, str(conversation.pk), "And then?", models=[str(model.pk)])
     turns = chosen(most=10, owner=person.user)
     write(omission_note="(more)")
     [result] = planned(turns)
@@ -128,9 +128,9 @@ def test_a_title_is_asked_for_in_the_words_that_were_written(
 
 def test_a_run_asks_in_the_words_that_were_written() -> None:
     row = Task(code="D2026-11-21-T02.C01", title="Buy", notes="Two.")
-    texts = Texts({"run_item": Own(1, "{item} – that is {code}.")})
-    assert prompts.item(row, texts, again=False, said="Yes.") == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
-    built_in = prompts.item(row, BUILT_IN, again=False, said="")
+    texts = Texts({"run_item": TextVersion(1, "{item} – that is {code}.")})
+    assert prompts.item(row, texts, again=False, reply="Yes.") == "Yes.\n\nBuy\n\nTwo. – that is @D2026-11-21-T02.C01."
+    built_in = prompts.item(row, BUILT_IN, again=False, reply="")
     assert built_in.startswith("Item @D2026-11-21-T02.C01:\n\nBuy\n\nTwo.\n\nDo this item now")
 
 

@@ -16,7 +16,7 @@ from chat.conversations.erasing import erase
 from chat.models import Conversation, ToolResult
 from files.services import stored_bytes
 from llm.models import Model, ToolServer
-from llm.tokens import CATCH_ALL, Tokenizer
+from llm.tokens import CATCH_ALL, NamedTokenizer
 from personas.models import Persona
 from tests.application import Application
 from tests.conftest import Person
@@ -26,7 +26,7 @@ MARKER = re.compile(
     r"\n\[… (\d+) tokens left out; read_result with “([0-9a-f-]{36})” gives any part of the whole …\]\n"
 )
 ANSWER = {"text": "I have read it."}
-COUNT = Tokenizer(CATCH_ALL).count
+COUNT = NamedTokenizer(CATCH_ALL).count
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def served(application: Application, committed: None, tmp_path: Path) -> Iterato
     """The row of a server that misbehaves so, as a process; or at an address."""
     rows: list[ToolServer] = []
 
-    def make(said: Misbehaving | None = None, url: str = "") -> ToolServer:
-        command = said.as_process(tmp_path) if said is not None else ""
+    def make(behaviour: Misbehaving | None = None, url: str = "") -> ToolServer:
+        command = behaviour.as_process(tmp_path) if behaviour is not None else ""
         kind = "stdio" if command else "http"
         name = f"o{uuid4().hex[:8]}"
         address = {"kind": kind, "command": command, "base_url": url}
@@ -70,7 +70,7 @@ def calls(*named: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class Turns:
-    """Turns in one place, and what the model server got of each."""
+    """Turns in one conversation, and the requests to the model of each."""
 
     def __init__(self, application: Application, person: Person, place: str, model: Model) -> None:
         self.application, self.person, self.place, self.model = application, person, place, model
@@ -87,10 +87,10 @@ class Turns:
         return [record.body for record in self.application.model.finished(self.mark)]
 
     def results(self, call: int) -> list[str]:
-        """What the tools' messages of a call hold."""
+        """Return the contents of the tools' messages in a call."""
         return [each["content"] for each in self.bodies()[call]["messages"] if each["role"] == "tool"]
 
-    def kept(self) -> ToolResult:
+    def stored_result(self) -> ToolResult:
         return ToolResult.objects.get(conversation=UUID(self.place))
 
     def plan(self) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def test_a_long_result_is_cut_by_the_room_kept_whole_and_read_on_in(
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
     [cut] = turns.results(1)
     [(left_out, pk)] = MARKER.findall(cut)
-    kept = ToolResult.objects.get(pk=pk)
-    whole = kept.text
+    stored_row = ToolResult.objects.get(pk=pk)
+    whole = stored_row.text
     assert whole.startswith("FIRST\n") and whole.endswith("\nLAST") and len(whole) > 190_000
     assert cut.startswith("FIRST\n") and cut.endswith("\nLAST")
     head, tail = MARKER.sub("\0", cut).split("\0")
@@ -172,8 +172,8 @@ def test_what_fits_goes_along_whole_however_long(
 def test_results_of_one_step_share_the_room(
     application: Application, person: Person, served: Callable[..., ToolServer], model_of: Callable[[int], Model]
 ) -> None:
-    said = Misbehaving([tool("log"), tool("short")], results={"log": {"size": 200_000}, "short": "Brief."})
-    row = served(said)
+    behaviour = Misbehaving([tool("log"), tool("short")], results={"log": {"size": 200_000}, "short": "Brief."})
+    row = served(behaviour)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(16_000))
     turns.ask(calls(*((f"{row.name}__{name}", {}) for name in ("log", "short", "log"))), ANSWER)
     first, short, last = turns.results(1)
@@ -190,22 +190,22 @@ def test_the_page_the_panel_and_the_export_say_how_long_it_really_is(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    tokens = f"{COUNT(kept.text):,}"
+    stored_row = turns.stored_result()
+    tokens = f"{COUNT(stored_row.text):,}"
     client = Client()
     client.force_login(person.user)
     page = client.get(f"/c/{turns.place}/").content.decode()
-    assert f"the whole has {tokens} tokens" in page and f"/results/{kept.pk}/" in page
-    assert client.get(f"/results/{kept.pk}/").content.decode() == kept.text
+    assert f"the whole has {tokens} tokens" in page and f"/results/{stored_row.pk}/" in page
+    assert client.get(f"/results/{stored_row.pk}/").content.decode() == stored_row.text
     panel = client.get(f"/turns/{turn['id']}/report/").content.decode()
-    assert f"of {COUNT(kept.text) + 4:,} tokens" in panel
+    assert f"of {COUNT(stored_row.text) + 4:,} tokens" in panel
     markdown = client.get(f"/c/{turns.place}/export.md").content.decode()
     assert f"The result of {row.name}__log was shortened for the model; it has {tokens} tokens" in markdown
     stored = client.get(f"/c/{turns.place}/export.json").json()["messages"][-1]["parts"][-2]["stored"]
-    assert stored["characters"] == stored["kept"] == len(kept.text) and stored["id"] == str(kept.pk)
+    assert stored["characters"] == stored["kept"] == len(stored_row.text) and stored["id"] == str(stored_row.pk)
     stranger = Client()
     stranger.force_login(type(person.user).objects.create_user(f"s{uuid4().hex[:8]}"))
-    assert stranger.get(f"/results/{kept.pk}/").status_code == 404
+    assert stranger.get(f"/results/{stored_row.pk}/").status_code == 404
 
 
 def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
@@ -214,10 +214,10 @@ def test_a_kept_result_counts_as_stored_and_goes_with_its_conversation(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    assert stored_bytes(person.user) == kept.size == len(kept.text.encode())
+    stored_row = turns.stored_result()
+    assert stored_bytes(person.user) == stored_row.size == len(stored_row.text.encode())
     erase(Conversation.objects.get(pk=turns.place))
-    assert not ToolResult.objects.filter(pk=kept.pk).exists() and stored_bytes(person.user) == 0
+    assert not ToolResult.objects.filter(pk=stored_row.pk).exists() and stored_bytes(person.user) == 0
 
 
 def test_a_result_for_which_there_is_no_room_to_keep_is_shortened_all_the_same(
@@ -239,11 +239,11 @@ def test_what_is_beyond_what_is_kept_is_named(
     row = served(Misbehaving([tool("log")], results={"log": {"size": 5_000_000}}))
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turn = turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    assert len(kept.text) == 4_000_000 and kept.characters > 4_500_000
+    stored_row = turns.stored_result()
+    assert len(stored_row.text) == 4_000_000 and stored_row.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
-    assert f"{kept.characters:,} characters" in note and "first 4,000,000 are kept" in note
+    assert f"{stored_row.characters:,} characters" in note and "first 4,000,000 are kept" in note
 
 
 # What goes wrong with a server, whether the answer is written all the same, and what its report says.
@@ -340,11 +340,11 @@ def test_a_result_of_a_deleted_message_is_read_no_more(
     row = served(BIG)
     turns = Turns(application, person, place_of(person, f"{row.name}__*"), model_of(8_000))
     turns.ask(calls((f"{row.name}__log", {})), ANSWER)
-    kept = turns.kept()
-    question = kept.message.parent_id
+    stored_row = turns.stored_result()
+    question = stored_row.message.parent_id
     assert isinstance(question, UUID)
     person.caller.http.patch(f"messages/{question}/", json={"mark": "excluded"}).raise_for_status()
-    turns.ask(calls(("read_result", {"result": str(kept.pk)})), ANSWER)
+    turns.ask(calls(("read_result", {"result": str(stored_row.pk)})), ANSWER)
     assert "There is no such result" in turns.results(1)[-1]
 
 
@@ -357,7 +357,7 @@ def test_a_kept_page_is_read_on_in_under_the_number_that_it_is_cited_by(
     conversation = Conversation.objects.get(pk=turns.place)
     Conversation.objects.filter(pk=turns.place).update(documents={"https://example.org/": 7})
     text = "The tide is high. " * 1_000
-    kept = ToolResult.objects.create(
+    stored_row = ToolResult.objects.create(
         owner=person.user,
         conversation=conversation,
         message_id=turn["message"],
@@ -368,7 +368,7 @@ def test_a_kept_page_is_read_on_in_under_the_number_that_it_is_cited_by(
         size=len(text),
         characters=len(text),
     )
-    turns.ask(calls(("read_result", {"result": str(kept.pk), "start": 12_000})), ANSWER)
+    turns.ask(calls(("read_result", {"result": str(stored_row.pk), "start": 12_000})), ANSWER)
     [document] = json.loads(turns.results(1)[-1])["documents"]
     assert (document["document"], document["title"]) == (7, "Tides")
     assert document["contents"] == text[12_000:]

@@ -1,4 +1,4 @@
-"""The answer loop with tools, cycle by cycle: what the model server really received, and what people get."""
+"""The answer loop with tools, cycle by cycle: the requests to the model, and the stored answer."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from personas.models import Persona, Reminder
 from personas.texts import TEXTS
 from tests.application import Application
 from tests.chat.citing import ANSWER, CLAUSE, SEARCH, ask
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.conftest import Person
 
 STUB = "This tool result is no longer available."
@@ -39,8 +39,8 @@ def test_a_search_is_followed_by_the_citation_rules_and_gone_with_the_turn(
     assert second["messages"][-1]["content"] == (
         f"{TEXTS['reminder_heading'].built_in}\n{TEXTS['citation_reminder'].built_in}"
     )
-    found = json.loads(second["messages"][-2]["content"])["documents"][0]
-    assert (found["document"], found["title"], found["contents"]) == (1, "contract.txt", CLAUSE)
+    document = json.loads(second["messages"][-2]["content"])["documents"][0]
+    assert (document["document"], document["title"], document["contents"]) == (1, "contract.txt", CLAUSE)
     later = uuid4().hex
     ask(person, place, caller_of_tools, f"And then? {later}", {"text": "Then nothing."})
     messages = bodies(application, later)[0]["messages"]
@@ -128,7 +128,7 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "sentence"),
     [
         ([{"name": "no_such_tool", "arguments": {}}], "There is no tool of this name"),
         ([{"name": "search_files", "arguments": '{"query": "half'}], "not valid JSON"),
@@ -139,15 +139,20 @@ def test_a_model_that_calls_for_ever_is_made_to_answer_in_its_last_step(
     ],
 )
 def test_a_call_that_cannot_run_tells_the_model_why_and_the_turn_goes_on(
-    application: Application, person: Person, place: str, caller_of_tools: Model, calls: list[dict[str, Any]], said: str
+    application: Application,
+    person: Person,
+    place: str,
+    caller_of_tools: Model,
+    calls: list[dict[str, Any]],
+    sentence: str,
 ) -> None:
     mark = uuid4().hex
     name = application.model.set_script(f"odd-{mark}", {"steps": [{"tool_calls": calls}, {"text": "Never mind."}]})
     model = Model.objects.create(provider=caller_of_tools.provider, name=name, context_window=128_000, tools=True)
-    ended = asked(person, place, f"Odd calls {mark}", models=[str(model.pk)])
+    ended = ask_and_wait(person, place, f"Odd calls {mark}", models=[str(model.pk)])
     assert ended["text"] == "Never mind."
     results = [m["content"] for m in bodies(application, mark)[1]["messages"] if m["role"] == "tool"]
-    assert len(results) == len(calls) and said in results[-1]
+    assert len(results) == len(calls) and sentence in results[-1]
 
 
 def test_somebody_elses_file_cannot_be_read_by_its_id(
@@ -162,5 +167,5 @@ def test_somebody_elses_file_cannot_be_read_by_its_id(
 
 def test_a_model_that_cannot_call_tools_is_offered_none(application: Application, person: Person, place: str) -> None:
     mark = uuid4().hex
-    asked(person, place, f"No tools {mark}")
+    ask_and_wait(person, place, f"No tools {mark}")
     assert "tools" not in bodies(application, mark)[0]

@@ -27,9 +27,9 @@ def model(application: Application) -> Model:
 
 
 def test_a_server_that_read_all_is_not_suspected(person: Person, model: Model) -> None:
-    asked = person.caller.ask("word " * 9_000, {"text": "Yes."}, models=[str(model.pk)])
-    person.caller.ended(asked["id"])
-    turn = Turn.objects.get(pk=asked["id"])
+    started = person.caller.ask("word " * 9_000, {"text": "Yes."}, models=[str(model.pk)])
+    person.caller.ended(started["id"])
+    turn = Turn.objects.get(pk=started["id"])
     assert (turn.context_unread, turn.report["calls"][0]["notes"]) == (0, [])
 
 
@@ -38,7 +38,7 @@ CUT = {"text": "I know nothing of it.", "usage": {"input": 3_024, "output": 5}}
 
 
 @pytest.fixture
-def beside(application: Application) -> Iterator[ScriptedModel]:
+def own_server(application: Application) -> Iterator[ScriptedModel]:
     yield application.model
     application.model.say()
 
@@ -54,11 +54,11 @@ SMALLER = {"GET /api/ps": {"models": [{"name": "llama3.2:3b", "context_length": 
     ],
 )
 def test_a_server_that_says_it_has_a_smaller_window_has_cut_and_its_window_is_learnt(
-    person: Person, model: Model, beside: ScriptedModel, says: dict[str, Any], advice: str
+    person: Person, model: Model, own_server: ScriptedModel, says: dict[str, Any], advice: str
 ) -> None:
-    beside.say(says)
-    asked = person.caller.ask(QUESTION, CUT, models=[str(model.pk)])
-    ended = person.caller.ended(asked["id"])
+    own_server.say(says)
+    started = person.caller.ask(QUESTION, CUT, models=[str(model.pk)])
+    ended = person.caller.ended(started["id"])
     assert ended["context_notice"].startswith("The server read 3,024 of 9,")
     assert advice in ended["context_notice"] and 5_900 < ended["context_unread"] < 6_100
 
@@ -79,9 +79,9 @@ def test_a_server_that_says_it_has_a_smaller_window_has_cut_and_its_window_is_le
     ],
 )
 def test_a_low_count_alone_is_a_suspicion_shown_once_that_changes_nothing(
-    person: Person, model: Model, beside: ScriptedModel, says: dict[str, Any]
+    person: Person, model: Model, own_server: ScriptedModel, says: dict[str, Any]
 ) -> None:
-    beside.say(says)
+    own_server.say(says)
     Model.objects.filter(pk=model.pk).update(tokenizer="o200k_base")
     ended = person.caller.ended(person.caller.ask(QUESTION, CUT, models=[str(model.pk)])["id"])
     assert ended["context_notice"].startswith("The server reported 3,024 of 9,")
@@ -107,13 +107,13 @@ def test_a_low_count_alone_is_a_suspicion_shown_once_that_changes_nothing(
 
 
 def test_three_messages_of_a_careless_server_make_no_model_smaller(person: Person, model: Model) -> None:
-    """It reports only what its cache did not have: 800, then 700, and 700 with what was cached beside it."""
+    """The server reports only uncached tokens: 800, then 700, then 700 with the cached ones in another field."""
     Model.objects.filter(pk=model.pk).update(tokenizer="o200k_base")
     place = person.caller.conversation()
     for usage in ({"input": 800}, {"input": 700}, {"input": 700, "cached": 1_400}, {"input": 700}):
         script = {"text": "Yes.", "usage": {"output": 2, **usage}}
-        asked = person.caller.ask("word " * 650, script, place, models=[str(model.pk)])
-        assert person.caller.ended(asked["id"])["context_unread"] == 0
+        started = person.caller.ask("word " * 650, script, place, models=[str(model.pk)])
+        assert person.caller.ended(started["id"])["context_unread"] == 0
 
     def counted() -> bool:
         model.refresh_from_db()
@@ -123,21 +123,21 @@ def test_three_messages_of_a_careless_server_make_no_model_smaller(person: Perso
     assert (model.learnt_window, model.window) == (None, 32_000)
 
 
-def test_a_healthy_answer_asks_the_server_nothing_else(person: Person, model: Model, beside: ScriptedModel) -> None:
-    beside.say({"GET /api/ps": {"models": []}})
-    beside.forget()
-    asked = person.caller.ask(QUESTION, {"text": "Yes."}, models=[str(model.pk)])
-    person.caller.ended(asked["id"])
-    assert not [record for record in beside.requests() if record.path in ("/api/ps", "/props")]
+def test_a_healthy_answer_asks_the_server_nothing_else(person: Person, model: Model, own_server: ScriptedModel) -> None:
+    own_server.say({"GET /api/ps": {"models": []}})
+    own_server.forget()
+    started = person.caller.ask(QUESTION, {"text": "Yes."}, models=[str(model.pk)])
+    person.caller.ended(started["id"])
+    assert not [record for record in own_server.requests() if record.path in ("/api/ps", "/props")]
 
 
 def test_an_answer_to_a_cut_prompt_is_marked_wherever_it_is_read(
-    person: Person, model: Model, beside: ScriptedModel
+    person: Person, model: Model, own_server: ScriptedModel
 ) -> None:
-    beside.say(SMALLER)
-    asked = person.caller.ask(QUESTION, CUT, models=[str(model.pk)])
-    notice = person.caller.ended(asked["id"])["context_notice"]
-    conversation = Conversation.objects.get(pk=asked["conversation"])
+    own_server.say(SMALLER)
+    started = person.caller.ask(QUESTION, CUT, models=[str(model.pk)])
+    notice = person.caller.ended(started["id"])["context_notice"]
+    conversation = Conversation.objects.get(pk=started["conversation"])
     assert notice in export(conversation, "md") and notice in export(conversation, "json")
     messages = person.caller.http.get(f"conversations/{conversation.pk}/messages/").json()["results"]
     assert [message["context_notice"] for message in messages] == [notice, None]
@@ -152,23 +152,23 @@ def test_an_answer_to_a_cut_prompt_is_marked_wherever_it_is_read(
     ],
 )
 def test_a_title_is_thrown_away_on_proof_only(
-    person: Person, model: Model, beside: ScriptedModel, read: int, says: dict[str, Any], titled: bool
+    person: Person, model: Model, own_server: ScriptedModel, read: int, says: dict[str, Any], titled: bool
 ) -> None:
-    beside.say(says)
+    own_server.say(says)
     title = uuid4().hex
     script = {"tokens": 1_500, "title": {"text": title, "usage": {"input": read, "output": 4}}}
-    asked = person.caller.ask("Go.", script, models=[str(model.pk)])
-    person.caller.ended(asked["id"])
-    background.submit(titles.write(UUID(asked["id"]))).result()
-    assert (Conversation.objects.get(pk=asked["conversation"]).title == title) is titled
+    started = person.caller.ask("Go.", script, models=[str(model.pk)])
+    person.caller.ended(started["id"])
+    background.submit(titles.write(UUID(started["id"]))).result()
+    assert (Conversation.objects.get(pk=started["conversation"]).title == title) is titled
 
 
-def test_a_short_title_is_written_anew_on_a_suspicion(person: Person, model: Model, beside: ScriptedModel) -> None:
+def test_a_short_title_is_written_anew_on_a_suspicion(person: Person, model: Model, own_server: ScriptedModel) -> None:
     Model.objects.filter(pk=model.pk).update(tokenizer="o200k_base")
     title = uuid4().hex
     script = {"tokens": 700, "title": {"text": title, "usage": {"input": 260, "output": 4}}}
-    asked = person.caller.ask("Go.", script, models=[str(model.pk)])
-    person.caller.ended(asked["id"])
-    until(lambda: Conversation.objects.get(pk=asked["conversation"]).title == title, "it has its title")
-    calls = ModelCall.objects.filter(conversation=asked["conversation"], purpose="title")
+    started = person.caller.ask("Go.", script, models=[str(model.pk)])
+    person.caller.ended(started["id"])
+    until(lambda: Conversation.objects.get(pk=started["conversation"]).title == title, "it has its title")
+    calls = ModelCall.objects.filter(conversation=started["conversation"], purpose="title")
     assert calls.count() == 2

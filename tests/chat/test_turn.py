@@ -29,7 +29,7 @@ def test_an_answer_streams_in_order_and_is_stored_as_it_was_sent(caller: Caller)
 
 def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, product: Product) -> None:
     script = {"tokens": 100, "interval": 0.02, "ttft": 0.05}
-    wanted = expected_text(script)
+    whole_text = expected_text(script)
     places = [caller.conversation() for _ in range(40)]
 
     def one(place: str) -> tuple[bool, bool]:
@@ -38,7 +38,7 @@ def test_many_answers_at_once_arrive_whole_and_in_order(caller: Caller, product:
         events = list(own.events(turn["id"]))
         text = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
         in_order = [event.get("seq") for event in events] == list(range(1, len(events) + 1))
-        return in_order, text == wanted == own.ended(turn["id"])["text"]
+        return in_order, text == whole_text == own.ended(turn["id"])["text"]
 
     with ThreadPoolExecutor(len(places)) as pool:
         assert list(pool.map(one, places)) == [(True, True)] * len(places)

@@ -9,7 +9,7 @@ from chat.tools.web import READERS
 from llm.models import Model, WebSearch
 from personas.models import Persona
 from tests.application import Application
-from tests.chat.documents import asked
+from tests.chat.documents import ask_and_wait
 from tests.conftest import Person
 from tests.llm.opening import document_of, opened
 from tests.llm.raw_server import always, answer
@@ -23,9 +23,9 @@ def test_a_web_search_is_numbered_carries_its_addresses_and_can_be_cited(
     call = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides today"]}}]}
     script = json.dumps({"steps": [call, {"text": "High water is at noon [1]."}]})
     place = person.caller.conversation()
-    ended = asked(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
-    told = [m["content"] for m in application.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
-    documents = json.loads(told[0])["documents"]
+    ended = ask_and_wait(person, place, f"Tides? {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    results = [m["content"] for m in application.model.finished(mark)[-1].body["messages"] if m["role"] == "tool"]
+    documents = json.loads(results[0])["documents"]
     assert [(each["document"], each["metadata"]) for each in documents] == [
         (1, "https://example.org/tides"),
         (2, "https://example.org/moon"),
@@ -40,7 +40,9 @@ def test_open_url_does_not_reach_this_machine(
     mark = uuid4().hex
     call = {"tool_calls": [{"name": "open_url", "arguments": {"url": "http://127.0.0.1/livez"}}]}
     script = json.dumps({"steps": [call, {"text": "It was refused."}]})
-    asked(person, person.caller.conversation(), f"Open {mark}\nscript: {script}", models=[str(caller_of_tools.pk)])
+    ask_and_wait(
+        person, person.caller.conversation(), f"Open {mark}\nscript: {script}", models=[str(caller_of_tools.pk)]
+    )
     messages = application.model.finished(mark)[-1].body["messages"]
     result = next(message["content"] for message in messages if message["role"] == "tool")
     assert result == "127.0.0.1 is not on the public internet, so it is not opened."
@@ -52,11 +54,11 @@ def test_a_persona_has_only_the_web_tools_it_names(
     persona = Persona.objects.create(owner=person.user, name="Quiet", instructions="Stay here.", tools=[])
     place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
     mark = uuid4().hex
-    asked(person, place, f"Tools? {mark}-1", models=[str(caller_of_tools.pk)])
+    ask_and_wait(person, place, f"Tools? {mark}-1", models=[str(caller_of_tools.pk)])
     assert "tools" not in application.model.finished(f"{mark}-1")[0].body
     persona.tools = ["web_search"]
     persona.save()
-    asked(person, place, f"Tools? {mark}-2", models=[str(caller_of_tools.pk)])
+    ask_and_wait(person, place, f"Tools? {mark}-2", models=[str(caller_of_tools.pk)])
     offered = [tool["function"]["name"] for tool in application.model.finished(f"{mark}-2")[0].body["tools"]]
     assert offered == ["web_search"]
 

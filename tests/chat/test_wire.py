@@ -1,4 +1,4 @@
-"""The contract of the socket and of SSE: the document that describes it, held against what is really sent."""
+"""The contract of the socket and of SSE: its document agrees with the frames that are sent."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -31,13 +31,13 @@ def contract(client: Client, committed: None) -> Any:
 
 
 def problems(contract: Any, frame: Any, *, by: str) -> list[str]:
-    """What of a frame is not as the document says; `by` is who sent it: its operation `send` is the server's."""
+    """Return how a frame differs from the document. `by` is its sender: the operation `send` is the server's."""
     named = {reference["$ref"].rpartition("/")[2] for reference in contract["operations"][by]["messages"]}
     if frame["type"] not in named:
         return [f"{frame['type']} is not of the operation {by}"]
     schema = contract["components"]["messages"][frame["type"]]["payload"]
-    found = Draft7Validator(schema, format_checker=FormatChecker()).iter_errors(frame)
-    return [f"{frame['type']}: {error.message}" for error in found]
+    errors = Draft7Validator(schema, format_checker=FormatChecker()).iter_errors(frame)
+    return [f"{frame['type']}: {error.message}" for error in errors]
 
 
 @pytest.mark.skipif(
@@ -56,9 +56,9 @@ def test_every_reference_of_the_document_leads_somewhere(contract: Any) -> None:
         for each in value if isinstance(value, list) else ():
             yield from references(each)
 
-    found = set(references(contract))
-    assert len(found) > 40
-    for reference in found:
+    targets = set(references(contract))
+    assert len(targets) > 40
+    for reference in targets:
         place = contract
         for name in reference.removeprefix("#/").split("/"):
             place = place[name]
@@ -151,9 +151,9 @@ def test_what_the_socket_carries_is_as_the_document_says(
 @product_test
 def test_what_sse_carries_is_what_the_socket_carries(product: Product, person: Person, contract: Any) -> None:
     caller = person.caller
-    found = caller.http.post("files/", files={"file": ("rain.txt", b"In Conwy it rains.")}).json()
-    until(lambda: caller.get(f"files/{found['id']}/")["status"] == "ready", "the file is read")
-    turn = caller.ask("Cite.", {"text": "In Conwy it rains on all days of May [1]."}, files=[found["id"]])
+    file = caller.http.post("files/", files={"file": ("rain.txt", b"In Conwy it rains.")}).json()
+    until(lambda: caller.get(f"files/{file['id']}/")["status"] == "ready", "the file is read")
+    turn = caller.ask("Cite.", {"text": "In Conwy it rains on all days of May [1]."}, files=[file["id"]])
     events = list(caller.events(turn["id"]))
     assert not [problem for event in events for problem in problems(contract, event, by="send")]
     assert {"CITATION", "CITATION_CHECK"} <= {event["type"] for event in events}

@@ -1,4 +1,4 @@
-"""An MCP server for turns that writes down what was really called, as a process that the worker starts."""
+"""An MCP server that writes its calls into a file. The worker starts it as a process."""
 
 import os
 import shlex

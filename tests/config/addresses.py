@@ -14,7 +14,7 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 
 @dataclass(frozen=True)
 class Address:
-    """`parameters` are the names of what the route takes, such as pk."""
+    """An address of the URLconf. `parameters` are the names of its parameters, such as pk."""
 
     url: str
     parameters: tuple[str, ...]
@@ -26,9 +26,9 @@ class Address:
 
 
 def addresses(values: Mapping[str, str]) -> list[Address]:
-    """`values`: "segment/parameter" or "parameter" → what to put there; raises LookupError for one it does not know.
+    """Return all addresses with these values of parameters, by "segment/parameter" or "parameter".
 
-    The segment is the part of the path before the parameter, which names what the id is of.
+    The segment is the part of the path before the parameter. Raises LookupError for a parameter without a value.
     """
     return [
         Address("/" + _filled(template, values), tuple(PARAMETER.findall(template)), view)
@@ -52,13 +52,13 @@ def _routes(patterns: list[Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        segment = template[: found.start()].rstrip("/").rpartition("/")[2]
-        for key in (f"{segment}/{found[1]}", found[1]):
+    def value(match: re.Match[str]) -> str:
+        segment = template[: match.start()].rstrip("/").rpartition("/")[2]
+        for key in (f"{segment}/{match[1]}", match[1]):
             if key in values:
                 return values[key]
         raise LookupError(
-            f"The address {template} takes “{found[1]}” after “{segment}”, which the tests of access do not know. "
+            f"The address {template} takes “{match[1]}” after “{segment}”, which the tests of access do not know. "
             "Give them a row of another person for it."
         )
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of access, and what a run of made-up requests came to."""
+"""Fixtures of the tests of access, and the summary of a run of fuzzed requests."""
 
 from typing import Any
 

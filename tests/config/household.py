@@ -1,4 +1,4 @@
-"""One person's rows and the workspace's, for the tests of who gets in where."""
+"""One person's rows and the workspace's, for the tests of access."""
 
 import io
 import zipfile
@@ -48,7 +48,7 @@ ELSEWHERE = "203.0.113.5"
 
 
 def content(response: Any) -> str:
-    """Return the text of a response; of an archive, that of its members."""
+    """Return the text of a response. The text of an archive is that of its members."""
     body = b"".join(response) if response.streaming else bytes(response.content)
     if body.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
@@ -58,8 +58,9 @@ def content(response: Any) -> str:
 
 @dataclass
 class Household:
-    """One person's rows and the workspace's, and the values that put them into addresses; `everybodys`: those of rows
-    of the workspace, for addresses that one's own rows have, too."""
+    """One person's rows and the workspace's, and the values that put them into addresses.
+
+    `everybodys`: values for the rows of the workspace, for addresses that a person's own rows have too."""
 
     values: dict[str, str]
     rows: list[Row]
@@ -69,9 +70,9 @@ class Household:
         return addresses(self.values)
 
     def of_everybody(self) -> list[Address]:
-        """Those that lead to a row of the workspace where `addresses` leads to the person's own."""
-        there = addresses({**self.values, **self.everybodys})
-        return [address for address in there if any(pk in address.url for pk in self.everybodys.values())]
+        """Return the addresses with a row of the workspace in place of the person's own."""
+        all_addresses = addresses({**self.values, **self.everybodys})
+        return [address for address in all_addresses if any(pk in address.url for pk in self.everybodys.values())]
 
     def state(self) -> list[dict[str, Any]]:
         return [type(row)._default_manager.values().get(pk=row.pk) for row in self.rows]
@@ -79,18 +80,18 @@ class Household:
 
 @pytest.fixture
 def people(committed: None) -> Iterator[Callable[..., User]]:
-    """Makes people who are gone after the test, with everything that is theirs.
+    """Yield a function that makes people. They are deleted with all their rows after the test.
 
-    There is no transaction around these tests: a view that streams gives its database connection back.
+    These tests have no transaction around them: a view that streams gives its database connection back.
     """
-    made: list[User] = []
+    users: list[User] = []
 
     def make(**fields: Any) -> User:
-        made.append(User.objects.create_user(f"access-{uuid4().hex}", **fields))
-        return made[-1]
+        users.append(User.objects.create_user(f"access-{uuid4().hex}", **fields))
+        return users[-1]
 
     yield make
-    for person in made:
+    for person in users:
         person.delete()
 
 
@@ -166,8 +167,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     what = {"action": 2, "what": "user", "row": "somebody"}
     rows.append(Entry.objects.filter(object_id=str(token.pk)).latest("sequence"))
     limit = Limit.objects.create(user=owner, unit="turns", per="day", amount=1_000_000)
-    gone = AdminRecord.objects.create(username="gone", at=timezone.now(), **what)
-    rows += [reading, hook, delivery, limit, gone]
+    record = AdminRecord.objects.create(username="gone", at=timezone.now(), **what)
+    rows += [reading, hook, delivery, limit, record]
     values = {
         **{f"{row._meta.model_name}/object_id": str(row.pk) for row in rows},
         "c/pk": str(turn.conversation_id),
@@ -325,7 +326,7 @@ def _task(owner: User) -> tuple[Task, TaskChange]:
 
 
 def signed_in(person: User, **options: Any) -> Client:
-    """A browser in which the person has just signed in, so that pages that ask for that open too."""
+    """Return a browser in which the person has just signed in, so that pages that need a fresh sign-in open too."""
     client = Client(raise_request_exception=False, REMOTE_ADDR=ELSEWHERE, **options)
     client.force_login(person)
     session = client.session
@@ -335,7 +336,7 @@ def signed_in(person: User, **options: Any) -> Client:
 
 
 def _result(turn: Turn) -> ToolResult:
-    """What a tool of the turn has given, kept whole."""
+    """Store a whole result of a tool of the turn."""
     return ToolResult.objects.create(
         owner=turn.conversation.owner,
         conversation=turn.conversation,

@@ -17,5 +17,5 @@ def packages() -> list[str]:
 
 
 def modules(*directories: str) -> list[Path]:
-    found = [path for name in directories for path in sorted((ROOT / name.replace(".", "/")).rglob("*.py"))]
-    return [path for path in found if not {"migrations", "tests"} & set(path.parts)]
+    paths = [path for name in directories for path in sorted((ROOT / name.replace(".", "/")).rglob("*.py"))]
+    return [path for path in paths if not {"migrations", "tests"} & set(path.parts)]

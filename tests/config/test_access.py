@@ -1,4 +1,4 @@
-"""Who gets in where. The tests walk the whole URLconf, so a new address is covered when it is added."""
+"""Access to addresses. The tests walk the whole URLconf, so a new address is covered when it is added."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def to_sign_in(response: Any) -> bool:
 
 
 def test_every_kind_of_row_in_the_admin_is_walked(household: Household) -> None:
-    """Otherwise an address of the admin is asked with an id of something else, and every answer is a 404."""
+    """Otherwise an address of the admin would get another kind's id, and each answer would be 404."""
     walked = {type(row) for row in household.rows}
     unknown = {
         address.url
@@ -75,13 +75,13 @@ def test_what_is_not_public_asks_strangers_to_sign_in(household: Household) -> N
 
 
 def test_public_addresses_are_there(client: Client, household: Household) -> None:
-    known = {address.url for address in household.addresses()}
-    assert known >= PUBLIC
+    urls = {address.url for address in household.addresses()}
+    assert urls >= PUBLIC
     assert all(client.get(url).status_code in (200, 503) for url in PUBLIC)
 
 
 def says_as_much_of_no_row(client: Client, method: str, url: str, response: Any) -> bool:
-    """Return whether a body is refused in the same words where there is no such row."""
+    """Return whether a missing row gives the same words for this body."""
     nowhere = ask(client, method, re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(uuid4()), url))
     return bool(nowhere.status_code == 400 and nowhere.json()["detail"] == response.json()["detail"])
 
@@ -146,7 +146,7 @@ def test_staff_without_permissions_see_no_rows(household: Household, people: Cal
 def test_being_staff_without_a_right_opens_no_page_that_others_cannot_open(
     household: Household, people: Callable[..., User]
 ) -> None:
-    """Every address, the pages of the admin and `/metrics` among them, answers as it does to anybody signed in."""
+    """Every address, those of the admin and `/metrics` included, answers as it does to any person."""
     alone, anybody = signed_in(people(is_staff=True)), signed_in(people())
     opened = []
     for address in household.addresses():
@@ -201,13 +201,13 @@ def test_json_that_is_nested_too_deeply_is_refused_everywhere(household: Househo
     owner = next(row for row in household.rows if isinstance(row, User))
     browser, nested = signed_in(owner), "[" * 100_000
     browser.raise_request_exception = False
-    asked = refused = 0
+    requests = refused = 0
     for address in household.addresses():
         if not address.url.startswith(("/api/v1/", "/v1/")):
             continue
         for method in ("POST", "PUT", "PATCH"):
             response = browser.generic(method, address.url, nested, content_type="application/json")
             assert response.status_code < 500, (method, address.url)
-            asked += 1
+            requests += 1
             refused += response.status_code == 400
-    assert refused > 25, f"{asked} requests, of which only {refused} were refused"
+    assert refused > 25, f"{requests} requests, of which only {refused} were refused"

@@ -1,4 +1,4 @@
-"""What the pages of the admin have in common: their look, the way back, and what a wrong address gets."""
+"""Common parts of the admin's pages: their look, the way back, and the answer to a wrong address."""
 
 import re
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def absent_key(model: type[models.Model]) -> str:
 def test_a_row_that_is_not_there_is_said_to_be_so(
     admin_client: Client, key: Callable[[type[models.Model]], str]
 ) -> None:
-    """The list says so, where Django leads back to it; a server error is no answer."""
+    """Django redirects to the list, which says that the row is missing. A server error would be wrong."""
     wrong = {}
     for model in admin.site._registry:
         names = (model._meta.app_label, model._meta.model_name)

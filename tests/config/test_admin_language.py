@@ -1,7 +1,7 @@
-"""No page of the admin shows English to whoever reads another language.
+"""No page of the admin shows English to a person with another language.
 
-Each page is opened in English and in Vietnamese: what reads the same in both, or has an English word in it, was left
-over. The tests walk every address of the admin, so a new page is covered when it is added.
+Each page is opened in English and in Vietnamese. A text that is the same in both, or has an English word, is not
+translated. The tests walk every address of the admin, so a new page is covered when it is added.
 """
 
 import re
@@ -65,19 +65,19 @@ class Words(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.texts: list[str] = []
         self.silent: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        classes = set(given.get("class", "").split())
+        attributes = {name: value or "" for name, value in attrs}
+        classes = set(attributes.get("class", "").split())
         if self.silent:
             self.silent += [tag] if tag == self.silent[0] else []
         elif tag in SILENT or classes & SHOWN or "material-symbols-outlined" in classes:
             self.silent = [tag]
         else:
-            self.found += [given[name] for name in SPOKEN if given.get(name)]
-            self.found += [given["value"]] if tag == "input" and given.get("type") == "submit" else []
+            self.texts += [attributes[name] for name in SPOKEN if attributes.get(name)]
+            self.texts += [attributes["value"]] if tag == "input" and attributes.get("type") == "submit" else []
 
     def handle_endtag(self, tag: str) -> None:
         if self.silent and self.silent[-1] == tag:
@@ -85,33 +85,33 @@ class Words(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.silent and (words := " ".join(data.split())):
-            self.found.append(words)
+            self.texts.append(words)
 
 
 def words(page: str) -> list[str]:
     reader = Words()
     reader.feed(page)
-    return reader.found
+    return reader.texts
 
 
-def said(words: str) -> str:
-    """Without what is the same in every language."""
+def without_common_words(words: str) -> str:
+    """Return the text without words that are the same in every language."""
     return re.sub(rf"\b(?:{SAME.pattern})s?\b", "", DATA.sub("", words), flags=re.I)
 
 
 def stored() -> set[str]:
-    """What people and other tests have written: every value of a field that is no choice of ours."""
-    found: set[str] = set()
+    """Return the texts of people and other tests: every value of a field without choices."""
+    stored_texts: set[str] = set()
     models: list[type[Model]] = [*admin.site._registry, LogEntry, Message]
     for model in models:
         fields = [each.attname for each in model._meta.concrete_fields if isinstance(each, FREE) and not each.choices]
         for row in model._base_manager.values_list(*fields).distinct() if fields else ():
-            found |= {" ".join(text.split()) for value in row for text in texts(value)}
-    return found
+            stored_texts |= {" ".join(text.split()) for value in row for text in texts(value)}
+    return stored_texts
 
 
 def texts(value: object) -> Iterator[str]:
-    """Those in a value of JSON."""
+    """Yield the texts in a value of JSON."""
     if isinstance(value, str):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -119,12 +119,12 @@ def texts(value: object) -> Iterator[str]:
 
 
 def left_over(data: set[str], english: str, vietnamese: str) -> Iterator[str]:
-    known = set(words(english))
+    english_words = set(words(english))
     for each in words(vietnamese):
-        own = said(each)
+        own = without_common_words(each)
         if not LETTERS.search(own) or each in OWN or each in data or data.issuperset(BETWEEN.split(each)):
             continue
-        if each in known or ENGLISH.search(own):
+        if each in english_words or ENGLISH.search(own):
             yield each
 
 

@@ -32,7 +32,7 @@ WITHOUT = {"webaccess"}  # has one row, and its list leads there
 
 
 def one_of_each(number: int) -> None:
-    """With owners and all that is named of their own, so that nothing is read once for several."""
+    """Create one row of each kind, with an owner of its own, so that no query serves two rows."""
     name, now = f"a-name-of-some-length-{number}", timezone.now()
     owner = User.objects.create_user(name)
     model = Model.objects.create(provider=Provider.objects.create(name=name), name=name)
@@ -42,12 +42,12 @@ def one_of_each(number: int) -> None:
         kind.objects.create(version=number + 1000, text=name, author=owner)
     project = Project.objects.create(owner=owner, name=name, persona=persona)
     place = Conversation.objects.create(owner=owner, persona=persona, project=project)
-    asked = Message.objects.create(conversation=place, role="user")
-    answer = Message.objects.create(conversation=place, parent=asked, depth=1, role="assistant", model=model)
-    turn = Turn.objects.create(conversation=place, user_message=asked, answer=answer, model=model, status="done")
+    question = Message.objects.create(conversation=place, role="user")
+    answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant", model=model)
+    turn = Turn.objects.create(conversation=place, user_message=question, answer=answer, model=model, status="done")
     ModelCall.objects.create(person=owner, turn=turn, model=model, persona=persona, project=project, input=1, output=1)
     Summary.objects.create(
-        conversation=place, first=asked, last=asked, messages=1, span_start=now, span_end=now, as_of=now,
+        conversation=place, first=question, last=question, messages=1, span_start=now, span_end=now, as_of=now,
         sections=[], tokens_in=1, tokens_out=1, timezone="UTC", prompt_version=0,
     )  # fmt: skip
     SummaryJob.objects.create(conversation=place, status="done")
@@ -80,7 +80,7 @@ def one_of_each(number: int) -> None:
 def counted(client: Client) -> dict[str, tuple[int, int]]:
     """The queries and bytes of each list, of the form, the history and the deletion of its newest row, and of the form
     for a new one."""
-    found = {}
+    counts = {}
     for model in admin.site._registry:
         if model._meta.model_name in WITHOUT:
             continue
@@ -94,8 +94,8 @@ def counted(client: Client) -> dict[str, tuple[int, int]]:
                 page = client.get(url)
             if page.status_code not in (302, 403):  # such rows cannot be added or deleted
                 assert page.status_code == 200, url
-                found[url.replace(str(newest), "…")] = len(queries), len(page.content)
-    return found
+                counts[url.replace(str(newest), "…")] = len(queries), len(page.content)
+    return counts
 
 
 @pytest.mark.slow

@@ -26,8 +26,8 @@ def words(page: str) -> str:
 
 def test_names_help_texts_and_choices_of_fields(vietnamese: Client) -> None:
     form = words(vietnamese.get(reverse("admin:personas_budgetprofile_add")).content.decode())
-    for said in ("để trống cho câu trả lời", "Tính bằng token.", "Chỗ cho prompt", "Gần đây: các lượt mới nhất"):
-        assert said in form or said[0].upper() + said[1:] in form
+    for text in ("để trống cho câu trả lời", "Tính bằng token.", "Chỗ cho prompt", "Gần đây: các lượt mới nhất"):
+        assert text in form or text[0].upper() + text[1:] in form
     assert "kept free for the answer" not in form.lower()
 
 
@@ -35,11 +35,11 @@ def test_columns_menu_states_and_messages(vietnamese: Client, admin_user: User) 
     profile = BudgetProfile.objects.create(name="Standard", default=True)
     other = BudgetProfile.objects.create(name="Other")
     listed = words(vietnamese.get(reverse("admin:personas_budgetprofile_changelist")).content.decode())
-    for said in ("Về không gian làm việc", "Công cụ", "Cửa sổ tối đa", "mặc định", "Mặc định"):
-        assert said in listed
+    for text in ("Về không gian làm việc", "Công cụ", "Cửa sổ tối đa", "mặc định", "Mặc định"):
+        assert text in listed
     chosen = reverse("admin:personas_budgetprofile_make_default", args=[other.pk])
-    asked = vietnamese.get(chosen).content.decode()
-    assert "Đặt hồ sơ này làm mặc định?" in asked
+    dialog = vietnamese.get(chosen).content.decode()
+    assert "Đặt hồ sơ này làm mặc định?" in dialog
     vietnamese.post(chosen, {"_form_submitted": "on"})
     page = words(vietnamese.get(reverse("admin:personas_budgetprofile_change", args=[profile.pk])).content.decode())
     assert "Other nay là hồ sơ mặc định." in page
@@ -47,8 +47,8 @@ def test_columns_menu_states_and_messages(vietnamese: Client, admin_user: User) 
 
 def test_the_overview_and_the_pages_of_people(vietnamese: Client, admin_user: User) -> None:
     page = words(vietnamese.get("/admin/").content.decode())
-    for said in ("Tổng quan", "Token đã đọc", "Những gì thất bại", "Mọi thứ có ổn không?", "Tải lên, 0 tệp"):
-        assert said in page
+    for text in ("Tổng quan", "Token đã đọc", "Những gì thất bại", "Mọi thứ có ổn không?", "Tải lên, 0 tệp"):
+        assert text in page
     handed = vietnamese.get(reverse("admin:accounts_user_hand_over", args=[admin_user.pk])).content.decode()
     assert "Chuyển giao những gì admin sở hữu" in handed and "0 dự án, 0 tệp trong đó, 0 nhân vật" in handed
 

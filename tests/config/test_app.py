@@ -1,4 +1,4 @@
-"""The pages as an app on a device: what a browser needs to install it, and what it keeps for a time without network."""
+"""The pages as an app on a device: the manifest to install it, and the files for a time without network."""
 
 import re
 
@@ -13,18 +13,18 @@ pytestmark = pytest.mark.django_db  # pages look for a session
 def test_the_manifest_names_icons_of_the_sizes_that_browsers_ask_for() -> None:
     response = Client().get("/manifest.webmanifest")
     assert response["Content-Type"] == "application/manifest+json"
-    told = response.json()
-    assert (told["start_url"], told["scope"], told["display"]) == ("/", "/", "standalone")
-    assert told["name"] == "Glasshouse"
-    assert {icon["sizes"] for icon in told["icons"]} == {"any", "192x192", "512x512"}
+    manifest = response.json()
+    assert (manifest["start_url"], manifest["scope"], manifest["display"]) == ("/", "/", "standalone")
+    assert manifest["name"] == "Glasshouse"
+    assert {icon["sizes"] for icon in manifest["icons"]} == {"any", "192x192", "512x512"}
 
 
 def test_the_worker_stands_for_all_pages_and_keeps_nothing_that_is_anybodys() -> None:
     response = Client().get("/service-worker.js")
     assert response["Content-Type"] == "text/javascript" and response["Cache-Control"] == "no-cache"
-    kept = re.search(r"SHELL = \[(.*)\]", response.content.decode())
-    assert kept
-    assert all(name == "OFFLINE" or "/static/" in name for name in kept[1].split(", "))
+    shell = re.search(r"SHELL = \[(.*)\]", response.content.decode())
+    assert shell
+    assert all(name == "OFFLINE" or "/static/" in name for name in shell[1].split(", "))
     assert "What you have written is kept" in Client().get("/offline/").content.decode()
 
 

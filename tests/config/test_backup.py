@@ -21,7 +21,7 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from config.backup import postgres
-from config.backup.postgres import Refused, find_program, server_major
+from config.backup.postgres import BackupRefused, find_program, server_major
 from config.backup.services import DUMP, MANIFEST, STATE
 from files.index.indexing import create_vector_index
 from files.models import Embedder
@@ -63,25 +63,25 @@ def rows_of(run: Execute) -> dict[str, Any]:
     return {name: run(digest.format(name)) for name in tables} | {"sequences": sequences}
 
 
-def asked(query: str) -> list[Any]:
+def fetch_rows(query: str) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(query)
         return list(cursor.fetchall())
 
 
 def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: dict[str, Any]) -> None:
-    """Write a backup of the database as versions before pg_dump wrote it, with what `manifest` says besides."""
+    """Write a backup in the format from before pg_dump, with the members of `manifest`."""
     rows = path / "rows" / manifest["id"]
     rows.mkdir(parents=True)
     tables = []
     for (name,) in database.execute(TABLES).fetchall():
-        found = database.execute(COLUMNS, [name]).fetchall()
-        listed = ", ".join(f'"{column}"' for (column,) in found)
+        column_rows = database.execute(COLUMNS, [name]).fetchall()
+        listed = ", ".join(f'"{column}"' for (column,) in column_rows)
         copying = f"COPY {name} ({listed}) TO STDOUT"
         with gzip.open(rows / f"{name}.copy.gz", "wb") as file, database.cursor().copy(copying) as copy:
             file.writelines(bytes(piece) for piece in copy)
         digest = hashlib.sha256((rows / f"{name}.copy.gz").read_bytes()).hexdigest()
-        columns = [column for (column,) in found]
+        columns = [column for (column,) in column_rows]
         tables.append({"name": name, "columns": columns, "rows": 0, "sha256": digest})
     sequences = "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'public'"
     sequenced = dict(database.execute(sequences).fetchall())
@@ -90,7 +90,7 @@ def write_format_1(path: Path, database: "psycopg.Connection[Any]", manifest: di
 
 @pytest.fixture
 def vector_index(committed: None) -> Iterator[None]:
-    """An embedder whose vectors have a size of their own, with the index that `reembed` makes for it."""
+    """Create an embedder with another size of vectors, and the index that `reembed` makes for it."""
     embedder = Embedder.objects.create(name="Small", kind=Embedder.Kind.OPENAI, model="small", dimensions=48)
     create_vector_index(embedder.dimensions)
     yield
@@ -101,7 +101,7 @@ def vector_index(committed: None) -> Iterator[None]:
 
 @pytest.fixture
 def empty(committed: None) -> Iterator[str]:
-    """The URL of an empty database, in which a superuser has made the extension."""
+    """Yield the URL of an empty database in which a superuser has created the extension."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS restored")
         server.execute("CREATE DATABASE restored TEMPLATE template0")
@@ -114,7 +114,7 @@ def empty(committed: None) -> Iterator[str]:
 
 @pytest.fixture
 def before(committed: None) -> Iterator[str]:
-    """The URL of a copy of the database as the migration before the last one of `llm` had left it."""
+    """Yield the URL of a copy of the database at the last but one migration of `llm`."""
     with connection._nodb_cursor() as server:
         server.execute("DROP DATABASE IF EXISTS before")
         server.execute(f'CREATE DATABASE before TEMPLATE "{migrated_database()}"')
@@ -142,15 +142,15 @@ def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back
     settings.MEDIA_ROOT = tmp_path / "before"
     past(person.user, 2)
     name = default_storage.save("ab/cd/abcd", ContentFile(b"what was uploaded"))
-    made = backed_up(tmp_path / "backup")
+    manifest = backed_up(tmp_path / "backup")
     assert (tmp_path / "backup" / "objects" / name).read_bytes() == b"what was uploaded"
     secret = "secret-of-the-scripted-provider"
     assert not any(settings.SECRET_KEY in path.read_text(errors="ignore") for path in tmp_path.rglob("*.json"))
     with psycopg.connect(empty, autocommit=True) as database:
         # As if it had ended amid the rows: of some tables they are loaded, no index is made.
         database.execute(f"CREATE TABLE {STATE} (step text PRIMARY KEY, said jsonb NOT NULL)")
-        database.execute(f"INSERT INTO {STATE} VALUES ('begun', to_jsonb(%s::text))", [made["id"]])  # noqa: S608 - a constant
-        dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+        database.execute(f"INSERT INTO {STATE} VALUES ('begun', to_jsonb(%s::text))", [manifest["id"]])  # noqa: S608 - a constant
+        dump = tmp_path / "backup" / "rows" / manifest["id"] / DUMP
         program = [find_program("pg_restore", server_major()).path, "--no-owner", "-n", "public", "-d", empty]
         for part in (["--section=pre-data"], ["--data-only", "-t", "chat_message", "-t", "accounts_user"]):
             subprocess.run([*program, *part, str(dump)], check=True)
@@ -158,8 +158,8 @@ def test_a_restore_that_was_broken_off_is_begun_again_and_brings_everything_back
         restored = manage(empty, "restore", str(tmp_path / "backup"))
         assert restored.returncode == 0, restored.stderr
         assert "All is restored." in restored.stdout and secret not in restored.stdout
-        assert database.execute(STRUCTURE).fetchall() == asked(STRUCTURE)
-        assert rows_of(lambda query: database.execute(query).fetchall()) == rows_of(asked)
+        assert database.execute(STRUCTURE).fetchall() == fetch_rows(STRUCTURE)
+        assert rows_of(lambda query: database.execute(query).fetchall()) == rows_of(fetch_rows)
     assert (tmp_path / "after" / "files" / name).read_bytes() == b"what was uploaded"
     again = manage(empty, "restore", str(tmp_path / "backup"))
     assert again.returncode == 1 and "The database is not empty." in again.stderr
@@ -170,27 +170,27 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated(
     kind: int, person: Person, settings: Settings, tmp_path: Path, empty: str, before: str, manage: Manage
 ) -> None:
     settings.MEDIA_ROOT = tmp_path / "before"
-    made = backed_up(tmp_path / "backup")
+    manifest = backed_up(tmp_path / "backup")
     last, previous = sorted((ROOT / "llm" / "migrations").glob("0*.py"))[:-3:-1]
     back = manage(before, "migrate", "llm", previous.stem)
     assert back.returncode == 0, back.stderr
-    made["migrations"].remove(f"llm.{last.stem}")
-    dump = tmp_path / "backup" / "rows" / made["id"] / DUMP
+    manifest["migrations"].remove(f"llm.{last.stem}")
+    dump = tmp_path / "backup" / "rows" / manifest["id"] / DUMP
     with psycopg.connect(before, autocommit=True) as database:
         database.execute("INSERT INTO auth_group (name) VALUES ('of the version before')")
         old = rows_of(lambda query: database.execute(query).fetchall())
         if kind == 1:
             shutil.rmtree(tmp_path / "backup")
-            write_format_1(tmp_path / "backup", database, made)
+            write_format_1(tmp_path / "backup", database, manifest)
         else:
             program = find_program("pg_dump", server_major()).path
             subprocess.run([program, "-Fc", "-n", "public", "-f", str(dump), before], check=True)
-            made["sha256"] = hashlib.sha256(dump.read_bytes()).hexdigest()
-            (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made))
+            manifest["sha256"] = hashlib.sha256(dump.read_bytes()).hexdigest()
+            (tmp_path / "backup" / MANIFEST).write_text(json.dumps(manifest))
     restored = manage(empty, "restore", str(tmp_path / "backup"))
     assert restored.returncode == 0, restored.stderr
     with psycopg.connect(empty, autocommit=True) as database:
-        assert database.execute(STRUCTURE).fetchall() == asked(STRUCTURE)
+        assert database.execute(STRUCTURE).fetchall() == fetch_rows(STRUCTURE)
         new = rows_of(lambda query: database.execute(query).fetchall())
     assert new["auth_group"] == old["auth_group"]
     changed = {name for name in old if new[name] != old[name]}
@@ -206,28 +206,30 @@ def test_what_does_not_fit_is_refused_with_what_to_do(committed: None, settings:
         return str(error.value)
 
     assert "There is no whole backup" in refused()
-    made = backed_up(tmp_path / "backup")
+    manifest = backed_up(tmp_path / "backup")
     assert "The database is not empty. Make a new one" in refused()
     keys, settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS, ["another key " * 5]
     assert "made with other keys" in refused()
     settings.ENCRYPTION_KEYS = keys
-    packed = tmp_path / "backup" / "rows" / made["id"] / DUMP
+    packed = tmp_path / "backup" / "rows" / manifest["id"] / DUMP
     packed.write_bytes(packed.read_bytes()[:-1])
     assert f"{DUMP} is not what was written" in refused()
-    for newer in ({"server": 99}, {"format": 3}, {"migrations": [*made["migrations"], "chat.9999_of_tomorrow"]}):
-        (tmp_path / "backup" / MANIFEST).write_text(json.dumps(made | newer))
+    for newer in ({"server": 99}, {"format": 3}, {"migrations": [*manifest["migrations"], "chat.9999_of_tomorrow"]}):
+        (tmp_path / "backup" / MANIFEST).write_text(json.dumps(manifest | newer))
         assert ("PostgreSQL 99 or later" if "server" in newer else "a newer version of Glasshouse") in refused()
 
 
 def test_programs_that_are_too_old_or_missing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match=r"pg_dump is not installed, and PostgreSQL 18 or later is needed\. Install"):
+    with pytest.raises(
+        BackupRefused, match=r"pg_dump is not installed, and PostgreSQL 18 or later is needed\. Install"
+    ):
         find_program("pg_dump", 18)
     program = tmp_path / "pg_dump"
     program.write_text("#!/bin/sh\necho 'pg_dump (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)'\n")
     program.chmod(0o755)
-    with pytest.raises(Refused, match="pg_dump is of version 15, and PostgreSQL 18"):
+    with pytest.raises(BackupRefused, match="pg_dump is of version 15, and PostgreSQL 18"):
         find_program("pg_dump", 18)
     assert find_program("pg_dump", 14).major == 15
 
@@ -238,15 +240,15 @@ def test_the_password_is_on_no_command_line_and_in_no_line(tmp_path: Path, monke
     monkeypatch.setattr(postgres, "WHEEL", "no_such_package")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     program, calls = tmp_path / "pg_dump", tmp_path / "calls"
-    told = f'{{ echo "$@"; cat $PGSERVICEFILE; stat -c %a $PGSERVICEFILE; }} > {calls}'
+    logging = f'{{ echo "$@"; cat $PGSERVICEFILE; stat -c %a $PGSERVICEFILE; }} > {calls}'
     answer = "echo 'pg_dump: error: connection failed' >&2; exit 1"
     program.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && echo "pg_dump (PostgreSQL) 99.0" && exit\n{told}\n{answer}\n'
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "pg_dump (PostgreSQL) 99.0" && exit\n{logging}\n{answer}\n'
     )
     program.chmod(0o755)
     parameters = {"host": "/sockets", "dbname": "with space", "password": "not to be seen", "sslmode": "require"}
     monkeypatch.setattr(connection, "get_connection_params", lambda: parameters | {"cursor_factory": None})
-    with pytest.raises(Refused, match=r"pg_dump could not write the rows: pg_dump: error: connection failed\."):
+    with pytest.raises(BackupRefused, match=r"pg_dump could not write the rows: pg_dump: error: connection failed\."):
         postgres.dump(find_program("pg_dump", 99), tmp_path / DUMP)
     arguments, *service, mode = calls.read_text().splitlines()
     assert service == ["[glasshouse]", "host=/sockets", "dbname=with space", "sslmode=require"] and mode == "600"
@@ -265,6 +267,6 @@ def test_a_backup_into_an_open_folder_is_for_its_owner_alone(
         output = StringIO()
         call_command("backup", str(target), stdout=output)
         assert "is open to others of this machine (mode 755)" in output.getvalue()
-        found = list(target.rglob("*"))
-        assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o600}
-        assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}
+        paths = list(target.rglob("*"))
+        assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
+        assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}

@@ -1,4 +1,4 @@
-"""The process that puts what is due into the queues knows tasks by their names, and is missed by nobody."""
+"""Beat, the process that enqueues periodic tasks, knows tasks by their names and may be away for a while."""
 
 import asyncio
 import subprocess
@@ -21,9 +21,9 @@ ELSEWHERE = service_urls.redis(settings.REDIS_URL, service_urls.CACHE_DB)  # whe
 
 @pytest.mark.process
 def test_it_does_without_django_and_its_names_are_those_of_tasks() -> None:
-    said = "import config.beat; from django.apps import apps; print(apps.ready, *config.beat.app.conf.beat_schedule)"
+    program = "import config.beat; from django.apps import apps; print(apps.ready, *config.beat.app.conf.beat_schedule)"
     ran = subprocess.run(
-        [sys.executable, "-c", said], capture_output=True, text=True, check=True, cwd=settings.BASE_DIR
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=settings.BASE_DIR
     )
     assert ran.stdout.split() == ["False", *settings.CELERY_BEAT_SCHEDULE]
     app.loader.import_default_modules()

@@ -69,10 +69,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_package_is_pinned_with_a_hash_and_no_registry_is_named() -> None:
     lock = json.loads((FOLDER / LOCK_NAME).read_text())
-    wanted = json.loads((FOLDER / "package.json").read_text())["dependencies"]
-    assert set(wanted) == {package.name for package in PACKAGES}
-    assert lock["packages"][""]["dependencies"] == wanted
-    for name, version in wanted.items():
+    dependencies = json.loads((FOLDER / "package.json").read_text())["dependencies"]
+    assert set(dependencies) == {package.name for package in PACKAGES}
+    assert lock["packages"][""]["dependencies"] == dependencies
+    for name, version in dependencies.items():
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
         assert read_lock()[name].version == version
     for entry in [each for key, each in lock["packages"].items() if key]:

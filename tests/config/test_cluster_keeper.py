@@ -1,4 +1,4 @@
-"""What `make cluster` has started ends with it, however it ends: also what has left its parent, as servers' own do."""
+"""Processes of `make cluster` end with it, however it ends, also those that have lost their parent."""
 
 import os
 import signal
@@ -19,17 +19,17 @@ pytestmark = pytest.mark.process
 PROGRAM = """
 import subprocess, sys, time
 from pathlib import Path
-from contrib.cluster.keeper import kept
+from contrib.cluster.keeper import run_contained
 
 def program(place):
     leaves = "import os, sys, time\\nif os.fork(): os._exit(0)\\nos.setsid()\\n"
     leaves += "print(os.getpid(), flush=True)\\ntime.sleep(600)"
-    begun = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
-    print(begun.stdout.readline().strip(), place, flush=True)
+    child = subprocess.Popen([sys.executable, "-c", leaves], stdout=subprocess.PIPE, text=True)
+    print(child.stdout.readline().strip(), place, flush=True)
     time.sleep(600)
     return 0
 
-sys.exit(kept(program))
+sys.exit(run_contained(program))
 """
 
 
@@ -46,31 +46,31 @@ class Started:
         [self.program] = set(first) - {self.left}
 
     @property
-    def gone(self) -> bool:
+    def all_ended(self) -> bool:
         return not (psutil.pid_exists(self.left) or psutil.pid_exists(self.program) or self.place.exists())
 
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    made = Started()
-    yield made
-    for pid in (made.keeper.pid, made.program, made.left):
+    processes = Started()
+    yield processes
+    for pid in (processes.keeper.pid, processes.program, processes.left):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    made.keeper.communicate()
+    processes.keeper.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_asked_to_end_it_leaves_nothing_behind(started: Started, number: signal.Signals) -> None:
     os.kill(started.keeper.pid, number)
     assert started.keeper.wait(60) == 1
-    assert started.gone
+    assert started.all_ended
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind(started: Started) -> None:
     os.kill(started.program, signal.SIGKILL)
     assert started.keeper.wait(60) == 1
-    assert started.gone
+    assert started.all_ended
 
 
 def test_a_keeper_that_is_killed_has_its_program_end(started: Started) -> None:

@@ -1,4 +1,4 @@
-"""The colours of the context panel, computed: of one lightness, their hues apart, told apart by every eye."""
+"""The computed colours of the context panel: one lightness, and distinct hues, also for colour-blind people."""
 
 import math
 import re
@@ -29,11 +29,11 @@ EYES = {
 
 
 def colours(look: str) -> dict[str, Colour]:
-    found = {}
+    by_name = {}
     for name, *numbers in GROUPS:
         lightness, chroma, hue = map(float, numbers[3 * LOOKS[look] : 3 * LOOKS[look] + 3])
-        found[name] = (lightness / 100, chroma, hue)
-    return found
+        by_name[name] = (lightness / 100, chroma, hue)
+    return by_name
 
 
 def light(colour: Colour) -> Triple:
@@ -80,12 +80,12 @@ def linear(hexadecimal: str) -> Triple:
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_groups_have_one_lightness_and_hues_that_are_apart(look: str) -> None:
-    found = colours(look)
-    assert len(found) == 7
-    assert len({lightness for lightness, _, _ in found.values()}) == 1
-    hues = sorted(hue for _, _, hue in found.values())
+    groups = colours(look)
+    assert len(groups) == 7
+    assert len({lightness for lightness, _, _ in groups.values()}) == 1
+    hues = sorted(hue for _, _, hue in groups.values())
     assert min(after - before for before, after in pairwise([*hues, hues[0] + 360])) >= APART
-    assert all(-0.001 <= part <= 1.001 for each in found.values() for part in light(each)), "a screen can show them"
+    assert all(-0.001 <= part <= 1.001 for each in groups.values() for part in light(each)), "a screen can show them"
 
 
 @pytest.mark.parametrize("eye", EYES)

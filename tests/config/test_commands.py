@@ -35,11 +35,11 @@ def test_a_provider_and_its_models_are_made_and_made_again() -> None:
     words = ["Ours", "--base-url", "http://localhost:11434/v1", "--api-key", KEY, "--default"]
     words += ["--model", "llama3.2:3b:8192", "--model", "gpt-4o", "--model", "mystery:latest"]
     for _ in range(2):
-        said = provider(*words)
-        assert KEY not in said
+        output = provider(*words)
+        assert KEY not in output
         assert models() == [("gpt-4o", 128_000, False), ("llama3.2:3b", 8_192, True), ("mystery:latest", 4_096, False)]
-    assert "mystery:latest: 4,096 tokens (not known; give NAME:WINDOW)" in said
-    assert "llama3.2:3b: 8,192 tokens, the default" in said
+    assert "mystery:latest: 4,096 tokens (not known; give NAME:WINDOW)" in output
+    assert "llama3.2:3b: 8,192 tokens, the default" in output
     row = Provider.objects.get()
     assert (row.name, row.base_url, row.api_key) == ("Ours", "http://localhost:11434/v1", KEY)
 
@@ -132,8 +132,8 @@ def test_what_is_wrong_is_said_with_how_to_mend_it(tmp_path: Path) -> None:
 def test_a_redis_that_cannot_be_used_is_named_by_its_variable(product: Product, tmp_path: Path) -> None:
     with Valkey(tmp_path, "--replicaof", "127.0.0.1 1") as replica:
         result = doctor(product.environment, CACHE_URL=replica.url)
-    said = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
-    assert said in result.stdout
+    text = f"Redis at 127.0.0.1:{replica.port} is a replica, which takes no writes; have CACHE_URL lead to the first"
+    assert text in result.stdout
     assert result.returncode == 1
 
 
@@ -151,8 +151,8 @@ def test_keys_that_cannot_be_decrypted_and_a_silent_provider_are_found(
 ) -> None:
     result = doctor(product.environment, ENCRYPTION_KEYS="another-key-" * 6)
     assert "fail  Stored API keys: cannot be decrypted: Scripted" in result.stdout
-    with ScriptedModel() as gone:
-        url = gone.openai_url
+    with ScriptedModel() as ended_model:
+        url = ended_model.openai_url
     before = scripted_model_row.provider.base_url
     Provider.objects.filter(pk=scripted_model_row.provider_id).update(base_url=url)
     try:

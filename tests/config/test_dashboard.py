@@ -1,4 +1,4 @@
-"""The start page of the admin: its numbers, who sees which, and what they lead to."""
+"""The start page of the admin: its numbers, the rights to see them, and their links."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ from chat.ledger import overview
 from chat.ledger.models import ModelCall
 from chat.ledger.overview import Days
 from chat.models import Conversation, Message, Turn
-from config.dashboard_admin import CHOICES, FOUND, Row
+from config.dashboard_admin import CHOICES, DOCTOR_KEY, UsageRow
 from core.ids import id_at
 from files.models import File
 from llm.models import Model, Provider
@@ -40,7 +40,7 @@ def _counted_anew() -> None:
 
 
 def count_anew() -> None:
-    """What the page keeps for a minute is of another test."""
+    """Forget the counts of another test, which the page caches for a minute."""
     cache.delete_many(["admin:files", *(f"admin:people:{days}" for days in CHOICES)])
 
 
@@ -53,12 +53,12 @@ def turn_of(person: User, model: Model | None, status: str = "done", **fields: A
     """`code`, `detail` and `parts` are the answer's."""
     of_answer = {"error_code": fields.pop("code", ""), "error_detail": fields.pop("detail", "")}
     place = Conversation.objects.create(owner=person, title="A private matter")
-    asked = Message.objects.create(conversation=place, role="user")
+    question = Message.objects.create(conversation=place, role="user")
     answer = Message.objects.create(
-        conversation=place, parent=asked, depth=1, role="assistant", parts=fields.pop("parts", []), **of_answer
+        conversation=place, parent=question, depth=1, role="assistant", parts=fields.pop("parts", []), **of_answer
     )
     return Turn.objects.create(
-        conversation=place, user_message=asked, answer=answer, model=model, status=status, **fields
+        conversation=place, user_message=question, answer=answer, model=model, status=status, **fields
     )
 
 
@@ -71,7 +71,7 @@ def call_of(person: User, model: Model, *, days_ago: int = 0, **fields: Any) -> 
 
 @pytest.fixture
 def used(admin_user: User, model: Model) -> Model:
-    """Two people who were answered, one answer that failed twice, and one that is being written."""
+    """Create turns: answers of two people, an answer that failed twice, and a running one."""
     other = User.objects.create_user("olga")
     private = Persona.objects.create(owner=other, name="My secret helper")
     call_of(admin_user, model, cost=Decimal("1.50"))
@@ -89,7 +89,7 @@ def used(admin_user: User, model: Model) -> Model:
     return model
 
 
-def named(rows: list[Row]) -> list[tuple[str, int]]:
+def named(rows: list[UsageRow]) -> list[tuple[str, int]]:
     return [(row.name, row.figures.calls) for row in rows]
 
 
@@ -142,8 +142,8 @@ def test_every_number_leads_to_the_rows_it_counts(admin_client: Client, used: Mo
         turns["first"][0][1]: 1,
         turns["stops_url"]: 1,
     }
-    found = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
-    assert found == expected
+    counts = {url: len(admin_client.get(url).context["cl"].result_list) for url in expected}
+    assert counts == expected
     assert parse_qs(urlsplit(turns["failures"][0][1]).query)["error"] == ["rate_limited"]
 
 
@@ -217,7 +217,7 @@ def test_days_are_those_of_the_workspace() -> None:
 
 
 def test_the_checks_of_doctor_stand_on_the_page(admin_client: Client) -> None:
-    cache.delete(FOUND)
+    cache.delete(DOCTOR_KEY)
     page = admin_client.get("/admin/doctor/", {"again": ""}).content.decode()
     assert "Add a provider and a model in the admin" in page
     assert "checks are fine" in page
@@ -226,5 +226,5 @@ def test_the_checks_of_doctor_stand_on_the_page(admin_client: Client) -> None:
 
 @pytest.mark.usefixtures("no_cache")
 def test_without_redis_the_checks_are_made_all_the_same(admin_client: Client) -> None:
-    for asked in ({}, {"again": ""}):
-        assert "checks are fine" in admin_client.get("/admin/doctor/", asked).content.decode()
+    for query in ({}, {"again": ""}):
+        assert "checks are fine" in admin_client.get("/admin/doctor/", query).content.decode()

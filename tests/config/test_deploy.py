@@ -1,4 +1,4 @@
-"""What `deploy/` names is what there is: variables, commands, queues, values of the chart, times."""
+"""Names in `deploy/` exist in the code: variables, commands, queues, values of the chart, times."""
 
 import importlib.util
 import os
@@ -51,7 +51,7 @@ CONTAINER = (DEPLOY / "Containerfile").read_text()
 
 
 def test_every_variable_is_one_of_the_settings() -> None:
-    known = variables.documented() | variables.INTERNAL | OF_OTHERS
+    names = variables.documented() | variables.INTERNAL | OF_OTHERS
     named = {
         *re.findall(r"^([A-Z_]+)=", (DEPLOY / "glasshouse.env.example").read_text(), re.M),
         *re.findall(r"^Environment=([A-Z_]+)=", UNIT_TEXTS, re.M),
@@ -61,7 +61,7 @@ def test_every_variable_is_one_of_the_settings() -> None:
         *(name for each in COMPOSE["services"].values() for name in each.get("environment", {})),
     }
     assert {"SECRET_KEY", "DRAIN_SECONDS", "METRICS_PORT", "DATA_DIR"} <= named
-    assert named - known == set()
+    assert named - names == set()
 
 
 def test_every_command_starts_something_and_all_queues_have_a_worker_everywhere() -> None:
@@ -131,7 +131,7 @@ def test_both_web_processes_serve_what_either_has_collected() -> None:
 
 
 def test_postgresql_takes_what_the_processes_open() -> None:
-    """`migrate` counts, too: it runs beside them."""
+    """`migrate` counts too, since it runs beside them."""
     guide = (DEPLOY / "README.md").read_text()
     (by_compose,) = re.findall(r"-c max_connections=(\d+)", COMPOSE["services"]["postgres"]["command"])
     (by_systemd,) = re.findall(r"ALTER SYSTEM SET max_connections = (\d+)", guide)
@@ -186,9 +186,9 @@ def test_the_guide_enables_every_unit_of_haproxy_and_each_watch_asks_its_own() -
 
 def test_the_chart_uses_the_values_that_it_has() -> None:
     for used in set(re.findall(r"\.Values((?:\.\w+)+)", TEMPLATES)):
-        found = VALUES
+        value = VALUES
         for name in used.split(".")[1:]:
-            found = found[name]
+            value = value[name]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == _version()
 
 
@@ -200,7 +200,7 @@ def test_the_image_has_all_apps_and_is_not_run_by_root() -> None:
 
 
 def test_whoever_serves_static_files_may_read_what_another_has_collected() -> None:
-    """In the image it is root who collects them, and 0600 is what uploads get."""
+    """In the image root collects them, and uploads have the mode 0600."""
     options = import_module("config.settings").STORAGES["staticfiles"]["OPTIONS"]
     assert options == {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755}
     assert "compileall -q /srv/glasshouse\n" in CONTAINER  # of packages some modules are of Python 2, and fail it
@@ -209,18 +209,18 @@ def test_whoever_serves_static_files_may_read_what_another_has_collected() -> No
 def test_the_cluster_starts_what_the_units_start() -> None:
     units = ("web@", "turns@", "background@", "beat")
     commands = [" ".join(command(f"glasshouse-{unit}", "8001")) for unit in units]
-    said = re.findall(r"^ExecStart=/usr/bin/env .venv/bin/(.+)$", UNIT_TEXTS, re.M)
-    assert len(said) == len(commands)
-    assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in said)
+    starts = re.findall(r"^ExecStart=/usr/bin/env .venv/bin/(.+)$", UNIT_TEXTS, re.M)
+    assert len(starts) == len(commands)
+    assert all(any(each.replace("%i", "8001").replace("%%", "%") in line for line in commands) for each in starts)
     assert [line.startswith("nice -n 10 ") for line in commands] == [False, False, True, False]
 
 
 def test_the_cluster_puts_its_ports_and_its_certificate_into_the_file_of_each_proxy() -> None:
-    there = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
-    assert "server web-2 127.0.0.1:1002\n" in there["haproxy"]
-    assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in there["haproxy"]
-    assert "server 127.0.0.1:1002 max_fails=1 " in there["nginx"] and "listen 127.0.0.1:8443 ssl " in there["nginx"]
-    assert "\ttls /c/certificate.pem /c/key.pem\n" in there["caddy"] and "\thttps_port 8443\n" in there["caddy"]
+    texts = {name: site(kind, Ports(8443, 8080, 8405, (1001, 1002)), Path("/c")) for name, kind in PROXIES.items()}
+    assert "server web-2 127.0.0.1:1002\n" in texts["haproxy"]
+    assert "bind 127.0.0.1:8443 ssl crt /c/both.pem " in texts["haproxy"]
+    assert "server 127.0.0.1:1002 max_fails=1 " in texts["nginx"] and "listen 127.0.0.1:8443 ssl " in texts["nginx"]
+    assert "\ttls /c/certificate.pem /c/key.pem\n" in texts["caddy"] and "\thttps_port 8443\n" in texts["caddy"]
 
 
 def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_the_cluster_puts_its_ports_into_the_files_of_a_redis_that_fails_over(tm
 
 def test_each_fault_has_a_name_and_words_of_its_own() -> None:
     for tried in map(faults, PROXIES.values()):
-        assert len({each.name for each in tried}) == len({each.said for each in tried}) == len(tried)
+        assert len({each.name for each in tried}) == len({each.description for each in tried}) == len(tried)
 
 
 def _version() -> str:

@@ -25,7 +25,7 @@ from pytest_django.fixtures import Settings
 
 from config.embedded import children as children_module
 from config.embedded import paths
-from config.embedded.children import STEADY_SECONDS, TRIES, BackOff, Children, Program
+from config.embedded.children import STEADY_SECONDS, TRIES, BackOff, ChildProgram, Children
 from config.embedded.paths import StartError
 from config.embedded.services import MODEL_NAME, model_command, start_services
 from config.management.commands.doctor import _open_to_others
@@ -38,7 +38,7 @@ FAST = ("fsync=off",)
 
 
 class Supervised:
-    """`async with Supervised(data) as children`: stops them at the end. What they say is in `output`."""
+    """Runs the embedded services: `async with Supervised(data) as children`. Their output is in `output`."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -46,8 +46,8 @@ class Supervised:
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Children:
-        held = self.stack.enter_context(paths.held(self.data))
-        children = Children(held, self.output)
+        descriptor = self.stack.enter_context(paths.lock_data_dir(self.data))
+        children = Children(descriptor, self.output)
         self.stack.push_async_callback(children.stop)
         return children
 
@@ -55,8 +55,8 @@ class Supervised:
         await self.stack.aclose()
 
 
-def shell(name: str, script: str, stage: int = 0) -> Program:
-    return Program(name, ["sh", "-c", script], stage, says_when_ready="up")
+def shell(name: str, script: str, stage: int = 0) -> ChildProgram:
+    return ChildProgram(name, ["sh", "-c", script], stage, says_when_ready="up")
 
 
 def test_every_process_gets_the_same_secret_key_from_the_first_moment(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_a_start_closes_all_that_is_ours_and_nothing_else(tmp_path: Path, settin
         path.write_bytes(b"private")
         path.chmod(0o755)
     (tmp_path / "files/elsewhere").symlink_to(own)
-    said = {finding.subject.english: finding.detail.english for finding in _open_to_others()}
-    assert said["Data directory"] == f"others on this machine can write {tmp_path}"
-    assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", said["Stored files"]))
+    details = {finding.subject.english: finding.detail.english for finding in _open_to_others()}
+    assert details["Data directory"] == f"others on this machine can write {tmp_path}"
+    assert {"files/83/4f/834f", "celerybeat-schedule.db"} <= set(re.findall(r"[\w./-]+", details["Stored files"]))
     paths.close_to_others(tmp_path)
     assert list(paths.open_to_others(tmp_path)) == []
     assert {stat.S_IMODE(each.stat().st_mode) for each in (blob, blob.parent, blob.parents[2])} == {0o700}
@@ -217,7 +217,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def eventually(condition: Callable[[], object], what: str) -> None:
-    """`until` for tests whose event loop has to go on meanwhile."""
+    """Wait as `until` does, while the test's event loop goes on."""
     await asyncio.to_thread(until, condition, what)
 
 
@@ -251,7 +251,7 @@ async def test_a_stop_starts_nothing_again(tmp_path: Path) -> None:
 
 
 async def test_killed_services_come_back_with_their_data(tmp_path: Path, soon: None) -> None:
-    """PostgreSQL leaves a process that computes, beside which no other would start."""
+    """A killed PostgreSQL leaves a process that still computes, and no other server starts beside it."""
     supervised = Supervised(tmp_path)
     async with supervised as children:
         await start_services(children, tmp_path)
@@ -294,9 +294,9 @@ async def test_limits_of_memory_hold_for_what_is_started(tmp_path: Path) -> None
 
 
 def test_a_start_waits_for_the_last_process_of_an_earlier_one(tmp_path: Path) -> None:
-    with paths.held(tmp_path) as descriptor:
+    with paths.lock_data_dir(tmp_path) as descriptor:
         leftover = subprocess.Popen(["/bin/sleep", "1"], pass_fds=(descriptor,))
-    with paths.held(tmp_path):
+    with paths.lock_data_dir(tmp_path):
         assert not running(leftover.pid)
     leftover.wait()
 
@@ -345,8 +345,8 @@ def test_the_bundled_model_answers_who_has_its_key_and_ends_in_the_middle_of_an_
         assert [each["id"] for each in listed.json()["data"]] == [MODEL_NAME]
         assert "site-packages" not in listed.text
         body = {"messages": [{"role": "user", "content": "Tell me a long story."}], "stream": True, "max_tokens": 2000}
-        asked = httpx.stream("POST", f"{url}/llm/v1/chat/completions", json=body, timeout=WAIT, headers=allowed)
-        with asked as answer:
+        request = httpx.stream("POST", f"{url}/llm/v1/chat/completions", json=body, timeout=WAIT, headers=allowed)
+        with request as answer:
             assert next(answer.iter_lines()).startswith("data: ")
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT) == 0

@@ -1,4 +1,4 @@
-"""A process that is asked to end does, by itself, whatever hangs in it, as the image's commands start it."""
+"""A process of the image's commands ends by itself after SIGTERM, whatever hangs in it."""
 
 import json
 import re
@@ -28,7 +28,7 @@ HANGS = {"tokens": 100, "interval": 3_600}  # seconds
 
 @pytest.fixture
 def another(product: Product, tmp_path: Path) -> Iterator[Product]:
-    """Processes of their own beside those of the product, on the same rows."""
+    """Yield further processes of the product, on the same rows."""
     unlimited = {"DRAIN_SECONDS": "1", "STATEMENT_TIMEOUT": "0", "ALIVE_FILE": str(tmp_path / "alive")}
     port, environment = free_port(), {**product.environment, **unlimited}
     own = replace(product, url=f"http://127.0.0.1:{port}", environment=environment, directory=tmp_path, processes={})
@@ -55,7 +55,7 @@ def test_a_web_process_ends_with_a_socket_streams_a_hanging_answer_and_a_request
     caller = Caller(another, person.token)
     mark, locked = f"hang {uuid4()}", caller.conversation()
     turn = caller.ask(mark, HANGS)
-    asked = {"model": "scripted", "messages": [{"role": "user", "content": f"{mark}\nscript: {json.dumps(HANGS)}"}]}
+    question = {"model": "scripted", "messages": [{"role": "user", "content": f"{mark}\nscript: {json.dumps(HANGS)}"}]}
     began = threading.Event()
 
     def hang(method: str, address: str, **body: object) -> None:
@@ -65,7 +65,7 @@ def test_a_web_process_ends_with_a_socket_streams_a_hanging_answer_and_a_request
 
     requests = [
         threading.Thread(target=hang, args=("GET", f"turns/{turn['id']}/events/")),
-        threading.Thread(target=hang, args=("POST", f"{another.url}/v1/chat/completions"), kwargs={"json": asked}),
+        threading.Thread(target=hang, args=("POST", f"{another.url}/v1/chat/completions"), kwargs={"json": question}),
         threading.Thread(target=hang, args=("PATCH", f"conversations/{locked}/"), kwargs={"json": {"title": "New"}}),
     ]
     with socket_of(another, person) as socket, transaction.atomic():
@@ -92,9 +92,9 @@ def waits_for_a_lock() -> bool:
 def test_a_worker_ends_with_a_job_that_hangs(another: Product) -> None:
     options = ("--pool", "threads", "--concurrency", "1", "-Q", QUEUE, "-I", "tests.hanging", "-n", f"{uuid4()}@here")
     another.start("worker", "celery", "-A", "config", "worker", *options)
-    said = str(uuid4())
-    current_app.send_task("tests.hang", [said], queue=QUEUE)
-    until(lambda: said in another.log("worker"), "the job is begun")
+    line = str(uuid4())
+    current_app.send_task("tests.hang", [line], queue=QUEUE)
+    until(lambda: line in another.log("worker"), "the job is begun")
     until((another.directory / "alive").exists, "the worker shows that it takes work")
     assert asked_to_end(another, "worker") == 0
 

@@ -1,4 +1,4 @@
-"""After a person is erased no byte of what was theirs is left; the audit stays whole and names them by id alone."""
+"""After a person is erased none of their data is left. The audit stays valid and has only their id."""
 
 import logging
 import re
@@ -17,7 +17,7 @@ from accounts.models import User
 from accounts.services import create_token
 from chat.ledger.models import ModelCall
 from chat.models import Import, Turn
-from core.audit.chain import Checked, verify
+from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
 from core.errors import ProductError
 from files.models import File
@@ -25,10 +25,10 @@ from personas.models import Persona
 from projects.models import Project
 from tests.application import Application
 from tests.chat.conversations import past
-from tests.chat.documents import asked, upload
+from tests.chat.documents import ask_and_wait, upload
 from tests.config.household import PRIVATE, Household, signed_in
 from tests.conftest import Person
-from tests.leftovers import dumped, kept, redis_keys_with, stored
+from tests.leftovers import dumped, redis_keys_with, stored, tables_with
 from tests.product import until
 from workspace.administration.erasing import erase_person
 
@@ -39,7 +39,7 @@ def admin(committed: None) -> User:
 
 
 def broken() -> list[object]:
-    return list(verify(Checked()))
+    return list(verify(ChainCheck()))
 
 
 def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, admin: User) -> None:
@@ -48,9 +48,9 @@ def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, 
     uploaded = default_storage.save(f"imports/{uuid4()}", ContentFile(b"[]"))
     Import.objects.filter(pk=brought.pk).update(blob=uploaded)
     before = broken()
-    assert len(kept(PRIVATE)) > 15 and kept(owner.username)
+    assert len(tables_with(PRIVATE)) > 15 and tables_with(owner.username)
     erase_person(user=admin, person=User.objects.get(pk=owner.pk))
-    assert (kept(PRIVATE), kept(owner.username)) == ([], [])
+    assert (tables_with(PRIVATE), tables_with(owner.username)) == ([], [])
     assert not default_storage.exists(uploaded)
     acts = Entry.objects.filter(object_id=str(owner.pk)).order_by("sequence")
     last = acts.last()
@@ -61,32 +61,34 @@ def test_of_everything_that_can_be_theirs_nothing_is_left(household: Household, 
 def test_files_answers_and_sessions_go_and_what_was_used_stays(
     application: Application, person: Person, admin: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of 50 texts of theirs, each a row or a file of its own, none is in database, Redis, storage or logs."""
+    """The person has 50 texts, each in a row or a file of its own. None is left in database, Redis, storage or logs."""
     caplog.set_level(logging.INFO)
     mark = f"mark{uuid4().hex}"
     texts = [f"{mark}-{number}" for number in range(50)]
-    said, own, named = (text + "x" for text in texts[:3])
+    message, own, named = (text + "x" for text in texts[:3])
     browser = signed_in(person.user)
     _, token = create_token(user=person.user, name=named)
     file = upload(person, f"{named}.txt", f"The secret is {own}.".encode())
     place = person.caller.conversation()
-    turn = asked(person, place, f'Remember {said}\nscript: {{"text": "{said} it is."}}', files=[file["id"]])
+    turn = ask_and_wait(
+        person, place, f'Remember {message}\nscript: {{"text": "{message} it is."}}', files=[file["id"]]
+    )
     blob = str(File.objects.get(pk=file["id"]).blob.name)
-    assert all(kept(each) for each in (said, own, named, person.username)) and default_storage.exists(blob)
-    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, said))
+    assert all(tables_with(each) for each in (message, own, named, person.username)) and default_storage.exists(blob)
+    assert any(turn["id"] in key for key in redis_keys_with(settings.STREAMS_URL, message))
     call = ModelCall.objects.get(person=person.user, purpose="answer")
     written_by(person, texts[3:])
     assert {*re.findall(rf"{mark}-\d+", dumped(mark))} == {*texts} and stored(mark)
     erase_person(user=admin, person=User.objects.get(pk=person.user.pk))
-    assert [kept(each) for each in (mark, person.username)] == [[], []]
+    assert [tables_with(each) for each in (mark, person.username)] == [[], []]
     assert not stored(mark) and mark not in caplog.text
     assert not default_storage.exists(blob)
     assert browser.get("/").status_code == 302
     assert application.http("/api/v1/", headers={"Authorization": f"Bearer {token}"}).get("me/").status_code == 401
     call.refresh_from_db()
     assert (call.person_id, call.conversation_id) == (None, None) and call.output
-    made = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
-    assert set(made.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
+    entries = Entry.objects.filter(actor_id=person.user.pk, action="token.made")
+    assert set(entries.values_list("actor_name", "token_name", "object_name", "address")) == {("", "", "", "")}
 
 
 def written_by(person: Person, texts: list[str]) -> None:
@@ -134,8 +136,8 @@ def test_the_command_says_what_would_go_and_does_it_with_yes(
     Project.objects.create(owner=person.user, name="Mine")
     Persona.objects.create(owner=person.user, name=uuid4().hex)
     call_command("erase", person.username)
-    said = capsys.readouterr().out
-    assert "0 conversations, 0 files, 1 projects, 1 personas" in said and "--yes" in said
+    output = capsys.readouterr().out
+    assert "0 conversations, 0 files, 1 projects, 1 personas" in output and "--yes" in output
     assert User.objects.filter(pk=person.user.pk).exists()
     call_command("erase", person.username, "--yes")
     assert not User.objects.filter(pk=person.user.pk).exists()

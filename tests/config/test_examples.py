@@ -1,4 +1,4 @@
-"""The examples for programs: what the page shows, saved and run as it stands, with a token in its place."""
+"""The examples for programs on the page run as they are, with a real token."""
 
 import html
 import json
@@ -28,7 +28,7 @@ PLACEHOLDER = "gh_your-token"
 
 @pytest.fixture
 def shown(product: Product, person: Person) -> dict[str, str]:
-    """By name, the programs as somebody copies them from the page."""
+    """Return the programs of the page by name."""
     client = Client()
     client.force_login(person.user)
     cookies = {settings.SESSION_COOKIE_NAME: client.cookies[settings.SESSION_COOKIE_NAME].value}
@@ -53,9 +53,9 @@ def of_person(program: str, person: Person) -> str:
 
 
 def test_the_shell_gets_events_and_an_answer(shown: dict[str, str], person: Person, tmp_path: Path) -> None:
-    said = run(of_person(shown["curl"], person), "bash", "-eu", directory=tmp_path)
-    assert "event: RUN_FINISHED" in said
-    answer = json.loads(said.strip().splitlines()[-1])
+    output = run(of_person(shown["curl"], person), "bash", "-eu", directory=tmp_path)
+    assert "event: RUN_FINISHED" in output
+    answer = json.loads(output.strip().splitlines()[-1])
     assert (answer["status"], bool(answer["text"])) == ("done", True)
 
 
@@ -80,9 +80,9 @@ def test_the_receiver_of_webhooks_takes_what_is_ours_and_nothing_else(
     shown: dict[str, str], person: Person, tmp_path: Path
 ) -> None:
     port, log = free_port(), tmp_path / "log"
-    made = _made(person, f"http://127.0.0.1:{port}/")
+    webhook = _made(person, f"http://127.0.0.1:{port}/")
     program = shown["webhook"].replace("PORT = 8080", f"PORT = {port}")
-    program = re.sub(r'SECRET = ".*"', f'SECRET = "{made["secret"]}"', program)
+    program = re.sub(r'SECRET = ".*"', f'SECRET = "{webhook["secret"]}"', program)
     with log.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-c", program], stdout=out, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent

@@ -1,4 +1,4 @@
-"""Forms that a page's script submits: what it gets in place of a page, so that the text stays where it is."""
+"""Forms that a page's script submits: the answer keeps the person's text on the page."""
 
 import pytest
 from django.http import HttpRequest, HttpResponse

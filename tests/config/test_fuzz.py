@@ -59,7 +59,7 @@ def loaded() -> Any:
 
 
 class _Undone(Exception):
-    """Ends what a request did, so that the next finds everything as it was."""
+    """Rolls back the changes of a request."""
 
 
 @pytest.fixture(autouse=True)
@@ -111,10 +111,10 @@ def _ask_often(operation: Any, mode: GenerationMode, household: Household, token
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode), known=st.sampled_from([True, True, True, False]))
-    def ask(case: Case[Any], known: bool) -> None:
+    def ask(case: Case[Any], with_known_id: bool) -> None:
         nonlocal count
         count += 1
-        if known:
+        if with_known_id:
             _point_at_what_is_there(case, household)
         try:
             with transaction.atomic():
@@ -128,7 +128,7 @@ def _ask_often(operation: Any, mode: GenerationMode, household: Household, token
 
 
 def _point_at_what_is_there(case: Case[Any], household: Household) -> None:
-    """Ids of rows that exist, where the path takes one, and the first page: otherwise every answer would be a 404."""
+    """Put the ids of existing rows into the path, and the first page: otherwise every answer would be 404."""
     (case.query or {}).pop("cursor", None)
     segments = case.path.strip("/").split("/")
     for name in list(case.path_parameters or {}):

@@ -1,4 +1,4 @@
-"""Whose each row is: what grows with use can be divided by person, and by time, as docs/operate/growth.md says."""
+"""Tables that grow with use can be divided by person and by time, as docs/operate/growth.md says."""
 
 from importlib import import_module
 from typing import Any
@@ -41,14 +41,14 @@ STAYS = {
 
 
 def unique_keys(kind: type[models.Model]) -> set[tuple[str, ...]]:
-    """The columns of each unique index of the table but that of the primary key."""
+    """Return the columns of each unique index of the table, without the primary key."""
     with connection.cursor() as cursor:
-        found = connection.introspection.get_constraints(cursor, kind._meta.db_table)
-    return {tuple(each["columns"]) for each in found.values() if each["unique"] and not each["primary_key"]}
+        constraints = connection.introspection.get_constraints(cursor, kind._meta.db_table)
+    return {tuple(each["columns"]) for each in constraints.values() if each["unique"] and not each["primary_key"]}
 
 
 def goes(kind: type[models.Model], below: frozenset[type[models.Model]] = frozenset()) -> bool:
-    """Whether a row is deleted with a person, who may stand several tables above."""
+    """Return whether a row is deleted with a person, maybe through several tables."""
     if kind is User:
         return True
     above: set[Any] = {
@@ -77,22 +77,22 @@ def test_what_is_somebodys_goes_with_them() -> None:
 
 @pytest.mark.django_db
 def test_a_turn_belongs_to_whom_its_conversation_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that was written by code that does not know whose it is, and one of before the column."""
+    """This holds too for a turn of code that does not set the owner, and for one from before the column."""
     people = [User.objects.create_user(name) for name in ("one", "other")]
-    made: dict[UUID, Turn] = {}
+    turns: dict[UUID, Turn] = {}
     for person in people:
         question, answer = Message.objects.filter(conversation=past(person, 1)).order_by("depth")
-        made[person.pk] = Turn.objects.create(
+        turns[person.pk] = Turn.objects.create(
             conversation=question.conversation, user_message=question, answer=answer, status=Turn.Status.DONE
         )
 
     def owners() -> dict[UUID, UUID]:
         return dict(Turn.objects.values_list("owner", "pk"))
 
-    wanted = {person: turn.pk for person, turn in made.items()}
-    assert owners() == wanted
+    expected = {person: turn.pk for person, turn in turns.items()}
+    assert owners() == expected
     Turn.objects.update(owner=None)
     migration = import_module("chat.migrations.0057_fill_owners_of_turns")
     monkeypatch.setattr(migration, "BATCH", 1)
     migration.fill(None, connection.schema_editor())
-    assert owners() == wanted
+    assert owners() == expected

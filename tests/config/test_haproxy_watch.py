@@ -1,4 +1,4 @@
-"""What ends a HAProxy that hangs leaves one alone that is slow, full, or not there."""
+"""The watchdog kills a HAProxy that hangs, and leaves one alone that is slow, full, or not running."""
 
 import importlib.util
 import re
@@ -104,9 +104,9 @@ def test_a_full_haproxy_says_that_it_lives(tmp_path: Path) -> None:
     proxy.process.start()
     try:
         until(lambda: _answers(alive), "HAProxy listens")
-        with ExitStack() as held:
+        with ExitStack() as stack:
             for _ in range(20):  # those that it does not take wait in the system's queue
-                held.enter_context(socket.create_connection(("127.0.0.1", ports.http), 10))
+                stack.enter_context(socket.create_connection(("127.0.0.1", ports.http), 10))
             with pytest.raises(httpx.TimeoutException):
                 httpx.get(f"http://127.0.0.1:{ports.http}/", timeout=1)
             assert _answers(alive)

@@ -1,4 +1,4 @@
-"""`/readyz` says what the web process needs, and beside it whether anybody does the work."""
+"""`/readyz` tells whether the web process can serve, and whether workers are there."""
 
 import asyncio
 import threading
@@ -28,55 +28,60 @@ def _no_workers(settings: Settings) -> None:
         connection.delete(*(f"worker:{queue}:heard" for queue in background.QUEUES))
 
 
-def asked(client: Client, status: int = 200) -> Any:
+def readiness(client: Client, status: int = 200) -> Any:
     answer = client.get("/readyz")
     assert answer.status_code == status
     return answer.json()
 
 
-def heard(*queues: str) -> None:
-    """As long as it takes until it has been said."""
-    telling = background.submit(background.tell_queues(queues))
+def report_workers(*queues: str) -> None:
+    """Report workers of these queues until this process has noticed them."""
+    telling = background.submit(background.report_queues(queues))
     until(lambda: set(queues) <= set(background.queues_heard()), "a worker has said that it is there")
     telling.cancel()
 
 
 def test_it_is_ready_without_workers_and_says_which_are_missing(client: Client) -> None:
-    said = "none of turns and background has been heard of for 20 s; start one"
-    assert asked(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": said}
-    heard("turns")
-    assert asked(client)["worker"] == "none of background has been heard of for 20 s; start one"
-    heard("turns", "background")
-    assert asked(client)["worker"] == "ok"
+    sentence = "none of turns and background has been heard of for 20 s; start one"
+    assert readiness(client) == {"ready": True, "database": "ok", "redis": "ok", "worker": sentence}
+    report_workers("turns")
+    assert readiness(client)["worker"] == "none of background has been heard of for 20 s; start one"
+    report_workers("turns", "background")
+    assert readiness(client)["worker"] == "ok"
 
 
 def test_a_worker_that_has_been_silent_for_too_long_is_gone(client: Client) -> None:
-    heard("turns", "background")
+    report_workers("turns", "background")
     with redis.Redis.from_url(ELSEWHERE) as connection:
         connection.expire("worker:turns:heard", 86_400 - 25)
-    assert asked(client)["worker"] == "none of turns has been heard of for 20 s; start one"
+    assert readiness(client)["worker"] == "none of turns has been heard of for 20 s; start one"
     assert 25 <= background.queues_heard()["turns"] < 60
 
 
 def test_without_redis_it_is_not_ready(client: Client, settings: Settings) -> None:
     settings.STREAMS_URL = "redis://127.0.0.1:1/0"
-    said = asked(client, 503)
-    assert (said["ready"], said["database"], said["redis"], said["worker"]) == (False, "ok", "unreachable", "unknown")
+    state = readiness(client, 503)
+    assert (state["ready"], state["database"], state["redis"], state["worker"]) == (
+        False,
+        "ok",
+        "unreachable",
+        "unknown",
+    )
 
 
 def test_a_worker_touches_its_file_while_it_takes_work(tmp_path: Path) -> None:
-    def shown(deaf: bool) -> Path:
-        file, asked = tmp_path / str(deaf), threading.Event()
+    def shown(stalled: bool) -> Path:
+        file, called = tmp_path / str(stalled), threading.Event()
 
         def is_deaf() -> bool:
-            asked.set()
-            return deaf
+            called.set()
+            return stalled
 
         showing = background.submit(background.show_life(file, is_deaf))
-        assert asked.wait(WAIT)
+        assert called.wait(WAIT)
         background.submit(asyncio.sleep(0)).result()  # its first round is over
         showing.cancel()
         return file
 
-    assert shown(deaf=False).exists()
-    assert not shown(deaf=True).exists()
+    assert shown(stalled=False).exists()
+    assert not shown(stalled=True).exists()

@@ -1,4 +1,4 @@
-"""Legal holds: what is under one is there after everything that removes rows, by whatever way.
+"""Legal holds: rows under one survive everything that removes rows.
 
 The addresses come from the URLconf, so that a new one is tried when it is added; sweeps are in
 `tests/chat/test_retention.py`.
@@ -20,7 +20,7 @@ from core.errors import ProductError
 from files.models import File
 from files.services import delete as delete_file
 from personas.models import Persona, Reminder
-from personas.services import save_reminder, update_persona
+from personas.services import PersonaFields, save_reminder, update_persona
 from projects.models import Project
 from projects.planner.models import Run
 from projects.planner.rules import Actor
@@ -67,8 +67,8 @@ def test_it_is_said_of_each_kind_of_row_whether_a_hold_keeps_it() -> None:
 
 def test_no_address_removes_what_is_under_a_hold(household: Household, people: Callable[..., User]) -> None:
     owner = next(row for row in household.rows if isinstance(row, User))
-    kept = [row for row in household.rows if paths_to_holds(type(row))]
-    kept = [row for row in kept if owner.pk in owners(row)]
+    held_rows = [row for row in household.rows if paths_to_holds(type(row))]
+    held_rows = [row for row in held_rows if owner.pk in owners(row)]
     User.objects.filter(pk=owner.pk).update(legal_hold=True)
     admin, refused, wrong = people(is_staff=True, is_superuser=True), 0, []
     for person in (owner, admin):
@@ -80,9 +80,9 @@ def test_no_address_removes_what_is_under_a_hold(household: Household, people: C
             answer = ask(browser, method, address.url)
             browser.force_login(person)
             refused += answer.status_code == 409 and HELD in answer.text
-            gone = [row for row in kept if not type(row)._base_manager.filter(pk=row.pk).exists()]
-            wrong += [(method, address.url, row) for row in gone]
-            kept = [row for row in kept if row not in gone]
+            removed = [row for row in held_rows if not type(row)._base_manager.filter(pk=row.pk).exists()]
+            wrong += [(method, address.url, row) for row in removed]
+            held_rows = [row for row in held_rows if row not in removed]
     assert not wrong
     assert refused > 12
     Reminder.objects.filter(text=PRIVATE).exclude(pk__in=[row.pk for row in household.rows]).delete()  # of copies
@@ -117,7 +117,7 @@ def test_no_text_and_no_name_under_a_hold_is_written_over(household: Household) 
     for act in acts:
         with pytest.raises(ProductError, match=HELD):
             act()
-    unchanged = {"name": "Held", "date_awareness": "none", "instructions": "First."}
+    unchanged: PersonaFields = {"name": "Held", "date_awareness": "none", "instructions": "First."}
     update_persona(user=owner, persona=persona, fields=unchanged)
     update_saved_prompt(user=owner, prompt=prompt, fields={"name": "held", "text": "First.\r\nOf two lines."})
     update_conversation(user=owner, conversation=place, fields={"title": "First ", "archived": True})
@@ -128,14 +128,14 @@ def test_no_text_and_no_name_under_a_hold_is_written_over(household: Household) 
 
 def test_a_hold_on_one_conversation_keeps_its_title(people: Callable[..., User]) -> None:
     owner = people()
-    held, other, unnamed = (Conversation.objects.create(owner=owner, title=title) for title in ("First", "First", ""))
-    Conversation.objects.filter(pk__in=[held.pk, unnamed.pk]).update(legal_hold=True)
+    frozen, other, unnamed = (Conversation.objects.create(owner=owner, title=title) for title in ("First", "First", ""))
+    Conversation.objects.filter(pk__in=[frozen.pk, unnamed.pk]).update(legal_hold=True)
     with pytest.raises(ProductError, match=HELD):
-        update_conversation(user=owner, conversation=held, fields={"title": "Second"})
+        update_conversation(user=owner, conversation=frozen, fields={"title": "Second"})
     for place in (other, unnamed):
         update_conversation(user=owner, conversation=place, fields={"title": "Second"})
     titles = dict(Conversation.objects.filter(owner=owner).values_list("pk", "title"))
-    assert titles == {held.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
+    assert titles == {frozen.pk: "First", other.pk: "Second", unnamed.pk: "Second"}
 
 
 def owners(row: object) -> set[object]:
@@ -143,7 +143,7 @@ def owners(row: object) -> set[object]:
 
 
 def test_a_hold_on_a_conversation_keeps_what_belongs_to_it(household: Household, people: Callable[..., User]) -> None:
-    """Its person, the task that it is of, and a file in it that is somebody else's."""
+    """The hold keeps the conversation's person, its task, and a file of another person in it."""
     rows = {type(row): row for row in household.rows}
     owner, run, file = rows[User], rows[Run], rows[File]
     assert isinstance(owner, User) and isinstance(run, Run) and isinstance(file, File)

@@ -1,4 +1,4 @@
-"""What `HTTPS_ONLY=true` does, behind a proxy that ends TLS."""
+"""Effects of `HTTPS_ONLY=true` behind a proxy that ends TLS."""
 
 import os
 import subprocess
@@ -30,6 +30,6 @@ def test_who_comes_without_tls_is_sent_there_and_load_balancers_are_not(client: 
     sent = client.get("/login/?next=/")
     assert (sent.status_code, sent["Location"]) == (301, "https://testserver/login/?next=/")
     assert client.get("/livez").status_code == 200
-    asked = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
-    assert (asked.status_code, asked["Strict-Transport-Security"]) == (200, "max-age=31536000")
-    assert asked.cookies["csrftoken"]["secure"]
+    page = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
+    assert (page.status_code, page["Strict-Transport-Security"]) == (200, "max-age=31536000")
+    assert page.cookies["csrftoken"]["secure"]

@@ -1,4 +1,4 @@
-"""Whose large body is worked on when."""
+"""Order in which large bodies of several people are processed."""
 
 import asyncio
 import threading
@@ -61,13 +61,13 @@ async def test_a_process_works_on_few_large_bodies_and_refuses_who_has_waited_lo
 
 
 async def test_who_waits_for_another_server_holds_no_place_of_the_process_but_their_own_turn() -> None:
-    """Else three people whose embedder hangs would keep everybody's pictures out."""
+    """Otherwise three people whose embedder hangs would block everybody's pictures."""
     turns, person = LargeBodies(), uuid4()
-    loop, asked, answered = asyncio.get_running_loop(), asyncio.Semaphore(0), threading.Event()
+    loop, arrived, answered = asyncio.get_running_loop(), asyncio.Semaphore(0), threading.Event()
 
     def view() -> None:
         with wait_outside():
-            loop.call_soon_threadsafe(asked.release)
+            loop.call_soon_threadsafe(arrived.release)
             answered.wait(60)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -82,7 +82,7 @@ async def test_who_waits_for_another_server_holds_no_place_of_the_process_but_th
     waiting = [request(person), *(request(uuid4()) for _ in range(AT_ONCE))]
     try:
         for _ in waiting:
-            await asyncio.wait_for(asked.acquire(), 60)
+            await asyncio.wait_for(arrived.acquire(), 60)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01), turns.turn(person):
                 pass

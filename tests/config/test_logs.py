@@ -1,4 +1,4 @@
-"""What stands in the logs of the addresses that people and programs ask for."""
+"""Log lines about the addresses that people and programs request."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from pytest_django.fixtures import Settings
 from config.celery import app as celery_app
 from config.http.server import LimitedServer
 from core.background import Job
-from core.logs.context import knowing, known, learn
+from core.logs.context import add_log_fields, log_context, log_fields
 from core.logs.lines import Formatter, JsonFormatter, RefusalFilter, without_secrets
 from tests.product import Caller
 
@@ -105,11 +105,11 @@ def test_one_id_finds_the_lines_of_the_request_and_of_the_call_of_the_model(
     [turn] = caller.http.post(f"conversations/{place}/turns/", json=body, headers=page).json()["turns"]
     caller.ended(turn["id"])
     assert caller.http.get(f"conversations/{uuid4()}/", headers=page).status_code == 404
-    found = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
-    [asked] = [line for line in found if line["logger"] == "llm.providers.streaming"]
-    [refused] = [line for line in found if line["logger"] == "django.request"]
-    assert asked["turn_id"] == turn["id"] and asked["user_id"] == refused["user_id"]
-    assert asked["level"] == "INFO" and asked["time"].endswith("+00:00")
+    lines = [line for line in map(json.loads, written.getvalue().splitlines()) if "from-the-page" in str(line)]
+    [call] = [line for line in lines if line["logger"] == "llm.providers.streaming"]
+    [refused] = [line for line in lines if line["logger"] == "django.request"]
+    assert call["turn_id"] == turn["id"] and call["user_id"] == refused["user_id"]
+    assert call["level"] == "INFO" and call["time"].endswith("+00:00")
     assert "turn_id" not in refused
     assert "nobody logs" not in written.getvalue() and caller.token not in written.getvalue()
 
@@ -119,8 +119,8 @@ def test_what_is_known_goes_along_with_a_job() -> None:
         name = "knows"
 
         def run(self) -> dict[str, str]:
-            learn(user_id="somebody")
-            return known()
+            add_log_fields(user_id="somebody")
+            return log_fields()
 
     job = Knows()
     job.bind(celery_app)
@@ -129,11 +129,11 @@ def test_what_is_known_goes_along_with_a_job() -> None:
         assert job() == {"request_id": "from-the-page", "user_id": "somebody"}
     finally:
         job.pop_request()
-    assert known() == {}
+    assert log_fields() == {}
 
 
 def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.StringIO, settings: Settings) -> None:
-    """One of the access log for each way in which an address can hold something, and the traceback of an error."""
+    """The lines are one of the access log for each way to put a text into an address, and the traceback of an error."""
     settings.LOG_FORMAT = "json"
     server = LimitedServer(application=None, endpoints=["tcp:0"], action_logger=AccessLogGenerator(io.StringIO()))
     secret = "hidden-" + TOKEN
@@ -141,7 +141,7 @@ def test_thousands_of_lines_as_json_hold_no_secret_text_or_search(written: io.St
     for number in range(2_500):
         for address in addresses:
             details = {"client": "127.0.0.1:1", "path": address, "method": "GET", "status": 200, "size": number}
-            with knowing({"request_id": f"id-{number}"}):
+            with log_context({"request_id": f"id-{number}"}):
                 server.log_action("http", "complete", {**details, "time_taken": 0.25})
     try:
         raise ValueError(f"gh_{TOKEN} of /search/?q={secret}")

@@ -1,4 +1,4 @@
-"""A server whose SECRET_KEY is another than the one that secrets were stored under: nothing goes out without them."""
+"""A server with another SECRET_KEY than the stored secrets: it sends no request without its secret."""
 
 import asyncio
 import copy
@@ -23,7 +23,7 @@ from files.models import Embedder, Reranker
 from llm import model_facts, services
 from llm.models import Model, Provider, ToolServer, WebSearch
 from llm.tools.mcp import tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.services import tool_servers, try_tool_server, try_web_search
 from tests.accounts.receiver import receiving
 from tests.accounts.webhooks import happened, tried
@@ -63,15 +63,15 @@ def test_a_row_that_is_stored_meanwhile_has_its_secret_back_with_the_key(
     lost: Callable[[], None], settings: Settings
 ) -> None:
     before = settings.ENCRYPTION_KEYS
-    made = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
+    provider = Provider.objects.create(name="Ours", kind="openai", base_url="http://127.0.0.2:9/v1", api_key=KEY)
     lost()
     row = Provider.objects.get()
     row.name = "Theirs"
     row.save()
     services.save_provider(name="Theirs", kind="openai", base_url=row.base_url, api_key=None, models=[], default=False)
     settings.ENCRYPTION_KEYS = before
-    made.refresh_from_db()
-    assert (made.name, made.api_key) == ("Theirs", KEY)
+    provider.refresh_from_db()
+    assert (provider.name, provider.api_key) == ("Theirs", KEY)
 
 
 def test_nothing_is_signed_with_an_empty_secret() -> None:
@@ -118,22 +118,22 @@ def test_no_server_is_asked_without_the_key_that_is_stored_for_it(lost: Callable
         lost()
         for row in (provider, search, tools, embedder, reranker):
             row.refresh_from_db()
-        asked: list[tuple[str, Callable[[], object]]] = [
+        calls: list[tuple[str, Callable[[], object]]] = [
             ("secret_lost", lambda: services.test_connection(provider=provider)),
             ("secret_lost", lambda: embed(embedder, ["words"])),
             ("secret_lost", lambda: try_reranker(reranker=reranker)),
             ("web_search_failed", lambda: try_web_search(web_search=search)),
             ("secret_lost", lambda: try_tool_server(tool_server=tools)),
         ]
-        for code, ask in asked:
+        for code, ask in calls:
             with pytest.raises(ProductError) as refused:
                 ask()
             assert refused.value.code == code
             assert "ENCRYPTION_KEYS" in refused.value.detail
         assert not model_facts.ask(provider).answered
         assert server.heads == []
-        said = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
-        assert said == {
+        details = {finding.subject.english: finding.detail.english for finding in _stored_keys()}
+        assert details == {
             "Stored API keys": "cannot be decrypted: Ours",
             "Keys of web search": "cannot be decrypted: Found",
             "Secrets of tool servers": "cannot be decrypted: tools",
@@ -148,7 +148,7 @@ def test_a_provider_that_never_had_a_key_is_asked_as_before(lost: Callable[[], N
     row.refresh_from_db()
     assert [server.secrets for server in tool_servers()] == [{}]
     with pytest.raises(ServerFailed, match="cannot be reached"):
-        asyncio.run(tools_of(Server("open", url=row.base_url)))
+        asyncio.run(tools_of(ToolServerConfig("open", url=row.base_url)))
     keyless = Provider(name="Open", kind="openai", base_url="http://127.0.0.2:9/v1")
     without = services.shared_client(keyless)
     keyless.api_key = LostSecret("x")

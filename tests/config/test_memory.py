@@ -1,4 +1,4 @@
-"""No request makes a process of the product grow by more than a bound, and what work has taken is given back.
+"""No request makes a process of the product grow by more than a bound, and the memory of work is given back.
 
 The walks take addresses from the description of the API and from the URLconf, so new ones are covered.
 """
@@ -61,7 +61,7 @@ def owner(household: Household) -> User:
 
 @pytest.fixture
 def program(product: Product, owner: User) -> Iterator[httpx.Client]:
-    """The owner of the household's rows; what both embedders load is loaded."""
+    """Yield a client for the household's owner, after the bundled embedder has been loaded."""
     token = create_token(user=owner, name="large", scopes=ApiToken.SCOPES)[1]
     with product.http(headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"}) as http:
         for few in ("a word", [1, 2]):
@@ -70,9 +70,9 @@ def program(product: Product, owner: User) -> Iterator[httpx.Client]:
 
 
 def largest(schema: Any, left: int, name: str = "", seen: tuple[str, ...] = ()) -> Any:
-    """Return a value of a schema with texts and lists as long as it permits, `left` characters at most each.
+    """Return a value of a schema with texts and lists as long as it permits, with at most `left` characters each.
 
-    None for what has to name a row, or has a format: those are short.
+    Returns None for an id and for a text with a format, which are short.
     """
     while "$ref" in schema or any(kind in schema for kind in ("oneOf", "anyOf", "allOf")):
         if "$ref" in schema:
@@ -114,8 +114,8 @@ def operations(household: Household) -> Iterator[tuple[str, str, Any]]:
 
 
 def address(path: str, values: dict[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        segment, name = path[: found.start()].rstrip("/").rpartition("/")[2], found[1]
+    def value(match: re.Match[str]) -> str:
+        segment, name = path[: match.start()].rstrip("/").rpartition("/")[2], match[1]
         keys = (f"{segment}/{'pk' if name == 'id' else name}", f"{segment}/{name}", name)
         return next(values[key] for key in keys if key in values)
 
@@ -149,7 +149,7 @@ def conversations() -> Iterator[tuple[str, Any]]:
     """Yield address and body of the largest requests of the two protocols."""
     chat, runs, embeddings = "/v1/chat/completions", "/api/v1/ag-ui/", "/v1/embeddings"
 
-    def said(*contents: Any) -> list[Any]:
+    def messages(*contents: Any) -> list[Any]:
         roles = ("user", "assistant")
         return [{"id": f"m{at}", "role": roles[at % 2], "content": content} for at, content in enumerate(contents)]
 
@@ -159,13 +159,13 @@ def conversations() -> Iterator[tuple[str, Any]]:
 
     parts = [{"type": "text", "text": "ab " * (BODY // 2_048 // 3 - 12)}] * 2_048
     for text in (TEXT, parts):
-        yield chat, {"model": "scripted", "messages": said(text)}
+        yield chat, {"model": "scripted", "messages": messages(text)}
     for number in (9_999, 50_001):
-        yield chat, {"model": "scripted", "messages": said(*["ab " * (BODY // number // 3 - 20)] * number)}
-        yield runs, run(messages=said(*["ab"] * number))
-    yield runs, run(messages=said(TEXT[-1_000_000:]))
-    yield runs, run(messages=said("Hi"), state={"text": TEXT[100:]})
-    yield runs, run(messages=said("Hi"), context=[{"description": "a", "value": "b"}] * 27_000)
+        yield chat, {"model": "scripted", "messages": messages(*["ab " * (BODY // number // 3 - 20)] * number)}
+        yield runs, run(messages=messages(*["ab"] * number))
+    yield runs, run(messages=messages(TEXT[-1_000_000:]))
+    yield runs, run(messages=messages("Hi"), state={"text": TEXT[100:]})
+    yield runs, run(messages=messages("Hi"), context=[{"description": "a", "value": "b"}] * 27_000)
     yield embeddings, {"model": "bundled", "input": TEXT}
     yield embeddings, {"model": "bundled", "input": ["ab " * 300] * 2_048}
     yield embeddings, {"model": "bundled", "input": [list(range(100, 8_000))] * 40}
@@ -202,14 +202,14 @@ FIELD = re.compile(r'name="([a-z_]+)"')
 
 
 def test_the_web_process_has_workers_embed_and_search(product: Product, person: Person, program: httpx.Client) -> None:
-    """It never loads the embedder, whose module has libraries of its own."""
+    """The web process never loads the embedder with its large libraries."""
     project = person.caller.post("projects/", {"name": "Embedded elsewhere"}, 201)["id"]
     sent = {"file": ("near.txt", b"The puppy is barking.")}
     file = person.caller.http.post("files/", files=sent).raise_for_status().json()["id"]
     until(lambda: person.caller.get(f"files/{file}/")["searchable"], "the file is searchable")
     person.caller.post(f"projects/{project}/files/", {"file": file}, 201)
-    found = person.caller.post(f"projects/{project}/search/", {"query": "a dog that makes noise"}, 200)
-    assert [hit["title"] for hit in found["results"]] == ["near.txt"] and found["notes"] == []
+    answer = person.caller.post(f"projects/{project}/search/", {"query": "a dog that makes noise"}, 200)
+    assert [hit["title"] for hit in answer["results"]] == ["near.txt"] and answer["notes"] == []
     loaded = {
         name: "wordllama" in Path(f"/proc/{process.pid}/maps").read_text()
         for name, process in product.processes.items()

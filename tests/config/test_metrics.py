@@ -1,4 +1,4 @@
-"""`/metrics`: who may see it, and that its numbers move with what happens."""
+"""`/metrics`: the right to see it, and numbers that follow the events."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,7 +25,7 @@ OF_WORKSPACE = ("live", "turns", "tokens", "uploads", "uploaded", "oldest")  # a
 
 
 def numbers(client: Client, **headers: str) -> dict[str, float]:
-    """Every sample by its name with labels; fails on what is not of Prometheus' text format."""
+    """Return every sample by its name with labels. Fails on a line that is not in Prometheus' text format."""
     answer = client.get("/metrics", headers=headers)
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -90,25 +90,25 @@ def test_only_staff_see_it_with_a_session_or_a_token_of_scope_admin(client: Clie
     member = User.objects.create_user("member")
     client.force_login(member)
     assert client.get("/metrics").status_code == 403
-    asked = [
+    answers = [
         Program(person, scope).ask("GET", "/metrics") for person in (member, admin_user) for scope in ("chat", "admin")
     ]
-    assert [answer.status_code for answer in asked] == [403, 403, 403, 200]
+    assert [answer.status_code for answer in answers] == [403, 403, 403, 200]
 
 
 @pytest.mark.django_db
 def test_a_scraper_has_a_token_of_its_own_for_web_processes_and_workers(client: Client, settings: Settings) -> None:
     assert client.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
     settings.METRICS_TOKEN, settings.METRICS_PORT = "a-token-to-scrape-with", free_port()
-    said, address = {"Authorization": "Bearer a-token-to-scrape-with"}, f"http://127.0.0.1:{settings.METRICS_PORT}"
+    headers, address = {"Authorization": "Bearer a-token-to-scrape-with"}, f"http://127.0.0.1:{settings.METRICS_PORT}"
     assert client.get("/metrics", headers={"Authorization": "Bearer another"}).status_code == 401
     metrics.serve()
     metrics.serve()  # as another worker of the machine would
-    beside = httpx.get(f"http://127.0.0.1:{settings.METRICS_PORT + 1}", headers=said)
-    assert httpx.get(address).status_code == 401 and "glasshouse_" in beside.text
-    for found in (numbers(client, **said), read(httpx.get(address, headers=said).text)):
-        assert found['glasshouse_database_connections{state="pool_size"}'] >= 1
-        assert found['glasshouse_request_seconds_count{method="GET",status="4xx",view="metrics"}'] >= 2
+    of_second_worker = httpx.get(f"http://127.0.0.1:{settings.METRICS_PORT + 1}", headers=headers)
+    assert httpx.get(address).status_code == 401 and "glasshouse_" in of_second_worker.text
+    for values in (numbers(client, **headers), read(httpx.get(address, headers=headers).text)):
+        assert values['glasshouse_database_connections{state="pool_size"}'] >= 1
+        assert values['glasshouse_request_seconds_count{method="GET",status="4xx",view="metrics"}'] >= 2
 
 
 def test_an_answer_is_counted_by_model_and_a_refusal_by_its_code(application: Application, person: Person) -> None:

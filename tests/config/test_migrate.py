@@ -1,4 +1,4 @@
-"""A migration whose table is in use makes nobody wait behind it, and is done once it gets its lock."""
+"""A migration whose table is in use blocks no request, and runs once it gets its lock."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -18,7 +18,7 @@ BEFORE = ("mfa", "0002")
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
-    """Who reads the table in a transaction that goes on, as a backup does; not for ever, should nothing give up."""
+    """Yield a connection that reads the table in an open transaction, as a backup does. It ends after 30 s."""
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 0.05)
     monkeypatch.setattr(migrate, "PAUSE_SECONDS", 0)
     with psycopg.connect(**connection.get_connection_params()) as other:
@@ -27,8 +27,8 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]
         yield other
 
 
-class Told(StringIO):
-    """The reader ends as soon as it is told of."""
+class EndsReader(StringIO):
+    """An output stream that ends the reader's transaction at the command's first line."""
 
     def __init__(self, reader: psycopg.Connection[Any]) -> None:
         super().__init__()
@@ -46,9 +46,9 @@ def constrained() -> bool:
 
 def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[Any]) -> None:
     assert constrained()
-    told = Told(reader)
-    call_command("migrate", *BEFORE, verbosity=0, stderr=told)
-    assert told.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
+    errors = EndsReader(reader)
+    call_command("migrate", *BEFORE, verbosity=0, stderr=errors)
+    assert errors.getvalue().count("A table is in use") >= 1  # a product beside it may hold it for a moment, too
     assert not constrained()
 
 
@@ -56,8 +56,8 @@ def test_a_table_that_stays_in_use_is_said_to_be(
     reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "TRIES", 2)
-    told = StringIO()
+    errors = StringIO()
     with pytest.raises(CommandError, match="A table was in use all the time"):
-        call_command("migrate", *BEFORE, verbosity=0, stderr=told)
-    assert told.getvalue().count("A table is in use") == 1
+        call_command("migrate", *BEFORE, verbosity=0, stderr=errors)
+    assert errors.getvalue().count("A table is in use") == 1
     assert constrained()

@@ -31,21 +31,21 @@ class _Well(BaseHTTPRequestHandler):
 
 
 class Hanging:
-    """Reads what it is asked and says nothing to it; `asked` are the addresses."""
+    """A server that reads requests and never answers. `paths` are their addresses."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        kept = []
+        connections = []
         with suppress(OSError):  # it is closed
             while True:
                 connection, _ = self._socket.accept()
-                kept.append(connection)
-                self.asked.append(connection.recv(1000).split()[1].decode())
+                connections.append(connection)
+                self.paths.append(connection.recv(1000).split()[1].decode())
 
     def close(self) -> None:
         self._socket.close()
@@ -61,7 +61,7 @@ def well() -> Iterator[int]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Where nginx's workers, which are no root, may go; pytest's own directories are closed to them."""
+    """Yield a directory that nginx's unprivileged workers can enter. They cannot enter pytest's own directories."""
     with tempfile.TemporaryDirectory(prefix="glasshouse-nginx-") as name:
         home = Path(name)
         home.chmod(0o711)
@@ -74,8 +74,8 @@ def test_one_that_hangs_is_asked_nothing_but_whether_it_lives(home: Path, well: 
         ports = Ports(free_port(), free_port(), free_port(), (hanging.port, well))
         proxy = Proxy(kind, home, ports)
         text = site(kind, ports, home / "proxy")
-        for said, sooner in SOONER.items():
-            text = text.replace(said, sooner)
+        for default, sooner in SOONER.items():
+            text = text.replace(default, sooner)
         (home / "proxy" / kind.file.name).write_text(text)
         url = f"https://127.0.0.1:{ports.https}/"
         proxy.process.start()
@@ -88,7 +88,7 @@ def test_one_that_hangs_is_asked_nothing_but_whether_it_lives(home: Path, well: 
                     return False
 
                 until(answered, "nginx listens")
-                until(lambda: answered() and len(hanging.asked) >= 3, "it is asked again and again")
+                until(lambda: answered() and len(hanging.paths) >= 3, "it is asked again and again")
         finally:
             proxy.process.kill()
-        assert set(hanging.asked) == {"/livez"}
+        assert set(hanging.paths) == {"/livez"}

@@ -33,14 +33,14 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
+def imported(tree: ast.Module, names: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield full if full in known else node.module
+                yield full if full in names else node.module
 
 
 def home(module: str, packages: set[str]) -> str:
@@ -54,52 +54,54 @@ def edges() -> dict[tuple[str, str], str]:
     """(package, package it imports from) with an example of such an import."""
     paths = {dotted(path): path for path in modules(*ours())}
     packages = {dotted(path.parent / "__init__.py") for path in paths.values()}
-    known, found = set(paths) | packages, {}
+    names, examples = set(paths) | packages, {}
     for name, path in paths.items():
-        for target in imported(ast.parse(path.read_text()), known):
+        for target in imported(ast.parse(path.read_text()), names):
             pair = room(home(name, packages)), room(home(target, packages))
-            if target in known and pair[0] != pair[1]:
-                found[pair] = f"{name} imports {target}"
-    return found
+            if target in names and pair[0] != pair[1]:
+                examples[pair] = f"{name} imports {target}"
+    return examples
 
 
-def wrong(found: dict[tuple[str, str], str]) -> list[str]:
-    """Imports of a parent's modules, and pairs of packages that import each other, at whatever depth they part.
+def wrong(imports: dict[tuple[str, str], str]) -> list[str]:
+    """Return sentences about imports of a parent's modules, and about packages that import each other, at any depth.
 
     A package in `core` may import the modules of `core`, unless one of those imports it.
     """
-    said, beside = [], defaultdict(str)
-    for (package, other), example in found.items():
-        if other == GROUND and package.startswith(f"{other}.") and (other, package) not in found:
+    sentences, links = [], defaultdict(str)
+    for (package, other), example in imports.items():
+        if other == GROUND and package.startswith(f"{other}.") and (other, package) not in imports:
             continue
         if package.startswith(f"{other}."):
-            said.append(f"{package} imports its parent: {example}")
+            sentences.append(f"{package} imports its parent: {example}")
         elif not other.startswith(f"{package}."):
             ours, theirs = package.split("."), other.split(".")
             depth = next(number for number, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
-            beside[".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])] = example
-    said += [f"they import each other: {beside[pair]}, {beside[pair[::-1]]}" for pair in beside if pair[::-1] in beside]
-    return said
+            links[".".join(ours[: depth + 1]), ".".join(theirs[: depth + 1])] = example
+    sentences += [
+        f"they import each other: {links[pair]}, {links[pair[::-1]]}" for pair in links if pair[::-1] in links
+    ]
+    return sentences
 
 
 def test_packages_import_in_one_direction() -> None:
-    found = edges()
-    assert len(found) > 100
-    assert wrong(found) == []
+    imports = edges()
+    assert len(imports) > 100
+    assert wrong(imports) == []
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "sentence"),
     [
         ([("chat.turns", "chat")], "imports its parent"),
         ([("chat.turns", "chat.runs"), ("chat.runs.deep", "chat.turns")], "import each other"),
         ([("core.api", "core"), ("core", "core.api")], "imports its parent"),
     ],
 )
-def test_what_goes_both_ways_is_found(pairs: list[tuple[str, str]], said: str) -> None:
-    found = wrong(dict.fromkeys(pairs, "an example"))
-    assert found
-    assert all(said in each for each in found)
+def test_what_goes_both_ways_is_found(pairs: list[tuple[str, str]], sentence: str) -> None:
+    sentences = wrong(dict.fromkeys(pairs, "an example"))
+    assert sentences
+    assert all(sentence in each for each in sentences)
 
 
 def test_one_way_is_allowed() -> None:

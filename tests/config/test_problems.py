@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -14,6 +14,7 @@ from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
+from drf_standardized_errors.types import ExceptionHandlerContext
 from psycopg_pool import PoolTimeout
 from pytest_django.fixtures import Settings
 
@@ -30,12 +31,12 @@ def stopping(request: HttpRequest) -> HttpResponse:
     return next(iter(()))
 
 
-begun, to_end = threading.Event(), threading.Event()
+running, to_end = threading.Event(), threading.Event()
 
 
 def lasting(request: HttpRequest) -> HttpResponse:
     User.objects.exists()
-    begun.set()
+    running.set()
     to_end.wait(60)
     return HttpResponse()
 
@@ -54,7 +55,7 @@ def test_a_body_that_is_too_large_is_refused_and_is_no_failure(settings: Setting
 @pytest.mark.parametrize("address", ["/api/v1/conversations/", "/v1/chat/completions", "/login/"])
 @pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
 def test_no_body_is_decoded_in_the_square_of_its_length(charset: str, address: str, kind: str) -> None:
-    """Punycode of 8 MB would take hours, in a thread that nobody can end."""
+    """Punycode of 8 MB would take hours, in a thread that cannot be ended."""
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'--x\r\nContent-Disposition: form-data; name="username"\r\n\r\na-' + b"b" * 200_000 + b"\r\n--x--\r\n"
     refused = program.client.generic("POST", address, body, content_type=f"{kind}; boundary=x; charset={charset}")
@@ -67,8 +68,8 @@ def test_bodies_in_encodings_of_texts_are_read(charset: str) -> None:
     program = Program(User.objects.create_user("olga"), "chat")
     body = b'{"title": "x"}' if charset == "unheard-of" else '{"title": "x"}'.encode(charset)
     kind = f"application/json; charset={charset}"
-    made: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
-    assert (made.status_code, made.json()["title"]) == (201, "x")
+    answer: Any = program.client.generic("POST", "/api/v1/conversations/", body, content_type=kind)
+    assert (answer.status_code, answer.json()["title"]) == (201, "x")
 
 
 @pytest.mark.parametrize("name", ['name="f"', 'name="file"; filename="a.txt"'])
@@ -102,7 +103,8 @@ def test_a_refusal_lists_so_many_errors_and_no_more() -> None:
 def test_who_finds_no_connection_to_the_database_free_is_told_to_come_again(rf: RequestFactory) -> None:
     error = OperationalError("couldn't get a connection after 30.00 sec")
     error.__cause__ = PoolTimeout()
-    answer = handle(error, {"request": rf.get("/api/v1/files/"), "view": None})
+    context: dict[str, Any] = {"request": rf.get("/api/v1/files/"), "view": None, "args": (), "kwargs": {}}
+    answer = handle(error, cast("ExceptionHandlerContext", context))
     assert answer is not None
     assert (answer.status_code, answer.data["code"], answer.headers["Retry-After"]) == (503, "unavailable", "5")
 
@@ -116,13 +118,13 @@ def test_an_unknown_address_of_the_api_is_a_problem_too(client: Client) -> None:
 @pytest.mark.parametrize("address", ["export/", "conversations/{}/export/", "turns/{}/events/"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_method_that_an_address_of_the_api_does_not_know_is_a_problem_too(address: str, method: str) -> None:
-    """Also of those with a view that is none of Django REST framework's; no form's token is asked for."""
+    """This holds too for views that are not of Django REST framework. No CSRF token is needed."""
     refused = Client(enforce_csrf_checks=True).generic(method, f"/api/v1/{address.format(uuid4())}")
     assert (refused.status_code, refused.json()["code"], refused["Allow"]) == (405, "method_not_allowed", "GET")
     assert refused["Content-Type"] == "application/problem+json"
 
 
-def asked(address: str) -> dict[str, Any]:
+def problem_of(address: str) -> dict[str, Any]:
     """The head of the answer."""
 
     async def head() -> Any:
@@ -136,7 +138,7 @@ def asked(address: str) -> dict[str, Any]:
 
 def test_a_view_that_raises_stop_iteration_answers(settings: Settings) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
-    assert asked("/stops/")["status"] == 500
+    assert problem_of("/stops/")["status"] == 500
 
 
 def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpResponse]:
@@ -152,16 +154,18 @@ def without_a_connection(get_response: object) -> Callable[[HttpRequest], HttpRe
 def test_so_is_who_cannot_even_be_looked_up(settings: Settings, address: str, media_type: bytes) -> None:
     middleware = "django_htmx.middleware.HtmxMiddleware"
     settings.MIDDLEWARE = [middleware, f"{__name__}.without_a_connection"]
-    answer = asked(address)
+    answer = problem_of(address)
     headers = dict(answer["headers"])
     assert (answer["status"], headers[b"Content-Type"], headers[b"Retry-After"]) == (503, media_type, b"5")
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(settings: Settings, gone: bool) -> None:
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
+    settings: Settings, cancel: bool
+) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = __name__, []
     pool: Any = connection.pool  # type: ignore[attr-defined]  # of PostgreSQL's alone
-    begun.clear()
+    running.clear()
     to_end.clear()
 
     def lent() -> int:
@@ -175,18 +179,18 @@ def test_a_request_that_the_server_gives_up_keeps_no_connection_to_the_database(
         messages.put_nowait({"type": "http.request"})
 
         async def send(_: object) -> None:
-            """Nobody reads."""
+            """Discard the message: there is no reader."""
 
-        asked = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
-        await asyncio.to_thread(begun.wait, 60)
-        if gone:
+        request = asyncio.create_task(Handler()({**SCOPE, "path": "/lasts/"}, messages.get, send))
+        await asyncio.to_thread(running.wait, 60)
+        if cancel:
             messages.put_nowait({"type": "http.disconnect"})
-        asked.cancel()  # as daphne does, every second until it ends
+        request.cancel()  # as daphne does, every second until it ends
         await asyncio.sleep(0)
-        asked.cancel()
+        request.cancel()
         await asyncio.sleep(0)
         to_end.set()
-        await asyncio.wait([asked])
+        await asyncio.wait([request])
 
     asyncio.run(give_up())
     assert lent() <= before  # what threads of other tests had may have come back meanwhile

@@ -1,4 +1,4 @@
-"""Whoever has a variable lead to a Redis that answers but cannot be used is told so, and what to do; really asked."""
+"""A start names each Redis that answers but cannot be used, and what to do. The tests use real servers."""
 
 from pathlib import Path
 

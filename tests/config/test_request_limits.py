@@ -1,5 +1,6 @@
-"""What the server refuses while it arrives: bytes go into the protocol, or into the product's socket, and what comes
-back and what is kept is looked at."""
+"""Requests that the server refuses while they arrive.
+
+The tests write bytes into the protocol or the product's socket, and check the answer and the stored rows."""
 
 import asyncio
 import json
@@ -155,20 +156,20 @@ def test_what_is_said_to_a_socket_that_is_closing_is_for_nobody(connection: Conn
     asyncio.run(connection.server.handle_reply(opened, {"type": "websocket.send", "text": "too late"}))
 
 
-@pytest.mark.parametrize("given", [b"/elsewhere", b"\xff"])
-def test_nobody_says_where_the_product_is_mounted(connection: Connection, given: bytes) -> None:
+@pytest.mark.parametrize("path", [b"/elsewhere", b"\xff"])
+def test_nobody_says_where_the_product_is_mounted(connection: Connection, path: bytes) -> None:
     scopes: list[Any] = []
 
     async def application(scope: Any, **_: Any) -> None:
         scopes.append(scope)
 
-    async def asked() -> None:
+    async def send_request() -> None:
         connection.server.application = application
-        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + given + b"\r\n\r\n")
+        connection.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nDaphne-Root-Path: " + path + b"\r\n\r\n")
         [details] = connection.server.connections.values()
         await asyncio.wait([details["application_instance"]])
 
-    asyncio.run(asked())
+    asyncio.run(send_request())
     assert [scope["root_path"] for scope in scopes] == [""]
 
 
@@ -191,7 +192,7 @@ def test_an_answer_that_fails_after_it_began_is_broken_off_and_others_are_looked
 
 @contextmanager
 def arriving(product: Product, path: str, token: str, length: int) -> Iterator[socket.socket]:
-    """A request of whose body nothing has been sent yet."""
+    """Yield the connection of a request whose head has been sent, and nothing of its body."""
     address = urlsplit(product.url)
     with socket.create_connection((address.hostname, address.port), timeout=WAIT) as opened:
         kind = "Content-Type: multipart/form-data; boundary=b"
@@ -201,7 +202,7 @@ def arriving(product: Product, path: str, token: str, length: int) -> Iterator[s
 
 
 def refusal(opened: socket.socket) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and body of what comes before the body has been sent."""
+    """Return the status, headers and body of an answer that comes before the request's body was sent."""
     received = b""
     while b"\r\n\r\n" not in received or not received.endswith(b"}"):
         piece = opened.recv(65_536)
@@ -249,7 +250,7 @@ def test_a_persons_uploads_at_once_are_counted(product: Product, person: Person)
 
 
 def test_what_was_read_with_the_first_piece_waits_for_the_look_up_too(product: Product, person: Person) -> None:
-    """A chunked body over what a stranger may send, of a program that is known."""
+    """The body of a program with a token is chunked, and longer than that of a stranger may be."""
     body = b'{"title": "Chunked"' + b" " * 400_000 + b"}"
 
     def pieces() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The packages that the product is made of: declared where they are imported, locked, and exported for pip."""
+"""The product's packages: declared if they are imported, locked, and exported for pip."""
 
 import ast
 import re
@@ -37,7 +37,7 @@ EXPORTS = {
 
 
 def declared_names(*groups: str) -> set[str]:
-    """Return the normal names of the product's dependencies and of those in the dependency groups."""
+    """Return the normalised names of the product's dependencies and of the dependency groups."""
     lists = [PYPROJECT["project"]["dependencies"], *(PYPROJECT["dependency-groups"][group] for group in groups)]
     return {canonicalize_name(Requirement(line).name) for lines in lists for line in lines}
 

@@ -1,7 +1,7 @@
-"""Personas and projects of somebody else: what the role says is what happens, at every address that leads to one.
+"""Roles in another person's personas and projects, at every address that leads to one.
 
-The addresses come from the URLconf, so that a new one fails here until it is said which role it asks for. Models, tools
-and the other rights are in `tests/chat/test_rights.py`, rows that nobody shares in `test_access.py`.
+The addresses come from the URLconf, so that a new one fails here until its role is named. Models, tools and the other
+rights are in `tests/chat/test_rights.py`, rows that are not shared in `test_access.py`.
 """
 
 import json
@@ -17,7 +17,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import PeopleGroup, Role, User
-from chat.openai_api.names import offered
+from chat.openai_api.names import named_models
 from chat.turns import rights
 from core.errors import NotFound
 from files.models import File
@@ -103,7 +103,7 @@ PEOPLE: dict[str, tuple[Role | None, list[Role], Role | None]] = {
 
 
 class Rows(dict[str, str]):
-    """Of the URLconf's parameters: those of the persona and the project; any id for all others."""
+    """Values of the URLconf's parameters: the ids of the persona and the project, and any id for all others."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -113,7 +113,7 @@ class Rows(dict[str, str]):
 
 
 class Place:
-    """A persona and a project of one owner, with a row of each kind beside them."""
+    """A persona and a project of one owner, with a row of each kind in them."""
 
     def __init__(self) -> None:
         owner, other = (User.objects.create_user(uuid4().hex) for _ in range(2))
@@ -175,12 +175,12 @@ def place() -> Place:
 
 
 def test_it_is_said_of_each_address_which_role_it_asks_for(place: Place) -> None:
-    known = {address for _method, address in NEEDS}
-    assert {short for short, _ in place.addresses()} == known
+    listed = {address for _method, address in NEEDS}
+    assert {short for short, _ in place.addresses()} == listed
 
 
 def ask(client: Client, method: str, url: str, fields: dict[str, Any]) -> Any:
-    """What it changes is taken back."""
+    """Send a request, and roll its changes back."""
     with transaction.atomic():
         if method == "GET":
             answer: Any = client.get(url)
@@ -225,15 +225,15 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     persona, project = str(place.persona.pk), str(place.project.pk)
     listed = {url: NAME in client.get(url).text for url in ("/personas/", "/projects/", "/api/v1/personas/")}
     listed["programs' projects"] = NAME in client.get("/api/v1/projects/").text
-    listed["the OpenAI protocol"] = NAME in [each.name for each in offered(person)]
+    listed["the OpenAI protocol"] = NAME in [each.name for each in named_models(person)]
     listed["files"] = person_sees_file(person, place)
     for name, pk in (("persona", persona), ("project", project)):
-        begun = ask(client, "POST", "/api/v1/conversations/", {name: pk})
-        listed[f"a conversation with the {name}"] = begun.status_code == 201
+        answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
+        listed[f"a conversation with the {name}"] = answer.status_code == 201
         listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
     listed["a turn under way"] = not rights.lost(
         {
-            uuid4(): rights.Uses(
+            uuid4(): rights.TurnUses(
                 person, place.persona.model_id or uuid4(), place.persona.pk, place.project.pk, False, frozenset(), False
             )
         }

@@ -38,7 +38,7 @@ def operations(description: Any) -> dict[str, Any]:
 
 
 def wrong_with(description: Any, schema: Any, value: Any) -> list[str]:
-    """What of a value is not as a schema of the description says."""
+    """Return the differences between a value and a schema of the description."""
     resource = Resource.from_contents(description, default_specification=DRAFT202012)
     registry: Any = Registry().with_resource("urn:api", resource)
     absolute = {"$ref": "urn:api" + schema["$ref"]} if "$ref" in schema else schema
@@ -75,8 +75,8 @@ def test_streams_are_described_message_by_message(description: Any) -> None:
 
 
 def test_ag_uis_events_are_as_its_package_writes_them(description: Any) -> None:
-    begun = RunStartedEvent(thread_id="a", run_id="b")
-    written = json.loads(EventEncoder().encode(begun).removeprefix("data: "))
+    started = RunStartedEvent(thread_id="a", run_id="b")
+    written = json.loads(EventEncoder().encode(started).removeprefix("data: "))
     event = {"$ref": "#/components/schemas/AgUiEvent"}
     assert wrong_with(description, event, written) == []
     assert wrong_with(description, event, {**written, "type": "NO_SUCH_EVENT"})
@@ -156,7 +156,7 @@ def unbounded(description: Any, schema: Any, where: str, above: tuple[str, ...] 
 
 
 def test_every_text_and_list_of_a_request_has_a_bound(description: Any) -> None:
-    """Those in an address or a header have the bound of a request's head, 16 kB."""
+    """Texts in an address or a header are bounded by the size of a request's head, 16 kB."""
     wrong = {
         place
         for name, operation in operations(description).items()

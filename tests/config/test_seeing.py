@@ -1,4 +1,4 @@
-"""What leaves for Sentry and for a collector of traces: by one id, and nothing that anybody wrote."""
+"""Data sent to Sentry and to a collector of traces: it shares one id, and has no text of a person or a model."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ from config.embedded.paths import StartError
 from config.management.commands import doctor
 from core import background
 from core.logs import otlp, tracing
-from core.logs.context import knowing, trace_of
+from core.logs.context import log_context, trace_of
 from core.logs.lines import JsonFormatter
 from core.logs.sentry import handler
 from tests.application import Application
@@ -43,7 +43,7 @@ ATTRIBUTES = {
 
 
 class Receiver(ThreadingHTTPServer):
-    """What is posted to it, unpacked, by path."""
+    """A server that stores the requests it gets. `bodies` unpacks those of a path."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Post)
@@ -78,7 +78,7 @@ def receiver() -> Iterator[Receiver]:
 
 @contextmanager
 def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
-    """What happens inside has left when it ends. Gives the lines that are logged meanwhile."""
+    """Send errors and traces to the receiver before the block ends. Yields the lines that are logged meanwhile."""
     port, lines = receiver.server_port, io.StringIO()
     settings.OTEL_EXPORTER_OTLP_ENDPOINT = f"http://127.0.0.1:{port}/"
     settings.OTEL_EXPORTER_OTLP_HEADERS = "x-key=of%20the%20collector"
@@ -88,7 +88,7 @@ def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
         logging.StreamHandler(lines),
     )
     log.setFormatter(JsonFormatter())
-    tracing.use(lambda: otlp.made(provider))
+    tracing.use(lambda: otlp.sampled_tracer(provider))
     loggers = [logging.getLogger(name) for name in ("", "django")]
     for logger in loggers:
         logger.addHandler(errors)
@@ -107,13 +107,13 @@ def sent(receiver: Receiver, settings: Settings) -> Iterator[io.StringIO]:
 
 def events(receiver: Receiver) -> list[dict[str, Any]]:
     """Of Sentry's envelopes (https://develop.sentry.dev/sdk/data-model/envelopes/)."""
-    found = []
+    errors = []
     for body in receiver.bodies("/api/4/envelope/"):
         head, item, payload, *rest = body.split(b"\n")
         assert json.loads(item)["type"] == "event" and json.loads(item)["length"] == len(payload) and not any(rest)
-        found.append(json.loads(payload))
-        assert json.loads(head)["event_id"] == found[-1]["event_id"]
-    return found
+        errors.append(json.loads(payload))
+        assert json.loads(head)["event_id"] == errors[-1]["event_id"]
+    return errors
 
 
 def spans(receiver: Receiver) -> list[Any]:
@@ -138,13 +138,17 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
     application: Application, person: Person, receiver: Receiver, settings: Settings
 ) -> None:
     settings.ROOT_URLCONF = __name__
-    asked, failed, elsewhere = uuid4().hex, uuid4().hex, f"00-{uuid4().hex}-{'a' * 16}-01"
+    request_id, failed, traceparent = uuid4().hex, uuid4().hex, f"00-{uuid4().hex}-{'a' * 16}-01"
     caller = person.caller
     place = caller.conversation()
     with sent(receiver, settings) as lines:
         question = f"{WROTE}\nscript: {json.dumps({'text': f'An answer of {WROTE}.'})}"
         turn = caller.post(
-            f"conversations/{place}/turns/", {"text": question}, 202, traceparent=elsewhere, **{"X-Request-ID": asked}
+            f"conversations/{place}/turns/",
+            {"text": question},
+            202,
+            traceparent=traceparent,
+            **{"X-Request-ID": request_id},
         )["turns"][0]
         assert WROTE in str(caller.ended(turn["id"]))
         caller.get(f"search/?q={WROTE}")
@@ -157,7 +161,7 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
         async def lost(text: str) -> None:
             raise RuntimeError(text)
 
-        with knowing({"request_id": asked, "turn_id": turn["id"]}):
+        with log_context({"request_id": request_id, "turn_id": turn["id"]}):
             background.carry(lost(f"{WROTE} {caller.token}"))
         background.join()
         logging.getLogger("somebody.elses").error(f"{WROTE} put together", extra={"body": WROTE}, stack_info=True)
@@ -168,27 +172,27 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
         assert secret.encode() not in whole
     assert {head["x-key"] for where, head, _ in receiver.received if where == tracing.PATH} == {"of the collector"}
 
-    trace, first = (f"{each:0{size}x}" for each, size in zip(trace_of(asked), (32, 16), strict=True))
-    assert trace == asked
+    trace, first = (f"{each:0{size}x}" for each, size in zip(trace_of(request_id), (32, 16), strict=True))
+    assert trace == request_id
     mine = [span for span in spans(receiver) if span.trace_id.hex() == trace]
     assert {each.key for span in spans(receiver) for each in span.attributes} <= ATTRIBUTES
     [request] = [span for span in mine if span.name == "POST conversation-turns"]
     [answer] = [span for span in mine if span.name == "answer"]
     [call] = [span for span in mine if span.parent_span_id == answer.span_id]
     assert (request.span_id.hex(), request.parent_span_id, answer.parent_span_id) == (first, b"", request.span_id)
-    assert [link.trace_id.hex() for link in request.links] == [elsewhere[3:35]]
+    assert [link.trace_id.hex() for link in request.links] == [traceparent[3:35]]
     assert (call.name, [event.name for event in call.events]) == ("chat scripted", ["answers"])
-    [told] = [record for record in application.model.requests(WROTE) if "traceparent" in record.headers][:1]
-    assert told.headers["traceparent"] == f"00-{trace}-{call.span_id.hex()}-01"
-    logged = [line for line in map(json.loads, lines.getvalue().splitlines()) if line.get("request_id") == asked]
+    [model_request] = [record for record in application.model.requests(WROTE) if "traceparent" in record.headers][:1]
+    assert model_request.headers["traceparent"] == f"00-{trace}-{call.span_id.hex()}-01"
+    logged = [line for line in map(json.loads, lines.getvalue().splitlines()) if line.get("request_id") == request_id]
     assert {"llm.providers.streaming", "core.background"} <= {line["logger"] for line in logged}
 
-    found = {event["logger"]: event for event in events(receiver)}
-    assert set(found) == {"django.request", "core.background", "somebody.elses"}
-    assert found["django.request"]["tags"]["request_id"] == failed
-    assert all(set(event) <= MEMBERS for event in found.values())
-    worker = found["core.background"]
-    assert worker["tags"] == {"request_id": asked, "turn_id": turn["id"]}
+    errors = {event["logger"]: event for event in events(receiver)}
+    assert set(errors) == {"django.request", "core.background", "somebody.elses"}
+    assert errors["django.request"]["tags"]["request_id"] == failed
+    assert all(set(event) <= MEMBERS for event in errors.values())
+    worker = errors["core.background"]
+    assert worker["tags"] == {"request_id": request_id, "turn_id": turn["id"]}
     assert worker["contexts"]["trace"]["trace_id"] == trace and worker["logentry"]["message"] == "%r failed"
     [value] = worker["exception"]["values"]
     assert (value["type"], value["value"], value["stacktrace"]["frames"][-1]["function"]) == (
@@ -197,7 +201,7 @@ def test_one_id_ties_errors_lines_and_traces_and_nothing_that_was_written_leaves
         "lost",
     )
     assert not any("vars" in frame for frame in value["stacktrace"]["frames"])
-    assert found["somebody.elses"]["logentry"]["message"] == "An error of somebody.elses"
+    assert errors["somebody.elses"]["logentry"]["message"] == "An error of somebody.elses"
 
 
 def test_without_an_address_nothing_is_begun() -> None:

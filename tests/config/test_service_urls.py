@@ -1,4 +1,4 @@
-"""The servers that the product is told of: what it asks of them, and what becomes of requests when they hang."""
+"""The variables that name servers: the settings they give, and requests while a server hangs."""
 
 import json
 import os
@@ -34,17 +34,17 @@ def settings_with(**variables: str) -> dict[str, object]:
     done = subprocess.run(
         [sys.executable, "-c", SAYS], cwd=django_settings.BASE_DIR, env=environment, stdout=subprocess.PIPE, check=True
     )
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    values: dict[str, object] = json.loads(done.stdout)
+    return values
 
 
 @pytest.mark.process
 def test_each_purpose_may_have_a_redis_of_its_own() -> None:
     apart = {"STREAMS_URL": "redis://streams:6379/0", "CACHE_URL": "redis://cache:6379", "CHANNELS_URL": "redis://news"}
-    said = settings_with(REDIS_URL="redis://one:6379/4", SERVER_SIDE_CURSORS="false", **apart)
-    assert {name: said[name] for name in apart} == apart
-    assert said["CELERY_BROKER_URL"] == "redis://one:6379/5"
-    assert said["layer"] == "redis://news" and not said["cursors"]
+    values = settings_with(REDIS_URL="redis://one:6379/4", SERVER_SIDE_CURSORS="false", **apart)
+    assert {name: values[name] for name in apart} == apart
+    assert values["CELERY_BROKER_URL"] == "redis://one:6379/5"
+    assert values["layer"] == "redis://news" and not values["cursors"]
 
 
 def test_a_limit_of_statements_stands_beside_the_options_of_the_url() -> None:
@@ -104,7 +104,7 @@ def test_a_broker_that_breaks_each_connection_off_is_tried_once_by_whoever_hands
     with socket.create_server(("127.0.0.1", 0)) as server:
         environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}
         environment["BROKER_URL"] = f"amqp://guest:guest@127.0.0.1:{server.getsockname()[1]}//"
-        told = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", ENQUEUES],
             cwd=django_settings.BASE_DIR,
             env=environment,
@@ -112,7 +112,7 @@ def test_a_broker_that_breaks_each_connection_off_is_tried_once_by_whoever_hands
             text=True,
         )
         server.accept()[0].close()
-        assert "waits for the sweeper" in told.communicate()[1]
+        assert "waits for the sweeper" in process.communicate()[1]
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()

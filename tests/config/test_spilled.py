@@ -1,6 +1,6 @@
-"""What a product's processes log while people and programs use it, with every kind of thing that nobody else may read.
+"""Logs of a product's processes while people and programs use it, with every kind of secret and private text.
 
-At the end of a run the same is asked of all that the product of the tests has logged: `product` in tests/conftest.py.
+At the end of a run, `product` in tests/conftest.py checks all logs of the tests' product in the same way.
 """
 
 import json
@@ -39,14 +39,14 @@ def test_what_is_left_out_is_none(line: str) -> None:
 def test_nothing_that_was_said_searched_shared_or_signed_in_with_is_logged_and_one_id_finds_all_lines(
     product: Product, person: Person
 ) -> None:
-    mark, asked, failed = f"mark{uuid4().hex}", uuid4().hex, uuid4().hex
+    mark, request_id, failed = f"mark{uuid4().hex}", uuid4().hex, uuid4().hex
     caller = person.caller
     places = [caller.conversation() for _ in range(TIMES)]
     failing = json.dumps({"error": {"status": 400, "message": f"no {mark}"}})
     for number, place in enumerate(places):
         script = failing if number % 3 == 2 else json.dumps({"text": f"An answer of {mark}."})
-        said = {"text": f"{mark} {number}\nscript: {script}"}
-        turn = caller.post(f"conversations/{place}/turns/", said, 202, **{"X-Request-ID": asked})["turns"][0]
+        body = {"text": f"{mark} {number}\nscript: {script}"}
+        turn = caller.post(f"conversations/{place}/turns/", body, 202, **{"X-Request-ID": request_id})["turns"][0]
         caller.ended(turn["id"])
         caller.get(f"search/?q={mark}")
         shared = caller.post(f"conversations/{place}/shares/", expect=201)
@@ -64,8 +64,10 @@ def test_nothing_that_was_said_searched_shared_or_signed_in_with_is_logged_and_o
         caller.http.post("conversations/none/turns/", content=mark.encode(), headers={"X-Request-ID": failed})
         caller.http.get(f"turns/{uuid4()}/?{mark}", headers={"Authorization": f"Bearer gh_{mark}"})
     model = "llm.providers.streaming"
-    found = until(lambda: [line for line in lines(product) if asked in line and model in line], "the call is logged")
-    assert len(found) >= TIMES
+    calls = until(
+        lambda: [line for line in lines(product) if request_id in line and model in line], "the call is logged"
+    )
+    assert len(calls) >= TIMES
     assert any(failed in line for line in lines(product))
-    assert any(asked in line and '"access"' in line for line in lines(product))
+    assert any(request_id in line and '"access"' in line for line in lines(product))
     assert spilled(product, mark, person.token) == []

@@ -1,4 +1,4 @@
-"""Staff with some of the rights: what a right is not given for is neither seen nor changed in the admin.
+"""Staff with some of the rights: other tables are neither seen nor changed in the admin.
 
 The tests walk every address of the admin, so a new one is covered when it is added.
 """
@@ -39,7 +39,7 @@ def about(kind: Kind) -> Q:
 
 
 def test_all_other_rights_open_nothing_of_a_table(household: Household, people: Callable[..., User]) -> None:
-    """So no single one of them does: rights only ever add to each other."""
+    """So no single right does either: rights only add to each other."""
     before, wrong = household.state(), []
     for kind in kinds():
         client = staff(people, Permission.objects.exclude(about(kind)))
@@ -92,8 +92,8 @@ def test_the_right_to_look_changes_nothing(household: Household, people: Callabl
 
 
 def test_people_are_not_found_by_who_may_not_see_them(people: Callable[..., User]) -> None:
-    """The field in which an owner is chosen asks an address of its own."""
-    asked = {"app_label": "projects", "model_name": "project", "field_name": "owner", "term": "a"}
+    """The field to choose an owner uses an address of its own."""
+    query = {"app_label": "projects", "model_name": "project", "field_name": "owner", "term": "a"}
     user = ("accounts", "user")
     client = staff(people, Permission.objects.exclude(about(user)))
-    assert client.get(reverse("admin:autocomplete"), asked).status_code == 403
+    assert client.get(reverse("admin:autocomplete"), query).status_code == 403

@@ -53,9 +53,9 @@ def test_every_import_of_a_module_names_the_file_that_was_collected(collected: P
     names = manifest(collected)
     modules = {name: hashed for name, hashed in names.items() if name.startswith("js/")}
     imports = {
-        f"js/{found}"
+        f"js/{imported}"
         for hashed in modules.values()
-        for found in re.findall(r'"\./(.+?)"', (collected / hashed).read_text())
+        for imported in re.findall(r'"\./(.+?)"', (collected / hashed).read_text())
     }
     assert imports
     assert imports <= set(modules.values())
@@ -75,7 +75,7 @@ Serve = Callable[[str, str], HttpResponseBase]
 
 @contextmanager
 def serving(root: Path) -> Iterator[Serve]:
-    """Answers a path, to a browser that takes these encodings, by what `root` holds."""
+    """Yield a function that answers a path from the files in `root`, for a browser with these encodings."""
     with override_settings(STATIC_ROOT=root, STORAGES=_hashed()):
         serve = CollectedFilesMiddleware(lambda request: HttpResponse(status=404))  # type: ignore[no-untyped-call]
 
@@ -93,7 +93,7 @@ def answered(root: Path, path: str, encodings: str) -> HttpResponseBase:
         return serve(path, encodings)
 
 
-def _hashed() -> dict[str, dict[str, str]]:
+def _hashed() -> dict[str, object]:
     return {
         **settings.STORAGES,
         "staticfiles": {"BACKEND": "config.static_files.HashedStaticFiles"},
@@ -114,7 +114,7 @@ def test_hashed_names_are_kept_for_good_and_sent_as_the_browser_takes_them(
 
 
 def test_a_process_that_starts_while_another_collects_serves_what_stands_there(tmp_path: Path) -> None:
-    """What the other one collects is gone as soon as it is looked at: here it leads to nothing, as a link."""
+    """The other process may move a file at any moment: a broken link stands for such a file here."""
     (tmp_path / "app.css").write_text(".a {}")
     half = tmp_path / ".new-other" / "css"
     half.mkdir(parents=True)
@@ -131,8 +131,8 @@ def test_what_the_next_version_collects_is_served_by_a_process_of_this_one(tmp_p
         assert serve("/static/css/app.0123456789ab.css", "br").status_code == 404
         (root / "css" / "app.0123456789ab.css").write_text(50 * ".a {}\n")
         (root / "css" / "app.0123456789ab.css.br").write_bytes(brotli.compress(50 * b".a {}\n"))
-        found = serve("/static/css/app.0123456789ab.css", "br")
-        assert (found.status_code, found["Content-Encoding"]) == (200, "br")
+        response = serve("/static/css/app.0123456789ab.css", "br")
+        assert (response.status_code, response["Content-Encoding"]) == (200, "br")
         for path in ("css", "css/", "../key", "css/../../key", "/etc/hostname", ".new-other/app.css", "a\0b", ""):
             assert serve(f"/static/{path}", "identity").status_code == 404
 
@@ -204,10 +204,10 @@ def rendered(*names: str) -> list[str]:
 
 
 def imports_of(name: str) -> set[str]:
-    """By following every import; the tag itself reads them with an expression of its own."""
+    """Return the modules that a module imports, at any depth. The template tag uses another expression."""
     text = (ROOT / "static" / name).read_text()
-    found = {f"js/{each}" for each in re.findall(r'^(?:import|}) ?.*"\./(.+?\.js)";$', text, re.MULTILINE)}
-    return found.union(*(imports_of(each) for each in found))
+    names = {f"js/{each}" for each in re.findall(r'^(?:import|}) ?.*"\./(.+?\.js)";$', text, re.MULTILINE)}
+    return names.union(*(imports_of(each) for each in names))
 
 
 def test_everything_a_page_imports_is_preloaded_once_and_before_its_scripts() -> None:
@@ -267,7 +267,7 @@ def test_a_stream_of_events_is_never_held_back_to_be_compressed() -> None:
 
 @pytest.mark.django_db
 def test_two_answers_with_the_same_page_differ_in_length(client: Client) -> None:
-    """So what is reflected in a page cannot be told from how long it is: BREACH needs many more tries."""
+    """The length of a page then does not reveal reflected text: BREACH needs many more tries."""
     client.force_login(User.objects.create_user("olga"))
     sizes = {len(client.get("/settings/", headers={"accept-encoding": "gzip"}).content) for _ in range(20)}
     assert len(sizes) > 1

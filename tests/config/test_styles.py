@@ -1,4 +1,4 @@
-"""Stylesheets: distances, sizes of type and colours are tokens, and what is shared is styled in one place."""
+"""Stylesheets: distances, sizes of type and colours are tokens, and shared elements are styled in one place."""
 
 import re
 from collections import defaultdict
@@ -29,7 +29,7 @@ def bare(text: str) -> str:
 
 
 def raw(text: str) -> Iterator[str]:
-    """The declarations that say in numbers what a token says by name."""
+    """Yield the declarations with raw lengths or colours in place of tokens."""
     for name, value in DECLARATION.findall(bare(text)):
         lengths = SPACING.fullmatch(name) or name in ("font-size", "font")
         mixed = re.sub(r"color-mix\(in oklab,", "(", value)
@@ -38,9 +38,9 @@ def raw(text: str) -> Iterator[str]:
 
 
 def test_only_tokens_say_distances_sizes_of_type_and_colours() -> None:
-    found = {path.name: list(raw(path.read_text())) for path in stylesheets() if path.name != TOKENS}
-    assert len(found) > 10
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    raw_values = {path.name: list(raw(path.read_text())) for path in stylesheets() if path.name != TOKENS}
+    assert len(raw_values) > 10
+    assert {name: lines for name, lines in raw_values.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_token_is_used_and_every_one_that_is_used_is_there() -> None:
 
 
 def test_no_property_is_registered() -> None:
-    """WebKit computes a registered length in container units to nothing, and drops what is computed from it."""
+    """WebKit computes a registered length in container units to nothing, and drops values computed from it."""
     assert [path.name for path in stylesheets() if "@property" in bare(path.read_text())] == []
 
 

@@ -22,7 +22,7 @@ SAME = {"Glasshouse", "Daily_chat.json", "Daily_summary.json", "https://example.
 
 @pytest.fixture(autouse=True)
 def _english_afterwards() -> Iterator[None]:
-    """A request leaves its language behind, where the next one would choose its own."""
+    """Restore English, since a request leaves its language active."""
     yield
     deactivate()
 
@@ -34,9 +34,9 @@ def entries(request: pytest.FixtureRequest) -> list[polib.POEntry]:
 
 
 def test_the_catalogues_have_every_message_of_the_product_and_no_other(entries: list[polib.POEntry]) -> None:
-    known, wanted = {messages.key(entry) for entry in entries}, set(messages.wanted())
-    assert wanted - known == set(), "run make messages, then translate what is new"
-    assert known - wanted == set(), "run make messages"
+    catalogued, expected = {messages.key(entry) for entry in entries}, set(messages.all_messages())
+    assert expected - catalogued == set(), "run make messages, then translate what is new"
+    assert catalogued - expected == set(), "run make messages"
 
 
 def test_every_message_is_translated(entries: list[polib.POEntry]) -> None:
@@ -45,13 +45,13 @@ def test_every_message_is_translated(entries: list[polib.POEntry]) -> None:
 
 def test_translations_have_the_fields_of_their_messages(entries: list[polib.POEntry]) -> None:
     for entry in entries:
-        for said in entry.msgstr_plural.values() or [entry.msgstr]:
-            assert set(FIELD.findall(said)) == set(FIELD.findall(entry.msgid_plural or entry.msgid)), entry.msgid
-            assert said[:1].isspace() == entry.msgid[:1].isspace(), entry.msgid
+        for translation in entry.msgstr_plural.values() or [entry.msgstr]:
+            assert set(FIELD.findall(translation)) == set(FIELD.findall(entry.msgid_plural or entry.msgid)), entry.msgid
+            assert translation[:1].isspace() == entry.msgid[:1].isspace(), entry.msgid
 
 
 def bare_words(path: Path) -> Iterator[str]:
-    """What a template shows as it stands: text and the words of attributes, without tags of Django's and HTML's."""
+    """Yield the untranslated words of a template: text and attributes, without tags of Django and HTML."""
     source = re.sub(r"{#.*?#}|{% blocktranslate.*?endblocktranslate %}", "", path.read_text(), flags=re.S)
     source = re.sub(r"{% block (\w+) %}\s*(app|shared|plain)\s*{% endblock \1 %}", "", source)
     source = re.sub(r"{%.*?%}|{{.*?}}|<(code|kbd|script)\b.*?</\1>|&\w+;", "", source, flags=re.S)
@@ -77,13 +77,13 @@ def test_numbers_have_the_form_of_their_language() -> None:
 def test_a_catalogue_is_compiled_when_its_source_changes(tmp_path: Path, settings: object) -> None:
     settings.LOCALE_PATHS = [tmp_path]  # type: ignore[attr-defined]  # pytest-django's
     apps.compile_changed()
-    made = tmp_path / "vi" / "LC_MESSAGES" / "django.mo"
-    first = made.stat().st_ino
+    compiled = tmp_path / "vi" / "LC_MESSAGES" / "django.mo"
+    first = compiled.stat().st_ino
     apps.compile_changed()
-    assert made.stat().st_ino == first
-    made.write_bytes(b"an earlier release's")
+    assert compiled.stat().st_ino == first
+    compiled.write_bytes(b"an earlier release's")
     apps.compile_changed()
-    assert len(polib.mofile(str(made))) > 500
+    assert len(polib.mofile(str(compiled))) > 500
 
 
 @pytest.mark.django_db

@@ -1,4 +1,4 @@
-"""What the API does not know in a body or a query is refused by its name, at every address."""
+"""Unknown members of a body or a query are refused by their name, at every address of the API."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def operations() -> list[tuple[str, str, Any]]:
 
 
 def body_of(path: str, method: str, view: Any) -> Any:
-    """Return the serializer of an operation's body; None where it has none."""
+    """Return the serializer of an operation's body, or None."""
     handler = getattr(view, getattr(view, "action", None) or method.lower(), None)
     schema = getattr(handler, "kwargs", {}).get("schema", type(view).schema)
     schema = schema() if isinstance(schema, type) else schema
@@ -96,14 +96,14 @@ def test_an_unknown_query_parameter_is_refused_with_the_names_that_exist(olga: U
 
 
 def test_every_list_of_the_api_names_its_query_parameters(client: Client) -> None:
-    """Each operation that is read without an id is asked with a parameter that no address has."""
-    taken = []
+    """Each operation without an id gets a parameter that no address has."""
+    open_paths = []
     for path, method, _view in operations():
         if method == "GET" and "{" not in path and path not in ("/api/v1/schema/",):
             answer = client.get(path, {"no-such-parameter": "1"})
             if answer.status_code == 200:
-                taken.append(path)
-    assert taken == []
+                open_paths.append(path)
+    assert open_paths == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What waits in memory for clients to read it: counted, and ended where it becomes too much."""
+"""Data that waits in memory for slow clients is counted, and the connection ends if it is too much."""
 
 import select
 import socket
@@ -34,7 +34,7 @@ class Connection:
 
 
 def waiting(unread: UnreadBytes, count: int, *, address: str = "", now: float = 0.0) -> list[Connection]:
-    """`count` connections that wait, each from an address of its own unless one is named."""
+    """Return `count` waiting connections, each from an address of its own unless one is named."""
     connections = [Connection() for _ in range(count)]
     for number, connection in enumerate(connections):
         unread.add(connection, address=address or f"192.0.2.{number}", size=PAGE, now=now)
@@ -95,7 +95,7 @@ def resident(pid: int) -> int:
 
 
 def unread(product: Product, path: str, cookie: str) -> socket.socket:
-    """A connection whose request is answered, and whose client reads nothing of it."""
+    """Return a connection whose client reads nothing of the answer."""
     address = urlsplit(product.url)
     opened = socket.socket()
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # before it connects, so the window stays small
@@ -106,7 +106,7 @@ def unread(product: Product, path: str, cookie: str) -> socket.socket:
 
 
 def is_ended(opened: socket.socket) -> bool:
-    """Whether the server has ended a connection of which nothing was read."""
+    """Return whether the server has ended a connection of which nothing was read."""
     waiting = select.poll()
     waiting.register(opened, 0)  # errors and the end are always told
     return bool(waiting.poll(0))

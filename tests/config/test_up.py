@@ -1,4 +1,4 @@
-"""`manage.py up` as an operator meets it: real processes, a data directory of their own."""
+"""`manage.py up` with real processes and a data directory of their own."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def refusal(data: Path, **more: str) -> str:
-    """What a start that must fail, and start nothing, says on stderr."""
+    """Return the stderr of a start that must fail and start nothing."""
     before = started_in(data)
     done = subprocess.run(
         [sys.executable, "manage.py", "up"],
@@ -62,16 +62,16 @@ def processes_of(data: Path) -> dict[int, str]:
     PostgreSQL and Redis write over their environment to show a title, but work inside the directory.
     """
     mark = f"\0DATA_DIR={data}\0".encode()
-    found = {}
+    commands = {}
     for entry in Path("/proc").iterdir():
         try:
             if not entry.name.isdigit():
                 continue
             if mark in b"\0" + (entry / "environ").read_bytes() or (entry / "cwd").readlink().is_relative_to(data):
-                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+                commands[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
-    return found
+    return commands
 
 
 class Up:
@@ -84,28 +84,28 @@ class Up:
         self.url = str(until(self._url, "the ready line is printed", START))
 
     def _url(self) -> str | None:
-        assert self.process.poll() is None, self.said()
-        found = re.search(r"^Glasshouse is ready at (\S+)$", self.said(), re.MULTILINE)
-        return found and found[1]
+        assert self.process.poll() is None, self.log_text()
+        match = re.search(r"^Glasshouse is ready at (\S+)$", self.log_text(), re.MULTILINE)
+        return match and match[1]
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     def child(self, words: str) -> int:
         return next(pid for pid, command in processes_of(self.data).items() if words in command)
 
     def server(self, name: str) -> int:
-        """The process of this name; 0 where it is none at the moment."""
+        """Return the id of the process of this name, or 0."""
         words = {"postgres": "/postgres -D", "redis": "valkey-server", "model": "config.embedded.model"}
-        found = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
-        return min(found, default=0)
+        pids = (pid for pid, command in processes_of(self.data).items() if words.get(name, f"up: {name}") in command)
+        return min(pids, default=0)
 
     def kill(self, name: str) -> None:
         """Kill a server and wait until it has been started again."""
         before = self.server(name)
         os.kill(before, signal.SIGKILL)
         sentence = f"up       | {name} was killed (SIGKILL); it is started again in"
-        until(lambda: sentence in self.said(), f"the log says that {name} is started again")
+        until(lambda: sentence in self.log_text(), f"the log says that {name} is started again")
         until(lambda: self.server(name) not in (0, before), f"{name} is started again")
 
     def answers(self, path: str) -> bool:
@@ -114,8 +114,8 @@ class Up:
         return False
 
     def workers(self) -> str:
-        said: str = httpx.get(f"{self.url}/readyz").json()["worker"]
-        return said
+        state: str = httpx.get(f"{self.url}/readyz").json()["worker"]
+        return state
 
     def ended(self) -> int:
         """The exit status, once nothing is left."""
@@ -141,7 +141,7 @@ def up(data: Path) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for the lives told below: no test needs another to have run, but a start in it takes less then."""
+    """Return the data directory of all tests below. Each test can run alone; a later start in it is only quicker."""
     return tmp_path_factory.mktemp("up") / "data"
 
 
@@ -149,12 +149,12 @@ def test_a_first_start_serves_tells_the_password_once_and_ctrl_c_ends_it_all(dat
     with up(data) as started:
         assert httpx.get(f"{started.url}/livez").status_code == 200
         assert "turns" not in started.workers()
-        assert re.search(r"^Sign in as admin with the password \S{10,} ", started.said(), re.MULTILINE)
+        assert re.search(r"^Sign in as admin with the password \S{10,} ", started.log_text(), re.MULTILINE)
         assert data.stat().st_mode & 0o077 == 0
         assert list(open_to_others(data)) == []
         httpx.get(f"{started.url}/s/{SHARED}/", params={"q": "what-nobody-knows"})
-        until(lambda: "GET /s/…/?… 404" in started.said().replace('"', ""), "the access log has the address")
-        assert SHARED not in started.said() and "what-nobody-knows" not in started.said()
+        until(lambda: "GET /s/…/?… 404" in started.log_text().replace('"', ""), "the access log has the address")
+        assert SHARED not in started.log_text() and "what-nobody-knows" not in started.log_text()
         port = started.url.rpartition(":")[2]
         assert f"process {started.process.pid}" in refusal(data)
         assert f"Port {port} " in refusal(data.with_name("other"), PORT=port)
@@ -182,7 +182,7 @@ def test_a_killed_supervisor_leaves_nothing_running_and_the_next_start_has_every
         started.process.kill()
         started.ended()
     with up(data) as started:
-        assert "password" not in started.said()
+        assert "password" not in started.log_text()
         with psycopg.connect(database_url(data)) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
         started.process.terminate()
@@ -248,8 +248,8 @@ def test_a_redis_that_is_not_there_is_named_without_its_password(tmp_path: Path)
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "Address already in use" in refusal(tmp_path / "data", PORT=str(taken.getsockname()[1]))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert "Address already in use" in refusal(tmp_path / "data", PORT=str(listener.getsockname()[1]))
     assert not (tmp_path / "data" / "pg").exists()
 
 

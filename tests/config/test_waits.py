@@ -16,7 +16,7 @@ from core.errors import ModelError, ProductError
 from core.outside import wait_outside
 from files import page_pictures
 from files.index.embedders import HURRIED, client_of
-from files.index.ledger import Read
+from files.index.ledger import SearchUsage
 from files.models import Embedder
 from readers.tests import samples
 from tests.application import Application
@@ -67,7 +67,7 @@ def test_sign_in_is_open_while_openid_providers_hang(application: Application, h
             return http.get(f"/login/openid/{rows[number].pk}/")
 
     try:
-        with in_flight(send, AT_ONCE, lambda: hanging.taken == AT_ONCE, hanging.close):
+        with in_flight(send, AT_ONCE, lambda: hanging.connections == AT_ONCE, hanging.close):
             open_sign_in_page(application)
     finally:
         OpenIDProvider.objects.filter(pk__in=[row.pk for row in rows]).delete()
@@ -82,11 +82,11 @@ def test_a_thread_that_waits_for_an_embedder_holds_no_connection(committed: None
         connection.ensure_connection()
         of_thread.append(connections["default"])
         with pytest.raises(ModelError):
-            client_of(embedder, timeout=HURRIED).embed(["text"], Read())
+            client_of(embedder, timeout=HURRIED).embed(["text"], SearchUsage())
 
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(embed)
-        until(lambda: hanging.taken, "the embedder is asked")
+        until(lambda: hanging.connections, "the embedder is asked")
         assert not request.done() and of_thread[0].connection is None
         hanging.close()
         request.result()

@@ -1,7 +1,7 @@
-"""Inputs that make a regular expression slow if anything does, from the expression's own parts; and their trial.
+"""Build inputs from a regular expression's own parts that make it slow if anything does, and try them.
 
-Run as a program it reads patterns as JSON from its standard input, and tries each in a process of its own that may use
-`CPU_SECONDS` for each input. It writes the names of those whose process the system ended, and of those that failed.
+As a program it reads patterns as JSON from its standard input. A process of its own tries each, and may use
+`CPU_SECONDS` for each input. The program prints the names of patterns whose process was ended or failed.
 """
 
 import importlib
@@ -51,7 +51,7 @@ class TrialPattern:
 
 
 def sample(parts: Any, chosen: int = 0) -> str:
-    """Return a text that the parsed parts match, but for what looks around; `chosen` numbers branches and classes."""
+    """Return a text that the parsed parts match, look-arounds ignored. `chosen` selects branches and classes."""
     return "".join(_sample_of(operation, argument, chosen) for operation, argument in parts)
 
 
@@ -109,7 +109,7 @@ def _class_of(choices: Sequence[tuple[Any, Any]]) -> str:
 
 
 def runs(parts: Any, before: str = "", chosen: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield, of each repetition without a near end, (what leads to it, what it repeats)."""
+    """Yield the text before each long repetition, and the repeated text."""
     for operation, argument in parts:
         if operation in REPETITIONS:
             _least, most, inner = argument
@@ -132,12 +132,12 @@ def inputs(pattern: TrialPattern, size: int) -> Iterator[str]:
     parts = parser.parse(pattern.pattern.encode("latin-1") if pattern.is_bytes else pattern.pattern, pattern.flags)
     units: dict[tuple[str, str], None] = {}
     for chosen in range(4):
-        found = [(before, unit) for before, unit in runs(parts, "", chosen) if unit]
-        units |= dict.fromkeys(found)
-        units |= dict.fromkeys(("", before + unit) for before, unit in found)  # a beginning at many places
-        units |= dict.fromkeys(("", before) for before, _unit in found if before)
-        units |= dict.fromkeys((first + one, other) for first, one in found for _second, other in found if one != other)
-        units |= dict.fromkeys(("", one + other) for _first, one in found for _second, other in found if one != other)
+        pairs = [(before, unit) for before, unit in runs(parts, "", chosen) if unit]
+        units |= dict.fromkeys(pairs)
+        units |= dict.fromkeys(("", before + unit) for before, unit in pairs)  # a beginning at many places
+        units |= dict.fromkeys(("", before) for before, _unit in pairs if before)
+        units |= dict.fromkeys((first + one, other) for first, one in pairs for _second, other in pairs if one != other)
+        units |= dict.fromkeys(("", one + other) for _first, one in pairs for _second, other in pairs if one != other)
         units[("", sample(parts, chosen))] = None
     for before, unit in units:
         if not unit:

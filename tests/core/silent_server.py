@@ -1,4 +1,4 @@
-"""A server that takes connections and answers nobody until it is closed."""
+"""A server that accepts connections and never answers."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 
 class SilentServer:
-    """On all addresses of the loopback network, so that one server can stand for many. `taken` connections so far."""
+    """On all addresses of the loopback network, so that one server can stand for many. `connections` counts them."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("", 0), backlog=200)
@@ -16,7 +16,7 @@ class SilentServer:
         threading.Thread(target=self._take, daemon=True).start()
 
     @property
-    def taken(self) -> int:
+    def connections(self) -> int:
         return len(self._connections)
 
     def close(self) -> None:

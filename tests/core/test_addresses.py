@@ -1,8 +1,8 @@
-"""What counts as the same address, which addresses a text names, and which hosts a list holds."""
+"""Equality of addresses, addresses in a text, and lists of hosts."""
 
 import pytest
 
-from core.net.addresses import HostLists, Standing, canonical, host_of, host_pattern, named_in
+from core.net.addresses import HostListing, HostLists, canonical, host_of, host_pattern, named_in
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ LISTS = HostLists(
 
 
 @pytest.mark.parametrize(
-    ("host", "standing"),
+    ("host", "listing"),
     [
-        ("example.org", Standing.UNLISTED),
-        ("www.example.org", Standing.ALLOWED),
-        ("a.b.example.org", Standing.ALLOWED),
-        ("badexample.org", Standing.UNLISTED),
-        ("plain.org", Standing.ALLOWED),
-        ("www.plain.org", Standing.UNLISTED),
-        ("bad.example.org", Standing.DENIED),
-        ("www.bad.example.org", Standing.ALLOWED),
-        ("a.evil.example", Standing.DENIED),
-        ("evil.example", Standing.UNLISTED),
+        ("example.org", HostListing.UNLISTED),
+        ("www.example.org", HostListing.ALLOWED),
+        ("a.b.example.org", HostListing.ALLOWED),
+        ("badexample.org", HostListing.UNLISTED),
+        ("plain.org", HostListing.ALLOWED),
+        ("www.plain.org", HostListing.UNLISTED),
+        ("bad.example.org", HostListing.DENIED),
+        ("www.bad.example.org", HostListing.ALLOWED),
+        ("a.evil.example", HostListing.DENIED),
+        ("evil.example", HostListing.UNLISTED),
     ],
 )
-def test_where_a_host_stands(host: str, standing: Standing) -> None:
-    assert LISTS.standing(host) is standing
+def test_where_a_host_stands(host: str, listing: HostListing) -> None:
+    assert LISTS.listing_of(host) is listing
 
 
 @pytest.mark.parametrize(

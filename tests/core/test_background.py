@@ -1,4 +1,4 @@
-"""Work beside requests: the event loop, handing work to workers by name, and finding what was lost."""
+"""Work outside of requests: the event loop, enqueueing work by name, and recovery of lost work."""
 
 import asyncio
 import re
@@ -52,23 +52,23 @@ def test_a_thousand_that_wait_take_no_thread() -> None:
 
 
 def test_what_does_not_get_done_in_time_is_cancelled_once_and_may_put_things_in_order() -> None:
-    said: list[str] = []
-    begun = threading.Event()
+    lines: list[str] = []
+    running = threading.Event()
 
     async def work() -> None:
-        begun.set()
+        running.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            said.append("told to end")
+            lines.append("told to end")
             await asyncio.sleep(0)
-            said.append("in order")
+            lines.append("in order")
 
     background.carry(work())
-    assert begun.wait(WAIT)
+    assert running.wait(WAIT)
     background.end(0)
     background.join()
-    assert said == ["told to end", "in order"]
+    assert lines == ["told to end", "in order"]
 
 
 def test_what_was_handed_over_just_before_the_end_holds_nobody_up() -> None:
@@ -170,14 +170,14 @@ def test_one_of_all_who_claim_a_row_gets_it_with_a_fresh_heartbeat(waiting: Impo
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     claims = [background.claim(queued, waiting.pk, status=Import.Status.RUNNING) for _ in range(3)]
     assert claims == [True, False, False]
-    assert not background.silent(Import.objects.all()).exists()
+    assert not background.stale_rows(Import.objects.all()).exists()
 
 
 def test_whoever_says_nothing_for_half_a_minute_is_gone(waiting: Import) -> None:
     since(waiting, 29)
-    assert not background.silent(Import.objects.all()).exists()
+    assert not background.stale_rows(Import.objects.all()).exists()
     since(waiting, 31)
-    assert background.silent(Import.objects.all()).get() == waiting
+    assert background.stale_rows(Import.objects.all()).get() == waiting
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
@@ -188,9 +188,9 @@ def test_a_worker_whose_clock_is_wrong_takes_nobody_for_gone_and_is_not_taken_fo
     monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(minutes=minutes))
     queued = Import.objects.filter(status=Import.Status.QUEUED)
     since(waiting, 29 + minutes * 60)
-    assert not background.silent(queued).exists()
+    assert not background.stale_rows(queued).exists()
     since(waiting, 31 + minutes * 60)
-    assert background.silent(queued).get() == waiting
+    assert background.stale_rows(queued).get() == waiting
     assert background.claim(queued, waiting.pk, status=Import.Status.RUNNING)
     monkeypatch.undo()
     assert abs(timezone.now() - Import.objects.get(pk=waiting.pk).heartbeat) < timedelta(seconds=20)

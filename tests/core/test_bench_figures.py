@@ -8,9 +8,9 @@ import pytest
 
 from contrib.bench.peers import model
 from contrib.bench.peers.__main__ import scripted_model
-from contrib.bench.peers.client import Answer, Clients, Exchange, http
-from contrib.bench.peers.figures import Row, percentile, ratio, table
-from contrib.bench.peers.tables import Seen
+from contrib.bench.peers.client import Clients, Exchange, TimedAnswer, http
+from contrib.bench.peers.figures import FigureRow, percentile, ratio, table
+from contrib.bench.peers.tables import AnswerTimes
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_ratios_stand_before_the_figures_and_those_with_a_limit_before_the_other
     lines = table(
         "Turn",
         [
-            Row("lost", {"Other": 1.0}),
-            Row("CPU, ms", {"Glasshouse": 30.0, "Other": 60.0}, {"Other": 0.4}),
-            Row("delay, ms", {"Glasshouse": 30.0}, at_most=40.0),
+            FigureRow("lost", {"Other": 1.0}),
+            FigureRow("CPU, ms", {"Glasshouse": 30.0, "Other": 60.0}, {"Other": 0.4}),
+            FigureRow("delay, ms", {"Glasshouse": 30.0}, at_most=40.0),
         ],
     ).splitlines()
     assert [line.split() for line in lines[3:6]] == [
@@ -55,9 +55,9 @@ def test_ratios_stand_before_the_figures_and_those_with_a_limit_before_the_other
 
 
 def test_what_a_product_added_is_read_off_the_stamps_even_when_a_token_is_said_twice_and_in_two_reads() -> None:
-    sent, arrived, begun = 100.0, 100.03, 100.08
-    text = f"data: got {model.stamp(arrived)} of 3 ={model.stamp(begun)}\n ={model.stamp(begun + 0.02)}\n".encode()
-    seen = Seen.of(Answer(sent, ((100.09, text[:40]), (100.11, text[40:]), (101.0, text)), True))
+    sent, arrived, started = 100.0, 100.03, 100.08
+    text = f"data: got {model.stamp(arrived)} of 3 ={model.stamp(started)}\n ={model.stamp(started + 0.02)}\n".encode()
+    seen = AnswerTimes.of(TimedAnswer(sent, ((100.09, text[:40]), (100.11, text[40:]), (101.0, text)), True))
     assert (seen.whole, seen.messages, seen.size) == (True, 3, 2 * len(text))
     assert [seen.waited, seen.added, *seen.delays] == pytest.approx([0.03, 0.04, 0.01, 0.01])
 
@@ -78,7 +78,7 @@ def test_an_answer_is_whole_refused_or_given_up() -> None:
         path = "/v1/chat/completions"
         answers = clients.run([asking(path, 30, 0, port), asking("/v1/else", 1, 0, port)])
         [late] = clients.run([asking(path, 2, 3600, port)], limit=0.1)
-    whole, refused = (Seen.of(answer) for answer in answers)
+    whole, refused = (AnswerTimes.of(answer) for answer in answers)
     assert (whole.whole, len(whole.delays), whole.messages) == (True, 30, 1)
     assert (refused.whole, refused.first) == (False, None)
     assert not late.whole

@@ -1,4 +1,4 @@
-"""A worker that has gone deaf: a real one, on a queue of its own, whose loop is cut off from its sockets."""
+"""A stalled worker: a real one on a queue of its own, whose loop is cut off from its sockets."""
 
 import os
 import subprocess
@@ -50,13 +50,13 @@ def queue(django_db_setup: None) -> Iterator[str]:
         preexec_fn=die_with_parent,
     ) as worker:
         assert worker.stdout is not None
-        said = []
+        lines = []
         for line in worker.stdout:
-            said.append(line)
+            lines.append(line)
             if "cut off" in line:
                 break
         else:
-            pytest.fail("".join(said))
+            pytest.fail("".join(lines))
         yield name
         worker.kill()
 

@@ -1,4 +1,4 @@
-"""The first and the last line of texts are those of the whole text, whatever its size."""
+"""The first and the last line of texts of any size."""
 
 import pytest
 

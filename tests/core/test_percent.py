@@ -7,7 +7,7 @@ from core.i18n import percent
 
 
 @pytest.mark.parametrize(
-    ("part", "whole", "said"),
+    ("part", "whole", "expected"),
     [
         (0, 100, "0 %"),
         (1, 30_065, "under 1 %"),
@@ -21,9 +21,9 @@ from core.i18n import percent
         (5, 0, "0 %"),
     ],
 )
-def test_a_share_is_rounded_to_the_nearest_percent_and_never_to_nothing(part: int, whole: int, said: str) -> None:
+def test_a_share_is_rounded_to_the_nearest_percent_and_never_to_nothing(part: int, whole: int, expected: str) -> None:
     with override("en"):
-        assert percent(part, whole) == said
+        assert percent(part, whole) == expected
 
 
 def test_a_share_has_the_form_of_its_language() -> None:

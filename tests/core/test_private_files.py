@@ -1,4 +1,4 @@
-"""What the product writes outside of its data directory is for its owner alone."""
+"""Files outside of the data directory are readable for their owner alone."""
 
 import ast
 import os
@@ -66,7 +66,7 @@ def test_an_open_folder_that_was_there_is_named_and_a_new_one_is_closed(tmp_path
 
 
 def writes(path: Path) -> Iterator[str]:
-    """The calls in a module that make a file or folder, but for those of `core.private_files`."""
+    """Yield the calls in a module that create a file or folder, without those of `core.private_files`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
             continue
@@ -78,10 +78,10 @@ def writes(path: Path) -> Iterator[str]:
 
 
 def test_no_command_writes_a_file_in_another_way() -> None:
-    found = [
+    calls = [
         call
         for path in modules(*packages())
         if "embedded" not in path.parts and str(path.relative_to(settings.BASE_DIR)) not in ELSEWHERE
         for call in writes(path)
     ]
-    assert found == []
+    assert calls == []

@@ -1,4 +1,4 @@
-"""A Redis whose first becomes a replica while connections to it are open, really."""
+"""A real Redis whose primary becomes a replica while connections to it are open."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -69,9 +69,9 @@ def test_what_is_appended_waits_until_it_is_taken(
 
 
 def _refused(valkey: Valkey) -> bool:
-    """Whether what was tried again is refused, too."""
-    said = valkey.says("errorstats")
-    return bool(sum(said.get(f"errorstat_{kind}", {}).get("count", 0) for kind in REFUSALS) >= 4)
+    """Return whether four commands were refused: the first ones and their retries."""
+    statistics = valkey.says("errorstats")
+    return bool(sum(statistics.get(f"errorstat_{kind}", {}).get("count", 0) for kind in REFUSALS) >= 4)
 
 
 def test_a_read_that_blocks_when_it_becomes_a_replica_is_silent_and_the_next_brings_what_comes(valkey: Valkey) -> None:

@@ -1,4 +1,4 @@
-"""What requests name: rows and days by their addresses, pages of lists, and the tags that tell of a change."""
+"""Parameters of requests: rows and days in addresses, pages of lists, and entity tags."""
 
 from datetime import date
 from typing import Any
@@ -66,13 +66,13 @@ def people(db: None) -> None:
         User.objects.create_user(name)
 
 
-def asked(path: str, **headers: str) -> Request:
+def request_for(path: str, **headers: str) -> Request:
     return Request(APIRequestFactory().get(path, headers=headers))
 
 
 def page_of(paginator: Any, path: str) -> tuple[list[str], str | None]:
     """The names on the page, and the address of the next."""
-    rows = paginator.paginate_queryset(User.objects.filter(username__in=NAMES), asked(path))
+    rows = paginator.paginate_queryset(User.objects.filter(username__in=NAMES), request_for(path))
     return [row.username for row in rows], paginator.get_next_link()
 
 
@@ -105,4 +105,4 @@ def test_without_a_largest_size_a_request_cannot_choose() -> None:
 )
 def test_if_match_names_the_states_that_were_read(header: str | None, tags: set[str] | None) -> None:
     headers = {} if header is None else {"If-Match": header}
-    assert expected(asked("/", **headers)) == tags
+    assert expected(request_for("/", **headers)) == tags

@@ -1,4 +1,4 @@
-"""Sentences keep their values: they are stored with them, and become text where somebody reads them."""
+"""Sentences are stored with their values, and are formatted and translated when they are read."""
 
 import ast
 from collections.abc import Iterator
@@ -39,8 +39,8 @@ def test_a_sentence_is_read_in_the_language_that_is_active_and_its_english_stays
 def test_a_value_that_is_a_sentence_is_translated_and_a_name_is_not() -> None:
     sentence = Sentence(MANY, name="There is nothing in it.", error=EMPTY)
     with override("vi"):
-        said = "Không đọc được “There is nothing in it.”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
-        assert str(sentence) == said
+        vietnamese = "Không đọc được “There is nothing in it.”: Trong tệp không có gì. Hãy bỏ nó khỏi tin nhắn."
+        assert str(sentence) == vietnamese
 
 
 def test_numbers_are_written_as_the_readers_language_does() -> None:
@@ -113,7 +113,7 @@ def test_text_that_an_earlier_version_stored_is_shown_as_it_is() -> None:
 
 
 def sentences_raised() -> Iterator[tuple[str, str, ast.expr]]:
-    """The place, the name of what is called and the sentence of each error that is raised, and of each `Sentence`."""
+    """Yield the place, the called name and the sentence of each raised error and of each `Sentence`."""
     position = {"Sentence": 0, "NotFound": 0, "ProductError": 1, "ModelError": 1, "ContextError": 1}
     for path in (
         path for app in APPS for path in (Path(settings.BASE_DIR) / app).rglob("*.py") if "tests" not in path.parts
@@ -131,8 +131,8 @@ def subclasses(kind: type[Exception]) -> set[str]:
 
 def test_no_sentence_is_made_of_pieces() -> None:
     """A sentence with its values in it could be found in no catalogue."""
-    made = (ast.JoinedStr, ast.BinOp)
-    pieces = [place for place, _, sentence in sentences_raised() if isinstance(sentence, made)]
+    composed = (ast.JoinedStr, ast.BinOp)
+    pieces = [place for place, _, sentence in sentences_raised() if isinstance(sentence, composed)]
     formatted = [place for place, _, each in sentences_raised() if ".format(" in ast.unparse(each)]
     assert (pieces, formatted) == ([], [])
 

@@ -1,4 +1,4 @@
-"""Links that leave the site lead to it, whatever port a request has named."""
+"""Links in mails and webhooks lead to the site, whatever port a request names."""
 
 import pytest
 from django.test import RequestFactory

@@ -1,4 +1,4 @@
-"""Legacy names of time zones have present ones, whatever data the machine has."""
+"""Legacy names of time zones have current ones, whatever time zone data the machine has."""
 
 import zoneinfo
 from datetime import UTC, datetime

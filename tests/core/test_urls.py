@@ -1,4 +1,4 @@
-"""Addresses that only people who are signed in can open."""
+"""Addresses that need a sign-in."""
 
 import pytest
 from django.contrib.auth.models import AnonymousUser

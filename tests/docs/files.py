@@ -20,7 +20,7 @@ def markdown() -> list[Path]:
 
 
 def git(*arguments: str) -> str:
-    """Return what a command of git prints."""
+    """Return the output of a command of git."""
     command = [which("git") or "git", *arguments]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 

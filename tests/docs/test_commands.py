@@ -1,4 +1,4 @@
-"""The commands of the guides run as they stand there, on an installation of their own."""
+"""The commands of the guides run unchanged, on an installation of their own."""
 
 import os
 import re
@@ -21,7 +21,7 @@ FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
 
 
 def commands(page: Path) -> str:
-    """Return the shell blocks of a page, one after the other, but those that say why they cannot run."""
+    """Return the shell blocks of a page in order, without those that say why they cannot run."""
     return "\n".join(block["commands"] for block in BLOCK.finditer(page.read_text()) if not block["comment"])
 
 

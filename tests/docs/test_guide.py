@@ -26,7 +26,7 @@ def test_links_of_a_page_lead_to_pages(path: str) -> None:
     page = guide.page(path, "en")
     assert page is not None
     targets = re.findall(r'href="(/[^"#]*)', render(page))
-    addresses = {address_of(guide.Place(each, "")) for each in PAGES}
+    addresses = {address_of(guide.GuidePlace(each, "")) for each in PAGES}
     folders = {reverse("help:page", args=["decisions"]), reverse("examples")}
     assert {target for target in targets if target not in addresses | folders} == set()
 

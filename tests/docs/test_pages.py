@@ -81,13 +81,13 @@ def test_every_page_of_the_admin_is_in_the_table() -> None:
 @pytest.mark.parametrize(
     ("route", "place"),
     [
-        ("c/<uuid:pk>/", guide.Place("use/context-panel", "")),
-        ("c/<uuid:pk>/share/", guide.Place("use/sharing", "share-by-a-link")),
-        ("admin/llm/provider/<path:object_id>/change/", guide.Place("admin/models", "")),
-        ("settings/", guide.Place("use/settings", "preferences")),
-        ("", guide.Place("use/conversations", "")),
-        ("unknown/", guide.Place("use/conversations", "")),
+        ("c/<uuid:pk>/", guide.GuidePlace("use/context-panel", "")),
+        ("c/<uuid:pk>/share/", guide.GuidePlace("use/sharing", "share-by-a-link")),
+        ("admin/llm/provider/<path:object_id>/change/", guide.GuidePlace("admin/models", "")),
+        ("settings/", guide.GuidePlace("use/settings", "preferences")),
+        ("", guide.GuidePlace("use/conversations", "")),
+        ("unknown/", guide.GuidePlace("use/conversations", "")),
     ],
 )
-def test_the_longest_row_decides(route: str, place: guide.Place) -> None:
+def test_the_longest_row_decides(route: str, place: guide.GuidePlace) -> None:
     assert guide.place_about(route) == place

@@ -1,4 +1,4 @@
-"""`make docs` builds a site that loads nothing from elsewhere."""
+"""`make docs` builds a site that loads nothing from other hosts."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What axe finds wrong with a page."""
+"""Violations that axe finds on a page."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,9 +15,9 @@ VIOLATIONS = """async ([place, options]) => (await axe.run(place ?? document, op
 def violations(
     page: Page, place: str | Mapping[str, Sequence[str]] | None = None, rules: Sequence[str] = WCAG
 ) -> list[str]:
-    """`place`: a selector where only a part of the page is ours, or {"exclude": selectors} of what is not."""
+    """Return axe's violations. `place`: a selector of the part to check, or {"exclude": selectors} of foreign parts."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     options = {"runOnly": [*rules], "resultTypes": ["violations"]}
-    found: list[str] = page.evaluate(VIOLATIONS, [place, options])
-    return found
+    sentences: list[str] = page.evaluate(VIOLATIONS, [place, options])
+    return sentences

@@ -1,4 +1,4 @@
-"""A real browser. Whatever a page writes to its console as an error, or wants against its policy, fails the test."""
+"""A real browser. An error in a page's console, or a breach of its content policy, fails the test."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def browser(product: Product) -> Iterator[Browser]:
 
 
 def in_thread(work: Callable[[], Result]) -> Result:
-    """Return the result of `work`, run in a thread: Django refuses its database where Playwright's event loop runs."""
+    """Run `work` in a thread and return its result: Django refuses the database in the thread of an event loop."""
 
     def then_close() -> Result:
         try:
@@ -80,15 +80,15 @@ def strong_hash(password: str) -> str:
 @pytest.fixture
 def person(product: Product, committed: None) -> Person:
     def make() -> Person:
-        made = make_person(product)
-        User.objects.filter(pk=made.user.pk).update(password=strong_hash(made.password))
-        return made
+        new_person = make_person(product)
+        User.objects.filter(pk=new_person.user.pk).update(password=strong_hash(new_person.password))
+        return new_person
 
     return in_thread(make)
 
 
 class Visit:
-    """One person's browser: pages that are watched, and what one does on them again and again."""
+    """One person's browser, with watched pages and common steps."""
 
     def __init__(self, product: Product, person: Person, context: BrowserContext, *, scripts: bool) -> None:
         self.product = product
@@ -155,7 +155,7 @@ def field(page: Page) -> Locator:
 
 
 def who_answers(page: Page) -> Locator:
-    """The sheet in which model, persona and effort are chosen, opened."""
+    """Open the sheet to choose model, persona and effort, and return it."""
     sheet = page.get_by_role("dialog", name="Who answers")
     if not sheet.is_visible():
         page.locator(".who-opener").click()
@@ -186,7 +186,7 @@ def scripted(message: str, **script: Any) -> str:
 
 
 def ask(page: Page, message: str, **script: Any) -> None:
-    """Writes and sends; what the model will do rides on the message."""
+    """Write and send a message. The model's script is part of it."""
     field(page).fill(scripted(message, **script) if script else message)
     page.get_by_role("button", name="Send").click()
 
@@ -202,7 +202,7 @@ OpenBrowser = Callable[..., Visit]
 
 @pytest.fixture
 def visit(browser: Browser, product: Product, person: Person) -> Iterator[OpenBrowser]:
-    """Opens a browser of its own for the person; options are those of a Playwright context."""
+    """Open a new browser for the person. The options are those of a Playwright context."""
     opened: list[Visit] = []
 
     def open_(**options: Any) -> Visit:
@@ -282,7 +282,7 @@ class Screen:
             what.click()
 
     def side(self) -> Locator:
-        """Return the list of conversations. On a phone, where it is a sheet, open it first."""
+        """Return the list of conversations. On a phone it is a sheet, which is opened first."""
         side = self.page.locator("#side")
         if self.phone and not side.is_visible():
             self.press(self.page.locator(".side-opener"))
@@ -311,7 +311,7 @@ def screen(request: pytest.FixtureRequest, visit: OpenBrowser) -> Screen:
 
 @pytest.fixture
 def model(product: Product, person: Person) -> Iterator[Model]:
-    """The one that answers where nothing else is chosen can call tools."""
+    """Make the default model call tools."""
 
     usual = in_thread(lambda: Model.objects.get(name="scripted"))
     in_thread(lambda: Model.objects.filter(pk=usual.pk).update(tools=True))

@@ -40,8 +40,8 @@ class Updates:
     def pass_(self, count: int = 8) -> None:
         """Waits until so many more changes were made, and until the page has looked as often."""
         looks = int(self.page.evaluate("window.looks"))
-        wanted = self.changes + count
-        until(lambda: self.changes >= wanted, f"{count} changes are made")
+        target = self.changes + count
+        until(lambda: self.changes >= target, f"{count} changes are made")
         self.page.wait_for_function("wanted => window.looks >= wanted", arg=looks + count)
 
     def press(self, what: Locator) -> None:
@@ -55,18 +55,18 @@ class Updates:
 @contextmanager
 def updates(page: Page, look: str, change: Callable[[int], object]) -> Iterator[Updates]:
     """`look`: a statement of JavaScript that has the page ask; `change(n)` makes the n-th change, on its own thread."""
-    made = Updates(page)
+    changes = Updates(page)
     with ThreadPoolExecutor(1) as pool:
         page.evaluate(WATCH.replace("LOOK", look), [EVERY * 1_000, MOST])
-        work: Future[None] = pool.submit(made.make, change)
+        work: Future[None] = pool.submit(changes.make, change)
         try:
-            yield made
+            yield changes
         finally:
-            made.ended.set()
+            changes.ended.set()
             page.evaluate("window.looksEnded = true")
         work.result()
 
 
 def asks(event: str) -> str:
-    """What news over the socket have the page do, too."""
+    """Return the script that dispatches an event of the page, as news over the socket do."""
     return f'document.body.dispatchEvent(new CustomEvent("{event}"))'

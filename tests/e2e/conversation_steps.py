@@ -1,4 +1,4 @@
-"""What a person does and sees in conversations."""
+"""Steps of a person in conversations."""
 
 import re
 
@@ -12,7 +12,7 @@ def waiting(page: Page) -> Locator:
 
 
 def talk(page: Page, text: str) -> None:
-    """A new conversation, in which there is an answer."""
+    """Begin a conversation and wait for its answer."""
     page.goto(re.sub(r"(//[^/]+)/.*", r"\1/", page.url))
     ready(page)
     ask(page, text, text=f"About {text}.")
@@ -27,16 +27,16 @@ def options(page: Page, title: str) -> None:
 
 
 def model_to_answer_again(menu: Locator, name: str) -> Locator:
-    """Its button in the menu of an answer; where there are many models, all have to be shown first."""
-    wanted, every = menu.get_by_role("button", name=name), menu.get_by_role("button", name=re.compile("^Show all"))
-    expect(wanted.or_(every).first).to_be_visible()
-    if not wanted.count():
+    """Return a model's button in the menu of an answer. All models are shown first, if there are many."""
+    model, every = menu.get_by_role("button", name=name), menu.get_by_role("button", name=re.compile("^Show all"))
+    expect(model.or_(every).first).to_be_visible()
+    if not model.count():
         every.click()
-    return wanted
+    return model
 
 
 def act(message: Locator, name: str) -> None:
-    """What the menu of a message has; without scripts a page of its own has it."""
+    """Do an act of a message's menu. Without scripts the menu is a page of its own."""
     message.get_by_role("link", name="Options of this message").click()
     page = message.page
     page.get_by_role("button", name=name).or_(page.get_by_role("link", name=name)).click()

@@ -1,4 +1,4 @@
-"""What a person does with files on the pages."""
+"""Steps of a person with files."""
 
 import base64
 from typing import Any

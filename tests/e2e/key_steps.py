@@ -1,4 +1,4 @@
-"""A person who has no pointer: where the focus is, and the way to something by Tab."""
+"""Steps of a person without a pointer: the focus, and the way to an element by Tab."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ FOCUSED = """() => {
 
 @dataclass(frozen=True)
 class Keys:
-    """Nothing here points: what has the focus is found by its name, and must show that it has it."""
+    """Moves by keys alone. The focused element is found by its name, and its focus must be visible."""
 
     page: Page
 
@@ -34,7 +34,7 @@ class Keys:
         self.page.keyboard.insert_text(text)
 
     def to(self, name: str, *, back: bool = False) -> None:
-        """By Tab, or with Shift backwards; `name`: a part of what a screen reader would say."""
+        """Move by Tab, or by Shift and Tab, to the element whose accessible name contains `name`."""
         passed = []
         for _ in range(FARTHEST):
             self.page.keyboard.press("Shift+Tab" if back else "Tab")

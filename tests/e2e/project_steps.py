@@ -1,4 +1,4 @@
-"""What a person does on the pages of projects."""
+"""Steps of a person on the pages of projects."""
 
 from playwright.sync_api import Page, expect
 

@@ -1,4 +1,4 @@
-"""What a person does and sees on the pages of tasks."""
+"""Steps of a person on the pages of tasks."""
 
 from urllib.parse import urljoin
 
@@ -17,7 +17,7 @@ def add(page: Page, *lines: str) -> None:
         page.get_by_label("Add a task").fill(line)
         page.get_by_role("button", name="Add", exact=True).last.click()
         expect(page.locator("form.htmx-request")).to_have_count(0)
-        expect(said(page)).to_contain_text("Added")
+        expect(announcement(page)).to_contain_text("Added")
         expect(page.get_by_label("Add a task")).to_have_value("")
 
 
@@ -29,7 +29,7 @@ def titles(page: Page) -> list[str]:
     return page.locator(".lines > li > .row-line .row-title").all_inner_texts()
 
 
-def said(page: Page) -> Locator:
+def announcement(page: Page) -> Locator:
     return page.locator("#said")
 
 

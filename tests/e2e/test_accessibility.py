@@ -43,7 +43,7 @@ def furnished(product: Product, person: Person) -> dict[str, str]:
 
 
 def outside() -> dict[str, str]:
-    """The pages of those who are not signed in, also of somebody invited and of who signs up."""
+    """Return the pages without a sign-in, those of an invitation and of a sign-up included."""
     workspace.change(user=None, fields={"sign_up": True})
     name = uuid4().hex
     invited = User.objects.create(username=name)
@@ -61,7 +61,7 @@ def outside() -> dict[str, str]:
 
 
 def faults(page: Page) -> list[str]:
-    """In light by all rules, then in dark by that of colours."""
+    """Return violations of all rules in light colours, then of the rule of contrast in dark ones."""
     page.emulate_media(color_scheme="light")
     light = violations(page)
     page.emulate_media(color_scheme="dark")
@@ -70,9 +70,9 @@ def faults(page: Page) -> list[str]:
 
 def too_wide(page: Page, size: ViewportSize) -> list[str]:
     page.set_viewport_size(ZOOMED)
-    found = [f"too wide at 400 %: {each}" for each in page.evaluate(TOO_WIDE, ZOOMED["width"])]
+    problems = [f"too wide at 400 %: {each}" for each in page.evaluate(TOO_WIDE, ZOOMED["width"])]
     page.set_viewport_size(size)
-    return found
+    return problems
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -83,14 +83,14 @@ def test_no_page_breaks_a_rule_of_wcag(
     opened = visit(viewport=size)
     opened.expected.append("404")  # the page that is not there is one of them
     page = opened.page
-    found = {}
+    by_page = {}
 
     def look(name: str, path: str) -> None:
         page.goto(product.url + path)
         if name == "summary":
             page.locator("details.summary > summary").click()
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        found[name] = faults(page) + too_wide(page, size)
+        by_page[name] = faults(page) + too_wide(page, size)
 
     for name, path in in_thread(outside).items():
         look(name, path)
@@ -100,7 +100,7 @@ def test_no_page_breaks_a_rule_of_wcag(
         look(name, path)
     in_thread(lambda: User.objects.filter(pk=person.user.pk).update(password_once=True))
     look("held-up", "/")
-    assert {name: each for name, each in found.items() if each} == {}
+    assert {name: each for name, each in by_page.items() if each} == {}
 
 
 def test_what_opens_on_a_page_breaks_no_rule_either(page: Page, product: Product, person: Person) -> None:

@@ -1,4 +1,4 @@
-"""The composer: what is offered behind a /, the arrow up, files by paste, who answers, the meter under the field."""
+"""The composer: the list behind a /, the arrow up, pasted files, the choice of the model, the meter under the field."""
 
 import re
 
@@ -44,30 +44,30 @@ def test_a_slash_at_the_beginning_offers_prompts(page: Page, person: Person) -> 
 def test_a_prompt_asks_for_what_it_leaves_open(page: Page, person: Person) -> None:
     text = "Write to {{who}} in a {{tone:formal|friendly}} tone."
     person.caller.post("prompts/", {"name": "Letter", "text": text}, expect=201)
-    asked = page.get_by_role("dialog", name="Letter")
+    dialog = page.get_by_role("dialog", name="Letter")
     field(page).press_sequentially("/let")
     expect(page.get_by_role("option")).to_have_count(1)
     field(page).press("Enter")
-    expect(asked.get_by_label("who")).to_be_focused()
+    expect(dialog.get_by_label("who")).to_be_focused()
     page.keyboard.press("Escape")
-    expect(asked).to_have_count(0)
+    expect(dialog).to_have_count(0)
     expect(field(page)).to_have_value("/let")
     field(page).press_sequentially("t")
     expect(page.get_by_role("option")).to_have_count(1)
     field(page).press("Tab")
-    asked.get_by_label("who").fill("Ann")
+    dialog.get_by_label("who").fill("Ann")
     page.keyboard.press("Tab")
-    expect(asked.get_by_label("tone")).to_be_focused()
-    asked.get_by_label("tone").select_option("friendly")
-    asked.get_by_label("who").press("Enter")
+    expect(dialog.get_by_label("tone")).to_be_focused()
+    dialog.get_by_label("tone").select_option("friendly")
+    dialog.get_by_label("who").press("Enter")
     expect(field(page)).to_have_value("Write to Ann in a friendly tone.")
     expect(field(page)).to_be_focused()
     field(page).fill("")
     field(page).press_sequentially("/let")
     expect(page.get_by_role("option")).to_have_count(1)
     field(page).press("Enter")
-    expect(asked.get_by_label("who")).to_have_value("Ann")  # as it was said the last time
-    expect(asked.get_by_label("tone")).to_have_value("friendly")
+    expect(dialog.get_by_label("who")).to_have_value("Ann")  # as it was said the last time
+    expect(dialog.get_by_label("tone")).to_have_value("friendly")
 
 
 def test_enter_before_the_scripts_are_there_sends(visit: OpenBrowser) -> None:

@@ -1,4 +1,4 @@
-"""What will be sent and what was seen, as a person finds it on the page."""
+"""The plan and the report on the page of a conversation."""
 
 import re
 

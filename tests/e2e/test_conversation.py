@@ -204,7 +204,7 @@ def test_reasoning_is_folded_away(page: Page) -> None:
 
 
 def test_text_that_was_reasoning_is_folded_away_while_the_answer_is_written(page: Page, product: Product) -> None:
-    """By a model of its own: its row learns that its reasoning has no opening tag."""
+    """The test has a model of its own, since its row learns that its reasoning has no opening tag."""
     script = {"text": f"First **this**.\n</think>\n\n{WORDS}", "interval": 0.05}
     name = product.model.set_script(uuid4().hex, script)
     in_thread(lambda: Model.objects.get(name="scripted").provider.models.create(name=name, context_window=8192))
@@ -259,8 +259,8 @@ def test_the_browser_tells_of_an_answer_to_whoever_looks_elsewhere_and_wants_it(
     person = visit()
     person.context.add_init_script(ELSEWHERE)
     page = person.sign_in()
-    for elsewhere in (True, False):
-        page.evaluate("(elsewhere) => (window.elsewhere = elsewhere)", elsewhere)
+    for looks_away in (True, False):
+        page.evaluate("(elsewhere) => (window.elsewhere = elsewhere)", looks_away)
         ask(page, "A question", text="An answer.")
         expect_complete(page)
         assert page.evaluate("window.told") == []  # nobody has asked for it

@@ -12,7 +12,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from files.models import File, FileText, RecognisedPage
 from llm.models import Model
-from readers.outside.places import RECOGNISED, Place, packed
+from readers.outside.places import RECOGNISED, WordPlace, packed
 from readers.tests.test_page_pictures import marked
 from tests.chat.books import book, notes, small_model
 from tests.chat.documents import upload
@@ -30,9 +30,9 @@ BROKEN = FilePayload(name="broken.pdf", mimeType="application/pdf", buffer=b"%PD
 
 @pytest.fixture
 def small(product: Product, committed: None) -> Iterator[Model]:
-    made = in_thread(partial(small_model, product))
-    yield made
-    in_thread(made.provider.delete)
+    model = in_thread(partial(small_model, product))
+    yield model
+    in_thread(model.provider.delete)
 
 
 def test_several_files_are_uploaded_at_once_and_their_states_change_live(page: Page) -> None:
@@ -92,14 +92,14 @@ def test_the_mark_stands_over_the_words_of_a_scan(page: Page, person: Person) ->
     out = io.BytesIO()
     Image.new("L", (600, 800), 255).save(out, "PDF")
     file = upload(person, "scan.pdf", out.getvalue())["id"]
-    place = Place(2_000, 1_250, 3_167, 1_625)
+    place = WordPlace(2_000, 1_250, 3_167, 1_625)
 
     def recognise() -> None:  # which takes a program that not every machine has
         text = f"{RECOGNISED}: eng, 96 % sure]\n\nThe lake rises."
-        known = {"status": "ready", "media_type": "application/pdf", "pages": 1, "error": "", "error_code": ""}
-        File.objects.filter(pk=file).update(**known)
+        fields = {"status": "ready", "media_type": "application/pdf", "pages": 1, "error": "", "error_code": ""}
+        File.objects.filter(pk=file).update(**fields)
         FileText.objects.update_or_create(file_id=file, defaults={"text": text, "spans": [(0, len(text))]})
-        words = [Place(800, 1_250, 1_900, 1_625), place, Place(3_300, 1_250, 4_500, 1_625)]
+        words = [WordPlace(800, 1_250, 1_900, 1_625), place, WordPlace(3_300, 1_250, 4_500, 1_625)]
         RecognisedPage.objects.update_or_create(file_id=file, page=1, defaults={"places": packed(words)})
 
     in_thread(recognise)

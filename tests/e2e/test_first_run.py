@@ -1,4 +1,4 @@
-"""What somebody sees who has just begun."""
+"""The first steps of a new person."""
 
 from urllib.parse import urljoin
 

@@ -1,4 +1,4 @@
-"""What is written in any form of the workspace or the admin stays, whatever happens to the session or the network."""
+"""Text in a form of the workspace or the admin survives the loss of the session or the network."""
 
 import re
 from functools import partial
@@ -130,7 +130,7 @@ def check(page: Page, written: Written, sentence: str) -> None:
 
 
 def check_restored(page: Page, written: Written) -> None:
-    """The fields have what was written, but for secrets, which no browser keeps."""
+    """Check that the fields have the written text, except secrets, which are never stored."""
     for name, fields in written:
         if all(secret for *_, secret in fields):
             continue
@@ -259,8 +259,8 @@ def test_passwords_are_in_no_draft_and_a_sign_out_removes_all(visit: OpenBrowser
     page.get_by_role("button", name="Make token").click()
     expect(page.get_by_role("alert")).to_have_text("Choose at least one thing that it may do.")
     expect(page).to_have_url(re.compile("/settings/tokens/$"))
-    [kept] = drafts(page)
-    assert "nothing allowed" in kept and opened.person.password not in kept
+    [draft] = drafts(page)
+    assert "nothing allowed" in draft and opened.person.password not in draft
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert drafts(page) == []

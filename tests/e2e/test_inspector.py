@@ -1,4 +1,4 @@
-"""What an answer's model saw, call by call, and how tools and thoughts stand while an answer grows."""
+"""The report of an answer, call by call, and the tools and thoughts of a growing answer."""
 
 import json
 
@@ -19,7 +19,7 @@ BAD = {"tool_calls": [{"name": "no_such_tool", "arguments": {}}]}
 
 @pytest.fixture
 def place(product: Product, person: Person, model: Model) -> str:
-    """The address of a conversation whose persona works on tasks, with a model that can call tools."""
+    """Return the address of a conversation whose persona works on tasks, with a model that can call tools."""
     body = {"name": "Helper", "instructions": "Help.", "tools": [TASKS]}
     persona = person.caller.post("personas/", body, expect=201)["id"]
     return f"{product.url}/c/{person.caller.post('conversations/', {'persona': persona}, expect=201)['id']}/"

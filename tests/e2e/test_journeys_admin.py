@@ -102,7 +102,7 @@ def press_action(screen: Screen, name: str) -> None:
 
 @pytest.fixture
 def new_provider(product: Product) -> Iterator[Provider]:
-    """A provider without models whose server answers, deleted afterwards."""
+    """Yield a provider without models whose server answers. It is deleted afterwards."""
     # A long name shows whether the list of offered models fits a phone.
     product.model.set_script("a-name-" + "of-a-model-that-is-long-" * 3, {"text": "Yes."})
     name = f"Elsewhere {uuid4().hex[:8]}"

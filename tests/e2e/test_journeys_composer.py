@@ -1,4 +1,4 @@
-"""Writing a message and looking at what is sent, on a desktop and on a phone.
+"""Writing a message and looking at its plan, on a desktop and on a phone.
 
 The tests of one thing at a time (`test_composer.py`, `test_files.py`, `test_inspector.py`, ...) hold the rest.
 """
@@ -49,7 +49,7 @@ def second_model(product: Product, committed: None) -> str:
 
 @pytest.fixture
 def long_conversation(person: Person) -> str:
-    """The path of a conversation that its model's window does not hold, with two answers that say what they saw."""
+    """Return the path of a conversation that is longer than its model's window, with two answers with reports."""
 
     def make() -> str:
         profile = BudgetProfile.objects.create(name=f"small {uuid4().hex[:8]}", window=4_096, summaries=False)

@@ -1,4 +1,4 @@
-"""Conversations on a desktop and on a phone: what an answer holds, what opens on it, and how keys alone lead through.
+"""Conversations on a desktop and on a phone: the parts of an answer, its menus, and the way by keys alone.
 
 The tests of one thing at a time (`test_branches.py`, `test_conversation.py`, `test_sources.py`, ...) hold what the
 controls do. Conversations are made through the API, so that a browser only visits them.
@@ -59,7 +59,7 @@ CALL = {"tool_calls": [{"name": "list_tasks", "arguments": {}}]}
 
 @pytest.fixture
 def contracts(person: Person) -> str:
-    """The id of a project with a file whose text is in the prompt."""
+    """Return the id of a project with a file whose text is in the prompt."""
     caller = person.caller
     file = uploaded(caller, "contract.txt", CLAUSE)["id"]
     project = str(caller.post("projects/", {"name": "Contracts"}, expect=201)["id"])
@@ -87,7 +87,7 @@ def answered(product: Product, person: Person, contracts: str) -> str:
 
 @pytest.fixture
 def three(product: Product, committed: None) -> list[str]:
-    """Names of models, each with an answer of its own: "From a.", "From b.", "From c."."""
+    """Return names of models with different answers: "From a.", "From b.", "From c."."""
     names = [product.model.set_script(f"journey-{each}", {"text": f"From {each}."}) for each in "abc"]
 
     def make() -> None:
@@ -266,7 +266,7 @@ def attached_by_keys(screen: Screen, keys: Keys) -> None:
 
 
 def read_by_keys(screen: Screen, keys: Keys) -> None:
-    """What stands under an answer that cites something."""
+    """Open the citations and the report under an answer by keys."""
     page, panel = screen.page, screen.page.locator("#panel")
     page.locator(".answer").last.focus()
     keys.open("1")

@@ -21,7 +21,7 @@ LONG = "\n\n".join(f"Line {line}." for line in range(40))
 
 
 def talk(caller: Caller, title: str, *questions: str, text: str = "Well.") -> str:
-    """Return the id of a new conversation of this title, in which each question was answered with `text`."""
+    """Return the id of a new conversation with this title and with these questions, each answered with `text`."""
     place = caller.conversation()
     for question in questions:
         caller.ended(caller.ask(question, {"text": text}, place)["id"])

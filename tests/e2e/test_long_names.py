@@ -1,4 +1,4 @@
-"""No page is wider than a small phone, also where every name is as long as it may be and has no place to break."""
+"""No page is wider than a small phone, even if every name has the greatest length and no place to break."""
 
 from uuid import uuid4
 
@@ -33,7 +33,7 @@ def long_name() -> str:
 
 
 def own_model(product: Product) -> tuple[str, str]:
-    """A model of a provider of its own, with long names, and a profile; their ids."""
+    """Create a model, its provider and a profile with long names, and return their ids."""
     name = long_name()
     product.model.set_script(name, {"text": "Yes."})
     scripted = Provider.objects.get(name="Scripted")
@@ -49,7 +49,7 @@ def most(kind: type[Row], name: str) -> int | None:
 
 
 def lengthen(user: User) -> None:
-    """All that the person has named, and what the person is called."""
+    """Give the person and all their rows the longest names."""
     User.objects.filter(pk=user.pk).update(is_superuser=True, is_staff=True)
     named = {
         User.objects.filter(pk=user.pk): ["username"],
@@ -95,11 +95,11 @@ def test_long_names_fit_a_small_phone(visit: OpenBrowser, product: Product, pers
     house = House(person.caller, lambda script: product.model.set_script(name, script), model, profile)
     paths = [*house.furnish().values()]
     in_thread(lambda: lengthen(person.user))
-    found = {}
+    too_wide = {}
     for path in [*paths, *in_the_admin(in_thread(newest) - before)]:
         page.goto(product.url + path)
         assert "/login/?" not in page.url, path  # a page that asks who one is would fit, too
         wide = page.evaluate(TOO_WIDE, SMALL["width"])
         if wide:
-            found[path] = wide
-    assert found == {}
+            too_wide[path] = wide
+    assert too_wide == {}

@@ -1,4 +1,4 @@
-"""What a page shows of today's models: how long they think, ends that are none, who stood in, cache and cost."""
+"""Facts about models on the page: time of thinking, broken answers, fallbacks, cache and cost."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -27,20 +27,20 @@ def make(product: Product) -> Iterator[Make]:
 
     Named before the page, so that the page is closed when they go: it asks for its plan by itself.
     """
-    made: list[Model] = []
+    models: list[Model] = []
 
     def new(url: str = product.model.url, **fields: Any) -> Model:
         provider = Provider.objects.create(name=uuid4().hex, kind="anthropic", base_url=url)
         name = fields.pop("name", f"claude-{uuid4().hex[:6]}")
         return Model.objects.create(provider=provider, name=name, context_window=64_000, **fields)
 
-    def make(*given: Any, **fields: Any) -> Model:
-        made.append(in_thread(lambda: new(*given, **fields)))
-        return made[-1]
+    def make(*arguments: Any, **fields: Any) -> Model:
+        models.append(in_thread(lambda: new(*arguments, **fields)))
+        return models[-1]
 
     yield make
     # Titles may still be asked of them, so they stay, for nobody to choose.
-    in_thread(lambda: Provider.objects.filter(pk__in=[model.provider_id for model in made]).update(enabled=False))
+    in_thread(lambda: Provider.objects.filter(pk__in=[model.provider_id for model in models]).update(enabled=False))
 
 
 def chosen_model(page: Page) -> Locator:
@@ -78,11 +78,11 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: 
 
 
 def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboard(make: Make, page: Page) -> None:
-    made = [make().name for _ in range(OFFERED + 1)]
-    held: list[Route] = []
+    names = [make().name for _ in range(OFFERED + 1)]
+    routes: list[Route] = []
     page.reload()
     ready(page)
-    page.route("**/models/", lambda route: held.append(route))
+    page.route("**/models/", lambda route: routes.append(route))
     keys, opener, sheet = Keys(page), page.locator(".who-opener"), page.get_by_role("dialog", name="Who answers")
     opener.focus()
     keys.press("Enter")
@@ -94,9 +94,9 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     keys.to(first)
     keys.press("Space")
     chosen = sheet.get_by_role("radio", name=first).first  # other providers of other tests may have one of that name
-    while not held:
+    while not routes:
         page.wait_for_timeout(20)
-    held[0].continue_()
+    routes[0].continue_()
     expect(sheet.locator("[data-all-models]")).to_have_count(0)
     expect(chosen).to_be_focused()
     expect(chosen).to_be_checked()
@@ -104,7 +104,7 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     keys.to("Search models", back=True)
     keys.press("Control+a", "Delete")
     keys.to(first)
-    last = [name for name in rows.locator(".who-name").all_inner_texts() if name in made][-1]
+    last = [name for name in rows.locator(".who-name").all_inner_texts() if name in names][-1]
     for _ in rows.all():
         keys.press("ArrowDown")
         if last in (opener.text_content() or ""):

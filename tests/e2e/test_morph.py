@@ -1,4 +1,4 @@
-"""What a person has begun stays while new HTML takes the place of old, element by element: `morph` of live.js."""
+"""A person's unfinished work stays while `morph` of live.js replaces old HTML by new, element by element."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ROWS = "".join(f'<li id="row-{name}"><details><summary>{name}</summary></details
 
 
 class Place:
-    """A part of a page, in which each step is a function of the part."""
+    """A part of a page. Each step is a function of the part."""
 
     def __init__(self, page: Page, html: str) -> None:
         self._page = page

@@ -1,4 +1,4 @@
-"""What waits on the page: the next message for the answer, and a tool call for its person."""
+"""Things that wait on the page: the next message for the answer, and a tool call for its person."""
 
 import json
 from collections.abc import Iterator
@@ -21,18 +21,18 @@ SLOW = {"text": "word " * 40, "interval": 0.1}
 
 @pytest.fixture
 def guarded(person: Person, tmp_path: Path) -> Iterator[Diary]:
-    """A conversation whose persona has tools of a server that asks before each call."""
+    """Yield a conversation whose persona has a tool server that needs approval for each call."""
 
     def make() -> Diary:
-        made = diary(person, Model.objects.get(name="scripted"), tmp_path, approval_required=True)
+        tools = diary(person, Model.objects.get(name="scripted"), tmp_path, approval_required=True)
         Model.objects.filter(name="scripted").update(tools=True)  # the page asks the model it shows
-        return made
+        return tools
 
-    made = in_thread(make)
-    yield made
+    tools = in_thread(make)
+    yield tools
 
     def remove() -> None:
-        made.row.delete()
+        tools.row.delete()
         Model.objects.filter(name="scripted").update(tools=False)
 
     in_thread(remove)
@@ -43,7 +43,7 @@ def question(page: Page, number: int = -1) -> Locator:
 
 
 def begin(page: Page) -> None:
-    """A conversation whose answer is being written."""
+    """Begin a conversation with a running answer."""
     ask(page, "First", **SLOW)
     expect(answer(page)).to_contain_text("word")
 
@@ -132,10 +132,10 @@ def test_without_scripts_it_waits_and_is_edited_too(visit: OpenBrowser) -> None:
     page.get_by_role("button", name="Stop", exact=True).click()
 
 
-def begin_call(made: Diary, page: Page) -> Locator:
-    """Asks what makes the model call; returns the place where its person is asked."""
-    page.goto(f"{made.person.caller.url}/c/{made.place}/")
-    call = made.call("note", text="Dear diary,\n<b>today</b>", pages=3)
+def begin_call(tools: Diary, page: Page) -> Locator:
+    """Send a question for which the model makes a call. Return the element that asks for approval."""
+    page.goto(f"{tools.person.caller.url}/c/{tools.place}/")
+    call = tools.call("note", text="Dear diary,\n<b>today</b>", pages=3)
     script: dict[str, Any] = {"steps": [{"tool_calls": [call]}, {"text": "So be it."}]}
     field(page).fill(f"Write\nscript: {json.dumps(script)}")
     page.get_by_role("button", name="Send").click()
@@ -143,10 +143,10 @@ def begin_call(made: Diary, page: Page) -> Locator:
 
 
 def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarded: Diary) -> None:
-    asked = begin_call(guarded, page)
-    expect(asked).to_contain_text(f"The model asks to use note ({guarded.row.name}) with:")
-    expect(asked.locator("dd").first).to_have_text("Dear diary,\n<b>today</b>")
-    expect(asked.locator("dd").nth(1)).to_have_text("3")
+    approval = begin_call(guarded, page)
+    expect(approval).to_contain_text(f"The model asks to use note ({guarded.row.name}) with:")
+    expect(approval.locator("dd").first).to_have_text("Dear diary,\n<b>today</b>")
+    expect(approval.locator("dd").nth(1)).to_have_text("3")
     expect(status(page)).to_have_text("A tool waits for your permission.")
     waits = page.locator("#side-list .side-dot.waits")
     expect(waits).to_have_count(1)  # at once, and once more for who comes later
@@ -165,11 +165,11 @@ def test_a_call_is_shown_readable_and_runs_once_it_is_allowed(page: Page, guarde
 
 def test_the_focus_stays_near_when_news_of_a_decision_come_before_the_answer_to_it(page: Page, guarded: Diary) -> None:
     expect(begin_call(guarded, page)).to_be_visible()
-    held: list[tuple[Route, APIResponse]] = []
+    responses: list[tuple[Route, APIResponse]] = []
 
     def hold(route: Route) -> None:
         if route.request.method == "POST":
-            held.append((route, route.fetch()))
+            responses.append((route, route.fetch()))
         else:
             route.continue_()
 
@@ -177,7 +177,7 @@ def test_the_focus_stays_near_when_news_of_a_decision_come_before_the_answer_to_
     page.get_by_role("button", name="Allow once").focus()
     page.keyboard.press("Enter")
     expect(answer(page)).to_contain_text("You allowed this.")
-    route, response = held.pop()
+    route, response = responses.pop()
     route.fulfill(response=response)
     expect_complete(page)
     assert page.evaluate(FOCUSED), "the focus is somewhere"
@@ -186,12 +186,12 @@ def test_the_focus_stays_near_when_news_of_a_decision_come_before_the_answer_to_
 def test_a_refusal_in_one_tab_is_seen_in_the_other(visit: OpenBrowser, guarded: Diary) -> None:
     opened = visit()
     page = opened.sign_in()
-    asked = begin_call(guarded, page)
-    expect(asked).to_be_visible()
+    approval = begin_call(guarded, page)
+    expect(approval).to_be_visible()
     other = opened.tab(f"/c/{guarded.place}/")
     expect(other.get_by_role("form", name="Permission for a tool")).to_be_visible()
     ready(other)
-    asked.get_by_role("button", name="Refuse").click()
+    approval.get_by_role("button", name="Refuse").click()
     for tab in (page, other):
         expect(answer(tab)).to_contain_text("You refused this. It was not done.")
         expect(answer(tab)).to_contain_text("So be it.")
@@ -201,10 +201,10 @@ def test_a_refusal_in_one_tab_is_seen_in_the_other(visit: OpenBrowser, guarded: 
 
 def test_a_call_is_allowed_without_scripts(visit: OpenBrowser, guarded: Diary) -> None:
     page = visit(java_script_enabled=False).sign_in()
-    asked = begin_call(guarded, page)
-    while not asked.is_visible():
+    approval = begin_call(guarded, page)
+    while not approval.is_visible():
         page.reload()
-    asked.get_by_role("button", name="Allow once").click()
+    approval.get_by_role("button", name="Allow once").click()
     while answer(page).get_attribute("data-status") == "pending":
         page.reload()
     expect(answer(page)).to_contain_text("You allowed this.")

@@ -79,8 +79,8 @@ def test_everything_is_done_with_the_keyboard(visit: OpenBrowser) -> None:
     for _ in range(40):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("(document.activeElement.innerText || '').trim()"))
-    wanted = {"Skip to the message field", "New conversation", "Sign out", "Options of this conversation", "Copy"}
-    assert wanted <= reached
+    names = {"Skip to the message field", "New conversation", "Sign out", "Options of this conversation", "Copy"}
+    assert names <= reached
 
 
 def test_a_reader_who_scrolled_up_is_left_in_peace(page: Page) -> None:
@@ -139,8 +139,8 @@ def test_earlier_messages_come_in_above_what_is_read(visit: OpenBrowser) -> None
     caller = opened.person.caller
     conversation = caller.conversation()
     for number in range(16):
-        said = "\n\n".join([f"Answer {number}.", *("More of it.",) * 8])
-        caller.ended(caller.ask(f"Question {number}.", {"text": said}, conversation)["id"])
+        text = "\n\n".join([f"Answer {number}.", *("More of it.",) * 8])
+        caller.ended(caller.ask(f"Question {number}.", {"text": text}, conversation)["id"])
     page = opened.sign_in()
     page.goto(f"{opened.product.url}/c/{conversation}/")
     expect(answer(page)).to_contain_text("Answer 15.")

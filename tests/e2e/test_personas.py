@@ -1,4 +1,4 @@
-"""A person makes a persona, sees what it means, and talks to it, in a browser."""
+"""A person creates a persona, sees its size, and talks to it, in a browser."""
 
 import re
 from uuid import uuid4
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 
 def make(page: Page, name: str, instructions: str, **fields: str) -> None:
-    """Fills the form of a new persona; `fields` are those of its text fields by label, with _ for a space."""
+    """Fill the form of a new persona. `fields` are the texts by label, with _ for a space."""
     go_to(page, "Personas")
     page.get_by_role("link", name="New persona").click()
     page.get_by_label("Name", exact=True).fill(name)

@@ -131,17 +131,17 @@ def test_a_chip_whose_file_is_gone_goes_too(visit: OpenBrowser, person: Person) 
     opened = visit()
     page = opened.sign_in()
     opened.expected.append("404 (Not Found)")
-    gone = uploaded(person.caller, "gone.txt", "some words")["id"]
+    deleted = uploaded(person.caller, "gone.txt", "some words")["id"]
     uploaded(person.caller, "kept.txt", "other words")
     sheet = open_picker(page)
     choose(sheet, "gone.txt")
     choose(sheet, "kept.txt")
-    person.caller.http.delete(f"files/{gone}/").raise_for_status()
+    person.caller.http.delete(f"files/{deleted}/").raise_for_status()
     page.reload()
     expect(page.locator("#chips .chip")).to_have_count(1)
     expect(chip(page, "kept.txt")).to_have_attribute("data-status", "ready")
-    kept = page.evaluate("(name) => localStorage.getItem(name)", f"draft:{person.user.pk}/new:files")
-    assert gone not in kept
+    draft = page.evaluate("(name) => localStorage.getItem(name)", f"draft:{person.user.pk}/new:files")
+    assert deleted not in draft
 
 
 def test_the_menu_and_the_sheet_fit_on_a_phone(phone: Page, person: Person) -> None:

@@ -54,12 +54,12 @@ def test_search_leads_to_the_passage(page: Page) -> None:
     choose(page, CONTRACT)
     expect(row(page, "contract.pdf")).to_contain_text("Ready")
 
-    def found() -> bool:
+    def is_found() -> bool:
         search(page, "limited fee")
         expect(page.locator("#results > *")).not_to_have_count(0)
         return page.locator("#results mark").count() > 0
 
-    expect_in_time(page, found)
+    expect_in_time(page, is_found)
     result = page.get_by_role("link", name=re.compile("contract.pdf, page 7"))
     expect(page.locator("#results mark").filter(has_text="fee")).to_have_count(1)
     result.click()
@@ -120,7 +120,7 @@ def colleague(product: Product, committed: None) -> Person:
 def test_an_invitation_shows_and_is_answered_without_a_reload(
     visit: OpenBrowser, person: Person, colleague: Person
 ) -> None:
-    """The page of the one who is invited hears of it, and that of the one who invites hears that they came."""
+    """The guest's page gets the invitation, and the owner's page gets the answer."""
     theirs = visit().sign_in()
     theirs.goto(f"{theirs.url.partition('/c/')[0].rstrip('/')}/projects/")
     expect(theirs.locator("#invited")).to_have_text("")

@@ -1,4 +1,4 @@
-"""What a model writes on the page: hostile, long, and everything that Markdown can hold."""
+"""Texts of models on the page: hostile ones, long ones, and every element of Markdown."""
 
 import re
 
@@ -26,7 +26,7 @@ NESTED = "[" * 5_000 + "\n\n" + "> " * 3_000 + "deep\n\n" + "".join("  " * depth
 
 
 def test_what_is_hostile_is_text_and_asks_for_nothing(visit: OpenBrowser) -> None:
-    """Every page of these tests is watched for requests to other hosts and for what its policy had to refuse."""
+    """All pages of these tests are watched for requests to other hosts and for breaches of the content policy."""
     page = visit().sign_in()
     ask(page, "Attack", text=HOSTILE, interval=0.001)
     expect_complete(page)
@@ -116,7 +116,7 @@ REACHING_OUT = """() => [...document.querySelectorAll("*")].flatMap(each => [
 
 
 def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
-    """A click on a link in the frame would have the browser look up its host, whatever the policy then refuses."""
+    """A click on a link in the frame would look up its host, even if the policy refuses the request."""
     opened = visit()
     opened.expected.append("Content Security Policy")  # which refuses the picture of a node
     page = opened.sign_in()
@@ -139,9 +139,9 @@ def test_no_kind_of_diagram_leads_anywhere(visit: OpenBrowser) -> None:
 def test_a_question_is_text_whatever_it_holds(page: Page) -> None:
     ask(page, f"{HOSTILE}\n", text="Well.")
     expect_complete(page)
-    said = page.locator("article.question .said")
-    expect(said).to_contain_text("<script>window.hacked = 1</script>")
-    assert said.locator("a, img, script").count() == 0
+    question = page.locator("article.question .said")
+    expect(question).to_contain_text("<script>window.hacked = 1</script>")
+    assert question.locator("a, img, script").count() == 0
     assert page.evaluate("window.hacked") is None
 
 

@@ -23,8 +23,8 @@ ASK = script({"tool_calls": [{"name": "ask_user", "arguments": {"question": "Whi
 def test_a_hybrid_task_is_drafted_started_confirmed_and_done_on_its_page(
     page: Page, person: Person, product: Product, model: Model
 ) -> None:
-    made = work(person, product, model, "hybrid", drafting(OK, OK, at1="the invoice"))
-    page.goto(f"{product.url}/tasks/{made.task['id']}/")
+    checklist = work(person, product, model, "hybrid", drafting(OK, OK, at1="the invoice"))
+    page.goto(f"{product.url}/tasks/{checklist.task['id']}/")
     page.get_by_role("button", name="Have the model do it").click()
     run = run_of(page)
     expect(run.locator(".run-status")).to_have_text("Ready to start")
@@ -44,17 +44,17 @@ def test_a_hybrid_task_is_drafted_started_confirmed_and_done_on_its_page(
 def test_a_run_that_waits_says_so_in_the_conversation_and_its_tab_and_the_composer_answers(
     page: Page, person: Person, product: Product, model: Model
 ) -> None:
-    made = with_items(work(person, product, model), [ASK, OK])
-    run = made.begin()
-    made.until(run["id"], "waiting")
+    checklist = with_items(work(person, product, model), [ASK, OK])
+    run = checklist.begin()
+    checklist.until(run["id"], "waiting")
     page.goto(f"{product.url}/c/{run['conversation']}/")
     ready(page)
     expect(run_of(page)).to_contain_text("Which colour?")
     expect(page).to_have_title(re.compile(r"^\(waiting\) Work"))
-    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
+    person.caller.http.patch(f"tasks/{checklist.items()[0]['id']}/", json={"title": OK})
     field(page).fill("Blue.")
     page.get_by_role("button", name="Send").click()
-    made.until(run["id"], "done")
+    checklist.until(run["id"], "done")
     expect(run_of(page).locator(".run-status")).to_have_text("Done")
     expect(answer(page)).to_have_attribute("data-status", "done")
     expect(page).to_have_title(re.compile(r"^(?!\(waiting\))"))
@@ -62,30 +62,30 @@ def test_a_run_that_waits_says_so_in_the_conversation_and_its_tab_and_the_compos
 
 
 def test_a_run_works_without_scripts(visit: OpenBrowser, person: Person, product: Product, model: Model) -> None:
-    made = with_items(work(person, product, model), [ASK])
+    checklist = with_items(work(person, product, model), [ASK])
     page = visit(java_script_enabled=False).sign_in()
-    page.goto(f"{product.url}/tasks/{made.task['id']}/run/")
+    page.goto(f"{product.url}/tasks/{checklist.task['id']}/run/")
     page.get_by_role("button", name="Have the model do it").click()
     [run] = person.caller.get("runs/")["results"]
-    made.until(run["id"], "waiting")
+    checklist.until(run["id"], "waiting")
     page.reload()
     expect(page).to_have_title(re.compile(r"^\(waiting\)"))
-    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
+    person.caller.http.patch(f"tasks/{checklist.items()[0]['id']}/", json={"title": OK})
     page.get_by_label("Your answer").fill("Blue.")
     page.get_by_role("button", name="Answer and go on").click()
-    made.until(run["id"], "done")
+    checklist.until(run["id"], "done")
     page.reload()
     expect(page.locator(".run-status")).to_have_text("Done")
 
 
 def test_a_run_is_stopped_and_tried_again(page: Page, person: Person, product: Product, model: Model) -> None:
-    made: Work = with_items(work(person, product, model), [script({"tokens": 4_000, "interval": 0.02})])
-    made.begin()
-    page.goto(f"{product.url}/tasks/{made.task['id']}/")
+    checklist: Work = with_items(work(person, product, model), [script({"tokens": 4_000, "interval": 0.02})])
+    checklist.begin()
+    page.goto(f"{product.url}/tasks/{checklist.task['id']}/")
     run = run_of(page)
     run.get_by_role("button", name="Stop").click()
     expect(run.locator(".run-status")).to_have_text("Stopped")
-    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
+    person.caller.http.patch(f"tasks/{checklist.items()[0]['id']}/", json={"title": OK})
     run.get_by_role("button", name="Try again").click()
     expect(run.locator(".run-status")).to_have_text("Done")
 

@@ -139,8 +139,8 @@ def test_another_browser_is_signed_out(visit: OpenBrowser) -> None:
     desk, phone = visit(), visit(user_agent="Mozilla/5.0 (iPhone; CPU iPhone OS 18_0) Version/18.0 Safari/604.1")
     phone.expected.append("401 (Unauthorized)")
     page, other = desk.sign_in(), phone.sign_in()
-    begun = phone.tab("/personas/new/")
-    begun.get_by_label("Instructions", exact=False).first.fill("Long thought of")
+    form = phone.tab("/personas/new/")
+    form.get_by_label("Instructions", exact=False).first.fill("Long thought of")
     settings(other)
     settings(page, "Sessions")
     expect(page.get_by_role("listitem").filter(has_text="this browser")).to_contain_text("Chrome on Linux")
@@ -148,8 +148,8 @@ def test_another_browser_is_signed_out(visit: OpenBrowser) -> None:
     row.get_by_role("button", name="Sign out").click()
     expect(row).to_have_count(0)
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
-    expect(begun.get_by_role("alert")).to_contain_text("You were signed out. What you have written is kept here")
-    expect(begun.get_by_label("Instructions", exact=False).first).to_have_value("Long thought of")
+    expect(form.get_by_role("alert")).to_contain_text("You were signed out. What you have written is kept here")
+    expect(form.get_by_label("Instructions", exact=False).first).to_have_value("Long thought of")
     expect(page.locator(".entries").get_by_role("listitem")).to_have_count(1)
 
 

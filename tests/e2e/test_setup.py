@@ -22,7 +22,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 @pytest.fixture
 def administrator(screen: Screen, person: Person) -> Iterator[Screen]:
-    """The person of the screen may do everything; what they set up is gone afterwards."""
+    """Make the person of the screen an administrator, and delete their rows afterwards."""
     in_thread(lambda: User.objects.filter(pk=person.user.pk).update(is_superuser=True, is_staff=True))
     yield screen
     in_thread(lambda: _as_before(person))

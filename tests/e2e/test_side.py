@@ -1,4 +1,4 @@
-"""The list beside the conversation: menus, undo, search, and what comes in by itself."""
+"""The list of conversations: menus, undo, search, and rows that arrive by themselves."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -89,8 +89,8 @@ def test_search_by_keyboard_leads_to_the_message(page: Page) -> None:
     page.keyboard.press("Control+k")
     expect(page.get_by_label("Search everything")).to_be_focused()
     page.keyboard.type("hop dong")
-    found = page.get_by_role("group", name="Messages").get_by_role("option").first
-    expect(found.locator("mark").first).to_have_text("Hợp")
+    option = page.get_by_role("group", name="Messages").get_by_role("option").first
+    expect(option.locator("mark").first).to_have_text("Hợp")
     page.keyboard.press("ArrowUp")  # from the first to the last, which leads to all that was found
     page.keyboard.press("Enter")
     hit = page.locator(".found-messages a").last

@@ -1,4 +1,4 @@
-"""What is changed on one device shows on the other: in the list of conversations and on the pages of tasks."""
+"""Changes on one device show on the other: in the list of conversations and on the pages of tasks."""
 
 import re
 from datetime import timedelta
@@ -28,11 +28,11 @@ def many(person: Person, count: int) -> list[Conversation]:
     def make() -> list[Conversation]:
         now = timezone.now()
         rows = [Conversation(owner=person.user, title=f"Talk {number:05}") for number in range(count)]
-        made = Conversation.objects.bulk_create(rows, 1000)
-        for number, each in enumerate(made):
+        conversations = Conversation.objects.bulk_create(rows, 1000)
+        for number, each in enumerate(conversations):
             each.updated = now - timedelta(minutes=number + 1)
-        Conversation.objects.bulk_update(made, ["updated"], 1000)
-        return made
+        Conversation.objects.bulk_update(conversations, ["updated"], 1000)
+        return conversations
 
     return in_thread(make)
 
@@ -67,7 +67,7 @@ class Requests:
 def test_what_one_device_does_shows_in_the_list_of_the_other(visit: OpenBrowser, where: str) -> None:
     laptop, tablet = visit(), visit()
     page, other = laptop.sign_in(), tablet.sign_in()
-    heard = Requests(other)
+    requests = Requests(other)
     other.goto(tablet.product.url + where)
     talk(page, "apples")
     expect(side(other)).to_contain_text("apples")
@@ -83,37 +83,37 @@ def test_what_one_device_does_shows_in_the_list_of_the_other(visit: OpenBrowser,
     options(page, "Fruit")
     page.get_by_role("button", name="Archive", exact=True).click()
     expect(side(other)).not_to_contain_text("Fruit")
-    assert len(heard.sockets) == 1
+    assert len(requests.sockets) == 1
 
 
 def test_a_conversation_opens_one_socket(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.sign_in()
     talk(page, "apples")
-    heard = Requests(page)
+    requests = Requests(page)
     page.reload()
     ready(page)
     ask(page, "more", text="More.")
     expect_complete(page)
-    assert len(heard.sockets) == 1
+    assert len(requests.sockets) == 1
 
 
 def test_a_list_that_changes_elsewhere_keeps_place_focus_and_what_was_unfolded(
     visit: OpenBrowser, person: Person
 ) -> None:
-    made = many(person, 10_000)
+    conversations = many(person, 10_000)
     opened = visit()
     page = opened.sign_in()
     unfold(page, 4)
-    row = page.locator(f"[id='c-{made[150].pk}']")
+    row = page.locator(f"[id='c-{conversations[150].pk}']")
     row.scroll_into_view_if_needed()
     row.focus()
     before = top_of(row)
-    rename(person, made[152].pk, "Another name")
+    rename(person, conversations[152].pk, "Another name")
     expect(side(page)).to_contain_text("Another name")
     assert abs(top_of(row) - before) < 1
     expect(row).to_be_focused()
-    person.caller.ask("Hello.", {"text": "Hello."}, str(made[151].pk))
+    person.caller.ask("Hello.", {"text": "Hello."}, str(conversations[151].pk))
     expect(side(page).locator("li a").first).to_have_text("Talk 00151")
     assert abs(top_of(row) - before) < 1
     expect(row).to_be_focused()
@@ -121,19 +121,19 @@ def test_a_list_that_changes_elsewhere_keeps_place_focus_and_what_was_unfolded(
 
 
 def test_who_has_gone_far_down_stays_there_until_they_come_back(visit: OpenBrowser, person: Person) -> None:
-    made = many(person, 800)
+    conversations = many(person, 800)
     opened = visit()
     page = opened.sign_in()
     unfold(page, 13)
-    row = page.locator(f"[id='c-{made[700].pk}']")
+    row = page.locator(f"[id='c-{conversations[700].pk}']")
     row.scroll_into_view_if_needed()
     before = top_of(row)
-    heard = Requests(page)
-    rename(person, made[3].pk, "Another name")
-    rename(person, made[4].pk, "One more name")
+    requests = Requests(page)
+    rename(person, conversations[3].pk, "Another name")
+    rename(person, conversations[4].pk, "One more name")
     page.wait_for_timeout(1_500)
     assert abs(top_of(row) - before) < 1
-    assert heard.lists == []
+    assert requests.lists == []
     side(page).evaluate("each => each.scrollTo(0, 0)")
     expect(side(page)).to_contain_text("One more name")
 
@@ -153,31 +153,31 @@ def test_a_menu_that_is_open_stays_while_the_list_changes(visit: OpenBrowser, pe
 def test_many_changes_are_a_few_requests(visit: OpenBrowser, person: Person) -> None:
     opened = visit()
     page = opened.sign_in()
-    heard = Requests(page)
+    requests = Requests(page)
     began = timezone.now()
     for number in range(60):
         person.caller.post("conversations/", {"title": f"Talk {number}"}, expect=201)
     expect(side(page)).to_contain_text("Talk 59")
     seconds = (timezone.now() - began).total_seconds()
-    assert 1 <= len(heard.lists) <= seconds + 2
+    assert 1 <= len(requests.lists) <= seconds + 2
 
 
 def test_the_page_of_the_day_shows_at_once_what_happens_to_its_tasks_and_runs_elsewhere(
     visit: OpenBrowser, person: Person, product: Product, model: Model
 ) -> None:
-    made = with_items(work(person, product, model), [ASK])
+    checklist = with_items(work(person, product, model), [ASK])
     opened = visit()
     page = opened.sign_in()
     page.goto(f"{product.url}/tasks/")
     expect(page.locator("section.run")).to_be_attached()
     expect(page).to_have_title(re.compile(r"^Tasks"))
-    run = made.begin()
+    run = checklist.begin()
     expect(page).to_have_title(re.compile(r"^\(waiting\) Tasks"))
     expect(page.locator(".run-status")).to_have_text("Waiting for you")
-    item = made.items()[0]["id"]
+    item = checklist.items()[0]["id"]
     person.caller.http.patch(f"tasks/{item}/", json={"title": script(*DONE)}).raise_for_status()
     person.caller.post(f"runs/{run['id']}/answer/", {"text": "Blue."})
-    made.until(run["id"], "done")
+    checklist.until(run["id"], "done")
     expect(page.locator(".run-status")).to_have_text("Done")
     expect(page).to_have_title(re.compile(r"^Tasks"))
 
@@ -185,8 +185,8 @@ def test_the_page_of_the_day_shows_at_once_what_happens_to_its_tasks_and_runs_el
 def test_a_breakpoint_cleared_elsewhere_is_gone_here_and_what_was_being_written_stays(
     visit: OpenBrowser, person: Person, product: Product, model: Model
 ) -> None:
-    made = with_items(work(person, product, model, "hybrid"), ["Book it", "Pay it"])
-    item = made.items()[0]["id"]
+    checklist = with_items(work(person, product, model, "hybrid"), ["Book it", "Pay it"])
+    item = checklist.items()[0]["id"]
     person.caller.http.patch(
         f"tasks/{item}/", json={"breakpoint": True, "needs": "the invoice", "status": "waiting"}
     ).raise_for_status()
@@ -208,11 +208,11 @@ def test_a_breakpoint_cleared_elsewhere_is_gone_here_and_what_was_being_written_
 def test_a_task_that_is_being_edited_stays_as_it_is_among_new_ones(
     visit: OpenBrowser, person: Person, product: Product
 ) -> None:
-    made = person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
+    task = person.caller.post("tasks/", {"title": "Read", "level": "task"}, expect=201)
     opened = visit()
     page = opened.sign_in()
     page.goto(f"{product.url}/tasks/")
-    page.get_by_role("link", name=f"Edit {made['code']}").click()
+    page.get_by_role("link", name=f"Edit {task['code']}").click()
     page.get_by_label("Title").fill("Read it tw")
     person.caller.post("tasks/", {"title": "Write", "level": "task"}, expect=201)
     expect(page.locator(".row-title", has_text="Write")).to_be_visible()

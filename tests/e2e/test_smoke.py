@@ -50,4 +50,4 @@ def test_the_four_most_used_pages_break_no_rule_of_wcag(page: Page, product: Pro
         page.goto(product.url + path)
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         faults[name] = violations(page)
-    assert {name: found for name, found in faults.items() if found} == {}
+    assert {name: sentences for name, sentences in faults.items() if sentences} == {}

@@ -18,7 +18,7 @@ ANSWER = "The fee is **limited** [1]. What exceeds it is free [1]."
 
 @pytest.fixture
 def place(person: Person) -> Iterator[str]:
-    """The path of a conversation in a project with a file whose text is in the prompt."""
+    """Yield the path of a conversation in a project with a file whose text is in the prompt."""
     caller = person.caller
     file = caller.http.post("files/", files={"file": ("contract.txt", CLAUSE.encode())}).json()["id"]
     until(lambda: caller.get(f"files/{file}/")["status"] == "ready", "the file has been read")

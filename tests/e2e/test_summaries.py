@@ -1,4 +1,4 @@
-"""What a person sees when a conversation grows long, and does about its summary."""
+"""The summary of a long conversation on its page."""
 
 from pathlib import Path
 from typing import Any
@@ -77,18 +77,18 @@ def test_a_failed_summary_says_so_and_is_tried_again(page: Page, product: Produc
 def test_a_summary_that_fails_before_the_page_hears_of_its_own_message_says_so_too(
     page: Page, product: Product, person: Person
 ) -> None:
-    heard: list[str] = []
-    page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: heard.append(str(frame))))
+    frames: list[str] = []
+    page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: frames.append(str(frame))))
     opened(page, product, grown(product, person, uuid4().hex, {"text": "I'm sorry, I cannot do that."}))
-    asked: list[Route] = []
-    page.route("**/c/*/turns/", lambda route: asked.append(route))
+    routes: list[Route] = []
+    page.route("**/c/*/turns/", lambda route: routes.append(route))
     ask(page, f"Which clause? {FILLER}", text="Clause 7.")
-    while not asked:
+    while not routes:
         page.wait_for_timeout(20)
-    response = asked[0].fetch()
-    while not any('"summary"' in frame for frame in heard):
+    response = routes[0].fetch()
+    while not any('"summary"' in frame for frame in frames):
         page.wait_for_timeout(20)
-    asked[0].fulfill(response=response)
+    routes[0].fulfill(response=response)
     expect(page.locator(".summary-failed")).to_contain_text("Nothing is lost.")
     expect(page.locator("article.answer")).to_have_count(5)  # those of the page, and its own
 

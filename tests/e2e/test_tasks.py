@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import PHONE, OpenBrowser
 from tests.e2e.file_steps import go_to, overflow
-from tests.e2e.task_steps import DAY, add, go, row, said, titles
+from tests.e2e.task_steps import DAY, add, announcement, go, row, titles
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -31,7 +31,7 @@ def test_tasks_are_dragged_into_order_and_a_drag_is_given_up(page: Page) -> None
     assert titles(page) == ["one", "two", "three"]
     drag(page, row(page, "three"), row(page, "one"))
     page.mouse.up()
-    expect(said(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
     go(page)
     assert titles(page) == ["three", "one", "two"]
 
@@ -43,7 +43,7 @@ def test_a_task_is_dragged_onto_another_day(page: Page) -> None:
     drag(page, row(page, "two"), friday)
     expect(friday).to_have_class(re.compile("aimed"))
     page.mouse.up()
-    expect(said(page)).to_have_text("D2024-11-21-T02 goes on as D2024-11-22-T01, Fri 22 November 2024.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T02 goes on as D2024-11-22-T01, Fri 22 November 2024.")
     expect(friday).to_contain_text("0/1")
     assert titles(page) == ["one", "two"]
     friday.click()
@@ -64,13 +64,13 @@ def test_buttons_do_the_same(page: Page) -> None:
     page.get_by_label("Whose").select_option(label="The model's")
     page.get_by_label("Status").select_option(label="Dropped")
     page.get_by_role("button", name="Save").click()
-    expect(said(page)).to_have_text("D2024-11-21-T02 is saved.")  # before, its form says the same words
+    expect(announcement(page)).to_have_text("D2024-11-21-T02 is saved.")  # before, its form says the same words
     expect(row(page, "two")).to_contain_text("Dropped")
     expect(row(page, "two")).to_contain_text("model")
     page.get_by_role("link", name="Edit D2024-11-21-T01").click()
     row(page, "one").get_by_text("Delete…").click()
     row(page, "one").get_by_role("button", name="Delete for ever").click()
-    expect(said(page)).to_have_text("D2024-11-21-T01 is deleted.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01 is deleted.")
     assert titles(page) == ["two"]
 
 
@@ -126,7 +126,7 @@ def test_objectives_show_their_progress(page: Page) -> None:
     go(page)
     add(page, "Visit a place ^Y2024-O01", "Talk to the bank ^Y2024-O01")
     page.get_by_role("button", name="Done: Visit a place").click()
-    expect(said(page)).to_contain_text("Done")
+    expect(announcement(page)).to_contain_text("Done")
     page.get_by_role("link", name="Year", exact=True).click()
     expect(row(page, "Open a shop")).to_contain_text("1 of 2 tasks done")
     page.get_by_role("link", name="Open a shop").click()
@@ -167,7 +167,7 @@ def test_tasks_fit_on_a_dark_phone_and_are_moved_by_touch(visit: OpenBrowser) ->
     expect(page.get_by_label("Title")).to_have_value("two")
     assert overflow(page) == 0
     page.get_by_role("button", name="Move “two” up").tap()
-    expect(said(page)).to_have_text("D2024-11-21-T02 is now in place 1.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T02 is now in place 1.")
     page.locator("summary", has_text="Checklist").tap()
     assert overflow(page) == 0
     page.get_by_role("link", name="two").tap()

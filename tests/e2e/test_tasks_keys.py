@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.e2e.task_steps import add, go, row, said, selected, titles
+from tests.e2e.task_steps import add, announcement, go, row, selected, titles
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
 
@@ -22,22 +22,22 @@ def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
     page.keyboard.press("j")
     selected(page, "Buy cacao")
     page.keyboard.press("x")
-    expect(said(page)).to_have_text("D2024-11-21-T01: Done.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01: Done.")
     expect(row(page, "Buy cacao")).to_contain_text("Done")
     selected(page, "Buy cacao")
     page.keyboard.press("J")
-    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 2.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01 is now in place 2.")
     page.keyboard.press("J")
-    expect(said(page)).to_have_text("D2024-11-21-T01 is now in place 3.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01 is now in place 3.")
     page.keyboard.press("k")
     page.keyboard.press("K")
-    expect(said(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T03 is now in place 1.")
     page.keyboard.press("e")
     expect(page.get_by_label("Title")).to_be_focused()
     page.keyboard.press("End")
     page.keyboard.type(" a letter")
     page.keyboard.press("Enter")
-    expect(said(page)).to_have_text("D2024-11-21-T03 is saved.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T03 is saved.")
     selected(page, "Write a letter")
     page.reload()
     expect(row(page, "Write a letter")).to_be_visible()
@@ -46,15 +46,15 @@ def test_a_day_is_worked_through_by_keys_alone(page: Page) -> None:
 
 def test_who_has_left_the_field_when_the_answer_comes_is_not_brought_back(page: Page) -> None:
     go(page)
-    held: list[Route] = []
-    page.route("**/tasks/**", lambda route: held.append(route) if route.request.method == "POST" else route.continue_())
+    routes: list[Route] = []
+    page.route("**/tasks/**", lambda each: routes.append(each) if each.request.method == "POST" else each.continue_())
     page.keyboard.press("n")
     page.keyboard.type("Buy cacao")
     with page.expect_request(lambda request: request.method == "POST"):
         page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     expect(page.get_by_label("Add a task")).not_to_be_focused()
-    held[0].continue_()
+    routes[0].continue_()
     expect(row(page, "Buy cacao")).to_be_visible()
     expect(page.locator(".htmx-request, .htmx-settling")).to_have_count(0)
     page.keyboard.press("j")
@@ -70,7 +70,7 @@ def test_keys_move_a_task_to_another_day_and_open_it(page: Page) -> None:
     expect(page.get_by_label("Another day")).to_be_focused()
     page.get_by_label("Another day").fill("2024-11-25")
     page.keyboard.press("Enter")
-    expect(said(page)).to_have_text("D2024-11-21-T01 goes on as D2024-11-25-T01, Mon 25 November 2024.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01 goes on as D2024-11-25-T01, Mon 25 November 2024.")
     expect(row(page, "Repair")).to_contain_text("goes on as D2024-11-25-T01")
     selected(page, "Repair")
     page.keyboard.press("Enter")
@@ -89,7 +89,7 @@ def test_a_checklist_is_reached_by_keys_and_stays_open(page: Page) -> None:
     page.get_by_label("Add a task").blur()
     for key in "jojx":
         page.keyboard.press(key)
-    expect(said(page)).to_have_text("D2024-11-21-T01.C01: Done.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01.C01: Done.")
     selected(page, "tent")
     expect(page.locator("summary", has_text="Checklist")).to_contain_text("1 of 3 done")
     stop = row(page, "book a place")
@@ -100,7 +100,7 @@ def test_a_checklist_is_reached_by_keys_and_stays_open(page: Page) -> None:
     page.keyboard.press("j")
     page.get_by_label("Add to the checklist of").fill("a thing not sent")
     row(page, "go").get_by_role("button", name="Done: go").click()
-    expect(said(page)).to_have_text("D2024-11-21-T01.C03: Done.")
+    expect(announcement(page)).to_have_text("D2024-11-21-T01.C03: Done.")
     expect(page.get_by_label("Add to the checklist of")).to_have_value("a thing not sent")
     page.get_by_label("Add to the checklist of").press("Enter")
     expect(row(page, "a thing not sent")).to_be_visible()

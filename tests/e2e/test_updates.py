@@ -1,4 +1,4 @@
-"""What a person has begun on a page survives the updates that arrive meanwhile, and the updates come afterwards."""
+"""A person's unfinished work on a page survives updates, which are shown afterwards."""
 
 import re
 from functools import partial
@@ -16,7 +16,7 @@ from tests.e2e.conversation_steps import talk, waiting
 from tests.e2e.file_steps import choose, text_file
 from tests.e2e.file_steps import row as file_row
 from tests.e2e.project_steps import make as make_project
-from tests.e2e.task_steps import row, run_of, said, titles
+from tests.e2e.task_steps import announcement, row, run_of, titles
 from tests.product import Product, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.product]
@@ -46,9 +46,12 @@ def open_tasks(page: Page, product: Product, path: str = "/tasks/") -> None:
 
 
 def expect_up_to_date(place: Locator, news: Updates) -> None:
-    """Whatever was held back has come."""
-    made = news.changes - 1
-    until(lambda: int((re.findall(r"changed (\d+)", place.inner_text()) or [-1])[0]) >= made, f"change {made} is shown")
+    """Check that all held updates have been shown."""
+    change = news.changes - 1
+    until(
+        lambda: int((re.findall(r"changed (\d+)", place.inner_text()) or [-1])[0]) >= change,
+        f"change {change} is shown",
+    )
 
 
 @pytest.fixture
@@ -59,10 +62,10 @@ def visitor(visit: OpenBrowser) -> Visit:
 
 
 def test_a_task_is_edited_while_its_list_changes(page: Page, person: Person, product: Product) -> None:
-    made, other = task(person, "one"), task(person, "other")
+    edited, other = task(person, "one"), task(person, "other")
     open_tasks(page, product)
     with updates(page, TASKS, partial(rename, person, other)) as news:
-        news.press(page.get_by_role("link", name=f"Edit {made['code']}"))
+        news.press(page.get_by_role("link", name=f"Edit {edited['code']}"))
         title = page.get_by_label("Title")
         expect(title).to_be_focused()
         title.press("Home")
@@ -76,7 +79,7 @@ def test_a_task_is_edited_while_its_list_changes(page: Page, person: Person, pro
         expect(page.get_by_role("button", name="Delete for ever")).to_be_visible()
         expect(page.get_by_label("Status")).to_have_value("doing")
         news.press(page.get_by_role("button", name="Save"))
-        expect(said(page)).to_have_text(f"{made['code']} is saved.")
+        expect(announcement(page)).to_have_text(f"{edited['code']} is saved.")
         expect(row(page, "Only one")).to_contain_text("In progress")
     expect_up_to_date(page.locator(".lines"), news)
 
@@ -95,7 +98,7 @@ def test_a_task_is_dragged_and_ticked_while_its_list_changes(page: Page, person:
         page.mouse.move(place["x"] + 20, place["y"] + place["height"] * 0.1, steps=8)
         news.pass_()
         page.mouse.up()
-        expect(said(page)).to_contain_text("is now in place 1.")
+        expect(announcement(page)).to_contain_text("is now in place 1.")
         assert titles(page)[:2] == ["two", "one"]
         tick = page.get_by_role("button", name="Done: two")
         tick.focus()
@@ -109,19 +112,19 @@ def test_a_task_is_dragged_and_ticked_while_its_list_changes(page: Page, person:
 
 @pytest.mark.parametrize("before", ["", WITHOUT_MOVING], ids=["moving", "without moving"])
 def test_an_item_is_written_in_the_middle_of_changes(page: Page, person: Person, product: Product, before: str) -> None:
-    made, other = task(person, "one"), task(person, "other")
-    checklist(person, made, "first")
+    parent, other = task(person, "one"), task(person, "other")
+    checklist(person, parent, "first")
     page.add_init_script(before)
     open_tasks(page, product)
 
     def change(number: int) -> None:
         rename(person, other, number)
-        body = {"after": made["id"] if number % 2 else None}
+        body = {"after": parent["id"] if number % 2 else None}
         person.caller.post(f"tasks/{other['id']}/order/", body, expect=200)
 
     with updates(page, TASKS, change) as news:
         news.press(page.locator("summary", has_text="Checklist"))
-        item = page.get_by_label(f"Add to the checklist of {made['code']}")
+        item = page.get_by_label(f"Add to the checklist of {parent['code']}")
         item.press_sequentially("buy it", delay=40)
         item.press("Home")
         item.press_sequentially("then ", delay=60)
@@ -136,9 +139,9 @@ def test_an_item_is_written_in_the_middle_of_changes(page: Page, person: Person,
 
 
 def test_what_is_chosen_and_written_on_a_tasks_page_stays(page: Page, person: Person, product: Product) -> None:
-    made = task(person, "one")
-    item = checklist(person, made, "first")
-    open_tasks(page, product, f"/tasks/{made['id']}/")
+    parent = task(person, "one")
+    item = checklist(person, parent, "first")
+    open_tasks(page, product, f"/tasks/{parent['id']}/")
     with updates(page, TASKS, partial(rename, person, item)) as news:
         page.get_by_label("Whose").select_option(label="The model's")
         page.get_by_label("Notes").press_sequentially("Half a no", delay=60)
@@ -148,27 +151,27 @@ def test_what_is_chosen_and_written_on_a_tasks_page_stays(page: Page, person: Pe
         expect_up_to_date(page.locator(".items"), news)
         page.get_by_label("Notes").press_sequentially("te", delay=60)
         news.press(page.get_by_role("button", name="Save"))
-        expect(said(page)).to_contain_text("is saved.")
+        expect(announcement(page)).to_contain_text("is saved.")
         news.pass_()
-    saved = person.caller.get(f"tasks/{made['id']}/")
+    saved = person.caller.get(f"tasks/{parent['id']}/")
     assert (saved["notes"], saved["archetype"]) == ("Half a note", "model")
     # From here on it shows what is changed elsewhere.
-    person.caller.http.patch(f"tasks/{made['id']}/", json={"notes": "Another note"}).raise_for_status()
+    person.caller.http.patch(f"tasks/{parent['id']}/", json={"notes": "Another note"}).raise_for_status()
     expect(page.get_by_label("Notes")).to_have_value("Another note")
 
 
 def test_an_answer_to_what_a_person_did_is_not_taken_for_an_old_one(
     page: Page, person: Person, product: Product
 ) -> None:
-    """News that were asked for after the click, and are there before its answer, do not make that one too late."""
-    made, other = task(person, "one"), task(person, "other")
+    """News that arrive between the click and its answer do not make the answer outdated."""
+    edited, other = task(person, "one"), task(person, "other")
     open_tasks(page, product)
-    held: list[Route] = []
-    page.route("**/tasks/**?edit=*", lambda route: held.append(route))
+    routes: list[Route] = []
+    page.route("**/tasks/**?edit=*", lambda route: routes.append(route))
     with updates(page, TASKS, partial(rename, person, other)) as news:
-        page.get_by_role("link", name=f"Edit {made['code']}").click()
+        page.get_by_role("link", name=f"Edit {edited['code']}").click()
         news.pass_()
-        held[0].continue_()
+        routes[0].continue_()
         expect(page.get_by_label("Title")).to_be_focused()
     expect_up_to_date(page.locator(".lines"), news)
 
@@ -219,15 +222,15 @@ def test_what_waits_comes_back_while_the_page_looks_at_it(page: Page, person: Pe
 def test_what_was_asked_for_before_a_message_was_sent_does_not_take_it_away(page: Page, person: Person) -> None:
     talk(page, "apples")
     address = page.url
-    held: list[Route] = []
-    page.route(f"{address}?whole", lambda route: route.continue_() if held else held.append(route))
+    routes: list[Route] = []
+    page.route(f"{address}?whole", lambda route: route.continue_() if routes else routes.append(route))
     person.caller.ended(person.caller.ask("From elsewhere", {"text": "Pears."}, address.split("/")[-2])["id"])
-    while not held:
+    while not routes:
         page.wait_for_timeout(20)
-    older = held[0].fetch()
+    older = routes[0].fetch()
     ask(page, "And mine", text="Plums.")
     expect(answer(page)).to_contain_text("Plums.")
-    held[0].fulfill(response=older)
+    routes[0].fulfill(response=older)
     expect(page.locator("article.question")).to_have_count(3)
     expect(page.locator("article.answer")).to_contain_text(["", "Pears.", "Plums."])
 
@@ -236,19 +239,19 @@ def test_an_older_copy_of_the_page_takes_back_no_mark(page: Page, person: Person
     talk(page, "apples")
     address = page.url
     place, question = address.split("/")[-2], page.locator("article.question").first
-    held: list[Route] = []
-    page.route(f"{address}?whole", lambda route: route.continue_() if held else held.append(route))
+    routes: list[Route] = []
+    page.route(f"{address}?whole", lambda route: route.continue_() if routes else routes.append(route))
     person.caller.ended(person.caller.ask("From elsewhere", {"text": "Pears."}, place)["id"])
-    while not held:
+    while not routes:
         page.wait_for_timeout(20)
-    older, asked = held[0].fetch(), list[str]()
-    page.on("request", lambda request: asked.append(request.url))
+    older, urls = routes[0].fetch(), list[str]()
+    page.on("request", lambda request: urls.append(request.url))
     message = question.get_attribute("data-message") or ""
     person.caller.http.patch(f"messages/{message}/", json={"mark": "pinned"}).raise_for_status()
     person.caller.http.patch(f"conversations/{place}/", json={"title": "pears"}).raise_for_status()
     expect(page.locator("#side-list")).to_contain_text("pears")  # the news of the mark came before
-    assert not [url for url in asked if message in url]
-    held[0].fulfill(response=older)
+    assert not [url for url in urls if message in url]
+    routes[0].fulfill(response=older)
     expect(question).to_contain_text("Always sent")
 
 
@@ -259,28 +262,28 @@ def test_news_of_a_message_do_not_lose_its_text(page: Page, person: Person) -> N
     place = page.url.rstrip("/").rpartition("/")[2]
     ask(page, "Second")
     expect(waiting(page)).to_contain_text("Second")
-    held: list[Route] = []
-    page.route("**/next/remove/", lambda route: held.append(route))
+    routes: list[Route] = []
+    page.route("**/next/remove/", lambda route: routes.append(route))
     with updates(page, RUNS, lambda number: person.caller.get(f"conversations/{place}/")) as news:
         waiting(page).get_by_role("button", name="Edit").click()
         news.pass_(1)
-        response = held[0].fetch()
+        response = routes[0].fetch()
         news.pass_()
-        held[0].fulfill(response=response)
+        routes[0].fulfill(response=response)
         expect(field(page)).to_have_value("Second")
         expect(waiting(page)).to_have_count(0)
     page.get_by_role("button", name="Stop the answer").click()
 
 
 def test_a_run_is_answered_while_it_is_looked_at(page: Page, person: Person, product: Product, model: Model) -> None:
-    made = with_items(work(person, product, model), [ASK, "second"])
-    run = made.begin()
-    made.until(run["id"], "waiting")
+    run_task = with_items(work(person, product, model), [ASK, "second"])
+    run = run_task.begin()
+    run_task.until(run["id"], "waiting")
     rename_first = {"title": script(SLOW)}  # else it would ask the same again at once, and wait again
-    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json=rename_first).raise_for_status()
-    open_tasks(page, product, f"/tasks/{made.task['id']}/")
+    person.caller.http.patch(f"tasks/{run_task.items()[0]['id']}/", json=rename_first).raise_for_status()
+    open_tasks(page, product, f"/tasks/{run_task.task['id']}/")
     text = run_of(page).get_by_label("Your answer")
-    with updates(page, TASKS, partial(rename, person, made.items()[1])) as news:
+    with updates(page, TASKS, partial(rename, person, run_task.items()[1])) as news:
         text.press_sequentially("Bue", delay=60)
         text.press("ArrowLeft")
         text.press("ArrowLeft")

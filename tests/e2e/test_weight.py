@@ -1,4 +1,4 @@
-"""What a browser fetches to show a long conversation: the first time, and when it has been there before."""
+"""Requests of a browser for a long conversation, at the first visit and at later ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

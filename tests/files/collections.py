@@ -1,4 +1,4 @@
-"""Files whose text is given chunk by chunk, indexed by the product."""
+"""Files with given chunks, indexed by the product."""
 
 from collections.abc import Sequence
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""A re-ranker on loopback that refuses what real ones refuse: the more points a text has (`7 points`), the better."""
+"""A scripted re-ranker on loopback, as strict as real ones. It ranks texts by their points (`7 points`)."""
 
 import asyncio
 import json
@@ -18,17 +18,18 @@ PHYSICAL_BATCH = 512  # words of a text with its query, as llama.cpp is started
 
 
 class ScriptedReranker(RawServer):
-    """Speaks Text Embeddings Inference's protocol with `tei`, else Cohere's; with `llama`, as llama.cpp does: it wants
-    no model, gives logits, and what is too long is an error of its own; with `jina`, as Jina does, whose errors have a
-    `detail` and a `code`. `broken`: the whole answer instead of a right
-    one; None answers nothing. `asked`: what came, as the bodies of the requests that were good."""
+    """The re-ranker's server.
+
+    It speaks Cohere's protocol, or with `tei` that of Text Embeddings Inference. With `llama` it behaves as llama.cpp:
+    it takes no model, returns logits, and has its own error for long texts. With `jina` its errors have a `detail` and
+    a `code`. `broken` replaces a right answer; None answers nothing. `rank_requests`: the bodies of valid requests."""
 
     def __init__(
         self, *, tei: bool = False, llama: bool = False, jina: bool = False, broken: bytes | None = b""
     ) -> None:
         super().__init__(self._judge)
         self.tei, self.llama, self.jina, self.broken = tei, llama, jina, broken
-        self.asked: list[dict[str, Any]] = []
+        self.rank_requests: list[dict[str, Any]] = []
 
     @property
     def url(self) -> str:
@@ -55,26 +56,26 @@ class ScriptedReranker(RawServer):
         refusal = ways.get(True, self._refusal_by_cohere)(body)
         if refusal is not None:
             return refusal
-        self.asked.append(body)
+        self.rank_requests.append(body)
         texts = body["texts"] if self.tei else body["documents"]
         name = "score" if self.tei else "relevance_score"
         points = [int((re.findall(r"(\d+) points", text) or [0])[0]) for text in texts]
-        found = [{"index": at, name: each - 5.5 if self.llama else each / 10} for at, each in enumerate(points)]
-        found.sort(key=lambda each: -each[name])
-        return _json(found if self.tei else {"id": "1", "results": found, "meta": {}})
+        scores = [{"index": at, name: each - 5.5 if self.llama else each / 10} for at, each in enumerate(points)]
+        scores.sort(key=lambda each: -each[name])
+        return _json(scores if self.tei else {"id": "1", "results": scores, "meta": {}})
 
     def _refusal_by_tei(self, body: dict[str, Any]) -> bytes | None:
         for field, kind in (("query", str), ("texts", list)):
             if not isinstance(body.get(field), kind):
-                said = f"Failed to deserialize the JSON body into the target type: missing field `{field}`"
-                return answer(said, status="422 Unprocessable Entity", media_type="text/plain")
+                message = f"Failed to deserialize the JSON body into the target type: missing field `{field}`"
+                return answer(message, status="422 Unprocessable Entity", media_type="text/plain")
         if not 0 < len(body["texts"]) <= BATCH:
-            said = f"batch size {len(body['texts'])} > maximum allowed batch size {BATCH}"
-            return _json({"error": said, "error_type": "Validation"}, "422 Unprocessable Entity")
+            message = f"batch size {len(body['texts'])} > maximum allowed batch size {BATCH}"
+            return _json({"error": message, "error_type": "Validation"}, "422 Unprocessable Entity")
         words = max(len(f"{body['query']} {text}".split()) for text in body["texts"])
         if words >= LONGEST and not body.get("truncate"):
-            said = f"Input validation error: `inputs` must have less than {LONGEST} tokens. Given: {words}"
-            return _json({"error": said, "error_type": "Validation"}, "413 Payload Too Large")
+            message = f"Input validation error: `inputs` must have less than {LONGEST} tokens. Given: {words}"
+            return _json({"error": message, "error_type": "Validation"}, "413 Payload Too Large")
         return None
 
     def _refusal_by_llama(self, body: dict[str, Any]) -> bytes | None:
@@ -87,30 +88,32 @@ class ScriptedReranker(RawServer):
             return _json({"error": error}, "400 Bad Request")
         words = max(len(f"{body['query']} {text}".split()) for text in body["documents"])
         if words > PHYSICAL_BATCH:
-            said = f"input ({words} tokens) is too large to process. increase the physical batch size (current batch "
-            error = {"code": 500, "message": f"{said}size: {PHYSICAL_BATCH})", "type": "server_error"}
+            message = (
+                f"input ({words} tokens) is too large to process. increase the physical batch size (current batch "
+            )
+            error = {"code": 500, "message": f"{message}size: {PHYSICAL_BATCH})", "type": "server_error"}
             return _json({"error": error}, "500 Internal Server Error")
         return None
 
     def _refusal_by_jina(self, body: dict[str, Any]) -> bytes | None:
         for field in ("model", "query", "documents"):
             if not body.get(field):
-                said = f"[RID: 1] Validation error: 'body -> {field}' Field required"
-                return _json({"detail": said}, "422 Unprocessable Entity")
+                message = f"[RID: 1] Validation error: 'body -> {field}' Field required"
+                return _json({"detail": message}, "422 Unprocessable Entity")
         if body["model"] != JINAS_MODEL:
-            said = f"Model '{body['model']}' not found"
-            return refused_by_jina("400 Bad Request", "INPUT_MODEL_NOT_FOUND", said)
+            message = f"Model '{body['model']}' not found"
+            return refused_by_jina("400 Bad Request", "INPUT_MODEL_NOT_FOUND", message)
         if max(len(f"{body['query']} {text}".split()) for text in body["documents"]) > JINAS_LONGEST:
-            said = f"Input text exceeds the model's maximum of {JINAS_LONGEST} tokens"
-            return refused_by_jina("400 Bad Request", "INPUT_TOKEN_LIMIT_EXCEEDED", said)
+            message = f"Input text exceeds the model's maximum of {JINAS_LONGEST} tokens"
+            return refused_by_jina("400 Bad Request", "INPUT_TOKEN_LIMIT_EXCEEDED", message)
         return None
 
     def _refusal_by_cohere(self, body: dict[str, Any]) -> bytes | None:
         unknown = sorted(set(body) - COHERE)
         missing = [name for name in ("model", "query", "documents") if not body.get(name)]
         if unknown or missing:
-            said = f"invalid request: {f'unknown field {unknown[0]}' if unknown else f'{missing[0]} is required'}"
-            return _json({"message": said}, "400 Bad Request")
+            message = f"invalid request: {f'unknown field {unknown[0]}' if unknown else f'{missing[0]} is required'}"
+            return _json({"message": message}, "400 Bad Request")
         return None
 
 

@@ -13,12 +13,12 @@ from tests.projects.uploads import pdf, read, searchable, upload, uploaded
 
 
 def test_an_upload_is_acknowledged_and_then_read(caller: Caller) -> None:
-    made = upload(caller, "notes.txt", "The lake holds water.")
-    assert (made["name"], made["size"], made["error"]) == ("notes.txt", 21, None)
-    file = read(caller, made["id"])
+    uploaded = upload(caller, "notes.txt", "The lake holds water.")
+    assert (uploaded["name"], uploaded["size"], uploaded["error"]) == ("notes.txt", 21, None)
+    file = read(caller, uploaded["id"])
     assert (file["status"], file["media_type"]) == ("ready", "text/plain")
     assert file["tokens"] == 5
-    assert [each["id"] for each in caller.get("files/")["results"]] == [made["id"]]
+    assert [each["id"] for each in caller.get("files/")["results"]] == [uploaded["id"]]
 
 
 def test_the_text_of_a_document_comes_by_page(caller: Caller) -> None:

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from files.index.chunking import LEAST, OVERLAP, TARGET, Piece, pieces
+from files.index.chunking import LEAST, OVERLAP, TARGET, ChunkSpan, chunk_spans
 from llm import tokens
 
 SENTENCES = [
@@ -27,9 +27,9 @@ texts = st.one_of(
 @given(texts)
 @settings(max_examples=60, deadline=None)
 def test_chunks_cover_the_text_in_order_and_keep_to_their_size(text: str) -> None:
-    found = list(pieces(text))
+    chunks = list(chunk_spans(text))
     end = 0
-    for piece, before in zip(found, [None, *found], strict=False):
+    for piece, before in zip(chunks, [None, *chunks], strict=False):
         content = text[piece.start : piece.end]
         assert content == content.strip() != ""
         assert piece.tokens == tokens.count(content) <= TARGET
@@ -42,14 +42,14 @@ def test_chunks_cover_the_text_in_order_and_keep_to_their_size(text: str) -> Non
 
 def test_the_same_text_gives_the_same_chunks() -> None:
     text = "".join(f"Sentence {number} of the story. " for number in range(2_000))
-    assert list(pieces(text)) == list(pieces(text))
+    assert list(chunk_spans(text)) == list(chunk_spans(text))
 
 
 def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
     text = "\n\n".join(f"Paragraph {n}. " + "It has some words, and then some more. " * 8 for n in range(60))
-    found = list(pieces(text))
-    assert len(found) > 8
-    for piece, following in pairwise(found):
+    chunks = list(chunk_spans(text))
+    assert len(chunks) > 8
+    for piece, following in pairwise(chunks):
         assert text[piece.end : piece.end + 3].strip(" ").startswith("\n")
         assert piece.tokens >= LEAST
         overlap = text[following.start : piece.end]
@@ -59,42 +59,42 @@ def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
 def test_a_heading_stays_with_what_stands_below_it() -> None:
     parts = (f"## Part {n}\n\n" + "It has some words, and then some more. " * (5 + n % 9) for n in range(60))
     text = "\n\n".join(parts)
-    found = list(pieces(text))
-    assert len(found) > 6
-    assert not any(text[piece.start : piece.end].rpartition("\n")[2].startswith("#") for piece in found)
+    chunks = list(chunk_spans(text))
+    assert len(chunks) > 6
+    assert not any(text[piece.start : piece.end].rpartition("\n")[2].startswith("#") for piece in chunks)
 
 
 def test_a_short_text_is_one_chunk_and_a_blank_one_none() -> None:
-    assert list(pieces(" Hello. ")) == [Piece(1, 7, 2)]
-    assert list(pieces("")) == list(pieces(" \n\n ")) == []
+    assert list(chunk_spans(" Hello. ")) == [ChunkSpan(1, 7, 2)]
+    assert list(chunk_spans("")) == list(chunk_spans(" \n\n ")) == []
 
 
 def test_a_long_word_is_cut() -> None:
     text = "".join(chr(97 + (number * number) % 26) for number in range(20_000))
-    found = list(pieces(text))
-    assert found[0].start == 0 and found[-1].end == len(text)
-    assert all(after.start <= piece.end for piece, after in pairwise(found))
+    chunks = list(chunk_spans(text))
+    assert chunks[0].start == 0 and chunks[-1].end == len(text)
+    assert all(after.start <= piece.end for piece, after in pairwise(chunks))
 
 
 def test_each_chunk_knows_the_headings_above_it() -> None:
     prose = "It has some words, and then some more. " * 20
     rent = f"## Rent\n\n{prose}\n\n```\n# a remark\n```\n\n### When it is due ###\n\n{prose * 3}"
     text = f"# The lease\n\n{rent}\n\n## Repairs\n\n{prose * 3}"
-    found = list(pieces(text))
-    at = {piece.heading: text[piece.start : piece.end].splitlines()[0] for piece in reversed(found)}
+    chunks = list(chunk_spans(text))
+    at = {piece.heading: text[piece.start : piece.end].splitlines()[0] for piece in reversed(chunks)}
     assert at["The lease › Rent › When it is due"] == "### When it is due ###"
     assert at["The lease › Repairs"] == "## Repairs", "a chunk ends before a heading, and the next begins with it"
     assert "a remark" not in "".join(at)
-    assert {piece.heading for piece in pieces(text, media_type="text/x-python")} == {""}
+    assert {piece.heading for piece in chunk_spans(text, media_type="text/x-python")} == {""}
 
 
 def test_a_long_table_keeps_its_head() -> None:
     rows = "".join(f"| item {n} | {n * 7} | in the store |\n" for n in range(200))
     text = f"Stock:\n\n| Name | Number | Where |\n| --- | --- | --- |\n{rows}\nThat is all."
-    first, *others = pieces(text)
+    first, *others = chunk_spans(text)
     assert first.table_head == "" and len(others) > 2
     assert {piece.table_head for piece in others} == {"| Name | Number | Where |\n| --- | --- | --- |"}
     sheet = "# Stock\nName\tNumber\n" + "".join(f"item {n}\t{n * 7}\n" for n in range(400))
-    assert {piece.table_head for piece in list(pieces(sheet))[1:]} == {"Name\tNumber"}
+    assert {piece.table_head for piece in list(chunk_spans(sheet))[1:]} == {"Name\tNumber"}
     values = "Name,Number\n" + "".join(f"item {n},{n * 7}\n" for n in range(400))
-    assert {piece.table_head for piece in list(pieces(values, media_type="text/csv"))[1:]} == {"Name,Number"}
+    assert {piece.table_head for piece in list(chunk_spans(values, media_type="text/csv"))[1:]} == {"Name,Number"}

@@ -8,7 +8,7 @@ from django.db import connection
 from core.errors import ModelError
 from files.index import embedders
 from files.index.embedders import active_embedder, client_of
-from files.index.ledger import Read
+from files.index.ledger import SearchUsage
 from files.index.vectors import Vector
 from files.models import Embedder
 from tests.product import free_port
@@ -30,8 +30,8 @@ def remote(url: str, *, dimensions: int = DIMENSIONS) -> Embedder:
 
 
 def vectors_of(embedder: Embedder, *texts: str) -> list[Vector]:
-    found = client_of(embedder).embed(texts, Read())
-    present = [vector for vector in found if vector is not None]
+    vectors = client_of(embedder).embed(texts, SearchUsage())
+    present = [vector for vector in vectors if vector is not None]
     assert len(present) == len(texts)
     return present
 
@@ -75,7 +75,7 @@ def test_a_text_in_capitals_means_the_same_as_in_small_letters() -> None:
 
 
 def test_a_text_without_a_word_has_no_vector() -> None:
-    first, second, third = client_of(Embedder()).embed(["", "word", " \n"], Read())
+    first, second, third = client_of(Embedder()).embed(["", "word", " \n"], SearchUsage())
     assert first is None
     assert second is not None
     assert third is None
@@ -93,7 +93,7 @@ def test_a_remote_embedder_gives_unit_vectors_in_the_order_of_many_texts(scripte
 
 
 def test_a_remote_embedder_is_not_asked_about_empty_texts(scripted_model: ScriptedModel) -> None:
-    assert client_of(remote(scripted_model.openai_url)).embed(["", " "], Read()) == [None, None]
+    assert client_of(remote(scripted_model.openai_url)).embed(["", " "], SearchUsage()) == [None, None]
     assert scripted_model.requests() == []
 
 
@@ -101,19 +101,19 @@ def test_vectors_of_another_size_than_the_row_says_are_refused_with_the_right_si
     scripted_model: ScriptedModel,
 ) -> None:
     with pytest.raises(ModelError, match="32 dimensions; its row says 768") as caught:
-        client_of(remote(scripted_model.openai_url, dimensions=768)).embed(["text"], Read())
+        client_of(remote(scripted_model.openai_url, dimensions=768)).embed(["text"], SearchUsage())
     assert caught.value.code == "wrong_dimensions"
 
 
 def test_an_endpoint_that_is_not_there_is_unreachable() -> None:
     with pytest.raises(ModelError) as caught:
-        client_of(remote(f"http://127.0.0.1:{free_port()}/v1"), timeout=1).embed(["text"], Read())
+        client_of(remote(f"http://127.0.0.1:{free_port()}/v1"), timeout=1).embed(["text"], SearchUsage())
     assert caught.value.code == "provider_unreachable"
 
 
 def test_an_endpoint_that_is_no_embedder_is_said_to_be_none(scripted_model: ScriptedModel) -> None:
     with pytest.raises(ModelError) as caught:
-        client_of(remote(scripted_model.url), timeout=1).embed(["text"], Read())
+        client_of(remote(scripted_model.url), timeout=1).embed(["text"], SearchUsage())
     assert caught.value.code == "model_not_found"
 
 

@@ -119,7 +119,7 @@ def test_a_batch_that_cannot_be_embedded_is_answered_and_the_next_one_is_served(
 def test_a_search_goes_by_words_alone_and_says_so_where_no_worker_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
     file = indexed(new_owner(), ["A kettle boils.", "A ladder leans."])
     files = File.objects.filter(pk=file.pk)
-    monkeypatch.setattr(embedders, "_elsewhere", True)
+    monkeypatch.setattr(embedders, "_in_workers", True)
     result = search_many(queries=["kettle", "ladder"], files=files)
     assert {hit.text for hit in result.hits} == {"A kettle boils.", "A ladder leans."}
     [note] = result.notes

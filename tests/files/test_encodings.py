@@ -1,4 +1,4 @@
-"""The encodings that people choose from are those that a text is read in."""
+"""The encodings that people can choose are those that the readers know."""
 
 import pytest
 

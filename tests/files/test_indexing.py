@@ -24,7 +24,7 @@ SENTENCES = [
 
 
 @pytest.fixture
-def kept(committed: None) -> Iterator[None]:
+def removes_embedders(committed: None) -> Iterator[None]:
     """Committed rows. The embedders and indexes are as before afterwards."""
     before = active_embedder()
     yield
@@ -35,7 +35,7 @@ def kept(committed: None) -> Iterator[None]:
 
 
 @pytest.fixture
-def remote(kept: None) -> Iterator[Embedder]:
+def remote(removes_embedders: None) -> Iterator[Embedder]:
     with ScriptedModel() as model:
         yield Embedder.objects.create(
             name="Remote", kind=Embedder.Kind.OPENAI, base_url=model.openai_url, model="small", dimensions=32
@@ -58,10 +58,10 @@ def reembed(*arguments: str) -> str:
 def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
     file = indexed(new_owner(), SENTENCES * 3)
     assert (file.searchable, file.language, file.indexed_chunks) == (True, "english", 9)
-    found = {}
+    entries = {}
     for posting in Posting.objects.filter(file=file):
         for chunk, frequency, length in np.frombuffer(posting.entries, dtype=ENTRY).tolist():
-            found[chunk, posting.lexeme] = (frequency, length)
+            entries[chunk, posting.lexeme] = (frequency, length)
     expected: dict[tuple[int, str], tuple[int, int]] = {}
     with connection.cursor() as cursor:
         for chunk in file.chunks.all():
@@ -71,7 +71,7 @@ def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
             frequencies = dict(cursor.fetchall())
             length = sum(frequencies.values())
             expected |= {(chunk.pk, lexeme): (frequency, length) for lexeme, frequency in frequencies.items()}
-    assert found == expected
+    assert entries == expected
     assert file.indexed_words == sum(frequency for frequency, _ in expected.values())
 
 
@@ -121,7 +121,7 @@ def test_deleting_a_file_deletes_its_postings() -> None:
 @pytest.mark.django_db
 def test_without_its_embedder_a_file_is_searchable_by_words_until_reembed_adds_the_vectors() -> None:
     Embedder.objects.filter(active=True).update(active=False)
-    gone = Embedder.objects.create(
+    away = Embedder.objects.create(
         name="Gone",
         kind=Embedder.Kind.OPENAI,
         base_url=f"http://127.0.0.1:{free_port()}/v1",
@@ -131,7 +131,7 @@ def test_without_its_embedder_a_file_is_searchable_by_words_until_reembed_adds_t
     file = indexed(new_owner(), SENTENCES)
     assert file.searchable is True
     assert seen(file) == [1, 1, 0]
-    assert not Chunk.objects.filter(embedder=gone).exists()
+    assert not Chunk.objects.filter(embedder=away).exists()
 
 
 def test_reembed_moves_every_chunk_to_another_embedder_and_back(remote: Embedder) -> None:
@@ -186,7 +186,7 @@ def test_reembed_goes_on_where_it_was_stopped(remote: Embedder) -> None:
     file.owner.delete()
 
 
-def test_an_embedder_that_does_not_answer_does_not_become_active(kept: None) -> None:
+def test_an_embedder_that_does_not_answer_does_not_become_active(removes_embedders: None) -> None:
     before = active_embedder()
     url = f"http://127.0.0.1:{free_port()}/v1"
     Embedder.objects.create(name="Absent", kind=Embedder.Kind.OPENAI, base_url=url, model="m", dimensions=32)
@@ -222,14 +222,14 @@ def test_what_stands_above_a_chunk_is_searched_with_it() -> None:
     assert last is not None and (last.heading, last.table_head[:9]) == ("The lease › Repairs", "| Room | ")
     for query in ("repairs", "winter flat", "who pays"):
         hits = search(query=query, files=File.objects.filter(pk=file.pk), limit=20)
-        found = next(hit for hit in hits if hit.chunk == last.pk)
-        assert (found.heading, found.table_head, found.named, found.related) == (
+        hit_of_last = next(hit for hit in hits if hit.chunk == last.pk)
+        assert (hit_of_last.heading, hit_of_last.table_head, hit_of_last.named, hit_of_last.related) == (
             last.heading,
             last.table_head,
             True,
             True,
         )
-        assert found.text == text[found.start : found.end]
+        assert hit_of_last.text == text[hit_of_last.start : hit_of_last.end]
 
 
 @pytest.mark.django_db
@@ -246,14 +246,14 @@ def test_files_of_an_older_chunker_are_cut_anew_and_keep_their_text() -> None:
     assert file in outdated()
     cut_outdated()
     file.refresh_from_db()
-    found = list(file.chunks.all())
-    assert file not in outdated() and len(found) > 3 and file.indexed_chunks == len(found)
-    assert all(chunk.text == text[chunk.start : chunk.end] and chunk.embedding is not None for chunk in found)
+    chunks = list(file.chunks.all())
+    assert file not in outdated() and len(chunks) > 3 and file.indexed_chunks == len(chunks)
+    assert all(chunk.text == text[chunk.start : chunk.end] and chunk.embedding is not None for chunk in chunks)
     assert file.content.text == text, "characters that a citation names are where they were"
     assert search(query="who pays", files=File.objects.filter(pk=file.pk))[0].named
 
 
-def test_a_file_keeps_its_chunks_while_the_embedder_is_away(kept: None) -> None:
+def test_a_file_keeps_its_chunks_while_the_embedder_is_away(removes_embedders: None) -> None:
     file = indexed(new_owner(), SENTENCES)
     FileText.objects.create(file=file, text="\n".join(SENTENCES))
     away = f"http://127.0.0.1:{free_port()}/v1"

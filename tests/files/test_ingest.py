@@ -20,7 +20,8 @@ from django.utils import timezone
 from PIL import Image
 
 from core.errors import NotFound, ProductError
-from files import ingest, passwords, services, storage, tasks
+from core.jobs import sweep
+from files import ingest, passwords, services, storage
 from files.models import Chunk, File, FileText
 from llm import tokens
 from llm.models import Model
@@ -113,7 +114,7 @@ def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_ro
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("name", "cleaned"),
     [
         ("../../etc/passwd", "passwd"),
         ("C:\\Users\\ada\\notes.txt", "notes.txt"),
@@ -124,8 +125,8 @@ def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_ro
         ("Gru\u0308ße.txt", "Grüße.txt"),
     ],
 )
-def test_a_name_is_only_a_name(given: str, kept: str) -> None:
-    assert services.clean_name(given) == kept
+def test_a_name_is_only_a_name(name: str, cleaned: str) -> None:
+    assert services.clean_name(name) == cleaned
 
 
 def test_an_empty_file_and_one_above_the_limit_are_refused_and_leave_nothing(person: Person, settings: Any) -> None:
@@ -265,26 +266,26 @@ def abandoned(person: Person, status: str, attempt: int) -> File:
 def test_the_sweeper_finds_what_nobody_reads(person: Person, status: str, attempt: int) -> None:
     file = abandoned(person, status, attempt)
     Chunk.objects.filter(file=file).delete()
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).status == "ready" and Chunk.objects.filter(file=file).exists()
 
 
 def test_a_file_whose_reader_died_twice_has_failed(person: Person) -> None:
     file = abandoned(person, "processing", ingest.MAX_READS)
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).error_code == "interrupted" and file.error
 
 
 def test_the_sweeper_finds_what_nobody_indexed(person: Person) -> None:
     file = abandoned(person, "ready", 1)
-    tasks.sweep_files()
+    sweep(ingest.INDEXINGS)
     until(lambda: File.objects.get(pk=file.pk).searchable, "it is searchable")
 
 
 def test_lost_bytes_are_told(person: Person) -> None:
     file = abandoned(person, "uploaded", 0)
     default_storage.delete(file.blob.name or "")
-    tasks.sweep_files()
+    sweep(ingest.READS)
     assert settled(file).error_code == "lost"
     with pytest.raises(ProductError) as caught:
         services.open_blob(file=file)
@@ -324,8 +325,8 @@ class Elsewhere(Storage):
 
 
 def test_bytes_that_are_stored_elsewhere_are_read_from_a_copy(person: Person, settings: Any) -> None:
-    elsewhere = {"BACKEND": "tests.files.test_ingest.Elsewhere"}
-    settings.STORAGES = {**settings.STORAGES, "default": elsewhere}
+    remote = {"BACKEND": "tests.files.test_ingest.Elsewhere"}
+    settings.STORAGES = {**settings.STORAGES, "default": remote}
     file = upload(person, "Far away.")
     with storage.local_path(file) as path:
         assert path.read_text() == "Far away."
@@ -338,7 +339,7 @@ def test_many_uploads_at_once_are_all_read(person: Person, stranger: Person) -> 
 
 
 def slow_letter() -> bytes:
-    """A letter whose reader compares each of its lines with the ends of 400 parts, which takes seconds."""
+    """Return a letter that takes seconds to read: each line is compared with the ends of 400 parts."""
     parts = "".join(f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(400))
     head = f"From: a@example.org\r\nSubject: {uuid4()}\r\nMIME-Version: 1.0\r\n"
     return (head + parts + "Content-Type: text/plain\r\n\r\n" + "x\n" * 100_000).encode()
@@ -382,9 +383,9 @@ def test_a_persons_files_have_room_together(person: Person, settings: Any) -> No
 
 def test_no_upload_waits_while_the_storage_takes_another_one_of_its_person(person: Person, settings: Any) -> None:
     settings.STORED_BYTES = 1_000
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         services.upload(user=person.user, name="a.txt", content=ContentFile(uuid4().bytes))
-    locks = [each["sql"] for each in asked if "pg_advisory_xact_lock" in each["sql"]]
+    locks = [each["sql"] for each in queries if "pg_advisory_xact_lock" in each["sql"]]
     assert [f"stored:{person.user.pk}" in sql for sql in locks] == [False, True]  # the first is of the bytes
 
 

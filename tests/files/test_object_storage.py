@@ -15,7 +15,7 @@ from django.utils import timezone
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
-from chat.conversations.importing.jobs import sweep
+from chat.conversations.importing.jobs import sweep_uploads
 from config import service_urls
 from config.embedded.paths import StartError
 from config.management.commands.doctor import _storage
@@ -64,17 +64,17 @@ def test_a_file_is_stored_read_given_back_and_deleted_there(
         assert path.read_bytes() == b"# Far away\n\nFrom a bucket."
     assert person.caller.http.get(f"files/{file.pk}/content/").content == b"# Far away\n\nFrom a bucket."
     assert storage.sweep(file.sha256[:2]) == 0 and default_storage.exists(str(file.blob))
-    sweep()
+    sweep_uploads()
     assert person.caller.http.delete(f"files/{file.pk}/").status_code == 204
     assert not default_storage.exists(str(file.blob))
 
 
 def test_doctor_uses_it_and_says_nothing_of_its_keys(bucket: None, s3: str, settings: Settings) -> None:
-    [found] = _storage()
-    assert (found.state, found.detail.english) == ("ok", "ours/workspace can be written and read")
+    [check] = _storage()
+    assert (check.state, check.detail.english) == ("ok", "ours/workspace can be written and read")
     use(settings, s3.replace("127.0.0.1", "127.0.0.1:1/"))
-    [found] = _storage()
-    assert found.state == "fail" and "secret" not in found.detail.english
+    [check] = _storage()
+    assert check.state == "fail" and "secret" not in check.detail.english
 
 
 def test_a_server_that_is_away_is_told_in_words(application: Application, person: Person, settings: Settings) -> None:
@@ -87,25 +87,25 @@ def test_a_server_that_is_away_uses_up_none_of_the_times_that_a_file_may_be_read
     bucket: None, application: Application, person: Person, settings: Settings
 ) -> None:
     file = File.objects.get(pk=upload(person, "far.md", b"From a bucket.")["id"])
-    there = settings.STORAGES
+    present = settings.STORAGES
     use(settings, "http://127.0.0.1:1")
     for _ in range(ingest.MAX_READS + 1):
         File.objects.filter(pk=file.pk).update(status=File.Status.UPLOADED, searchable=False, attempt=0)
         assert list(ingest.read_waiting(file.pk)) == []
         assert File.objects.filter(pk=file.pk).values_list("status", "attempt").get() == (File.Status.UPLOADED, 0)
-    settings.STORAGES = there
+    settings.STORAGES = present
     File.objects.filter(pk=file.pk).update(heartbeat=timezone.now() - timedelta(seconds=11))
-    assert file.pk in ingest.unread()
+    assert file.pk in ingest.READS.to_hand_out()
     assert list(ingest.read_waiting(file.pk)) == [file.pk]
 
 
 def test_threads_have_connections_of_their_own_and_share_what_is_dear_to_make() -> None:
-    there = ObjectStorage(bucket_name="ours", endpoint_url="http://127.0.0.1:1", access_key="key", secret_key="secret")
+    bucket = ObjectStorage(bucket_name="ours", endpoint_url="http://127.0.0.1:1", access_key="key", secret_key="secret")
     gate = Barrier(2)
 
     def connected(_: int) -> tuple[int, int]:
         gate.wait()
-        return id(there.connection), id(there._create_session())
+        return id(bucket.connection), id(bucket._create_session())
 
     with ThreadPoolExecutor(2) as threads:
         connections, sessions = zip(*threads.map(connected, range(2)), strict=True)
@@ -126,7 +126,7 @@ def test_a_directory_is_named_by_its_path() -> None:
 def test_a_server_that_hangs_is_noticed_before_anything_is_written_or_read(
     bucket: None, s3: str, settings: Settings, application: Application, person: Person
 ) -> None:
-    """It is asked with little patience whether the object is there, twice, and by nobody else right after that."""
+    """The storage checks twice with a short timeout whether the object exists, and then nobody asks for a while."""
     file = upload(person, "far.md", b"From a bucket.")["id"]
     with socket.create_server(("127.0.0.1", 0)) as server:
         use(settings, f"http://127.0.0.1:{server.getsockname()[1]}")

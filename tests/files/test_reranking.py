@@ -1,4 +1,4 @@
-"""The workspace's re-ranker puts what a search has found into its order; whatever is wrong with it, the first stays."""
+"""The workspace's re-ranker orders the hits of a search. If it fails, the first order stays."""
 
 import json
 from typing import Any
@@ -34,11 +34,11 @@ def test_the_order_is_the_rerankers_and_what_it_was_not_given_follows(files: Any
     assert points(find_passages(queries=["falcon"], files=files).hits) == [1, 7, 9, 5]
     with ScriptedReranker(tei=tei) as server:
         row_of(server, candidates=3).save()
-        found = find_passages(queries=["falcon", "garden"], files=files, limit=10)
-        assert (points(found.hits), found.notes) == ([9, 7, 1, 5], ())
-        assert [hit.score for hit in found.hits[:3]] == [0.9, 0.7, 0.1] and found.hits[3].score <= 0.1
+        result = find_passages(queries=["falcon", "garden"], files=files, limit=10)
+        assert (points(result.hits), result.notes) == ([9, 7, 1, 5], ())
+        assert [hit.score for hit in result.hits[:3]] == [0.9, 0.7, 0.1] and result.hits[3].score <= 0.1
         assert points(find_passages(queries=["falcon", "garden"], files=files, limit=2).hits) == [9, 7]
-        assert [body["query"] for body in server.asked] == ["falcon"], "what it said is kept for a moment"
+        assert [body["query"] for body in server.rank_requests] == ["falcon"], "what it said is kept for a moment"
 
 
 def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) -> None:
@@ -46,7 +46,7 @@ def test_more_passages_than_it_takes_at_once_come_in_several_requests(db: None) 
     with ScriptedReranker(tei=True) as server:
         row_of(server, candidates=40).save()
         assert points(find_passages(queries=["falcon"], files=many, limit=40).hits) == list(range(39, -1, -1))
-        assert sorted(len(body["texts"]) for body in server.asked) == [8, 32]
+        assert sorted(len(body["texts"]) for body in server.rank_requests) == [8, 32]
 
 
 @pytest.mark.parametrize("kind", ["tei", "llama", "jina"])
@@ -55,11 +55,11 @@ def test_a_passage_that_is_too_long_for_it_is_cut_and_the_note_says_so(db: None,
     file = File.objects.filter(pk=indexed(new_owner(), long).pk)
     with ScriptedReranker(tei=kind == "tei", llama=kind == "llama", jina=kind == "jina") as server:
         row_of(server, longest=900).save()
-        found = find_passages(queries=["falcon"], files=file)
-        assert [hit.text[7] for hit in found.hits] == ["4", "3"] and 0 < found.hits[0].score < 1
-        [note] = found.notes
+        result = find_passages(queries=["falcon"], files=file)
+        assert [hit.text[7] for hit in result.hits] == ["4", "3"] and 0 < result.hits[0].score < 1
+        [note] = result.notes
         assert note.english.startswith("The re-ranker “Ours” judged 1 of 2 passages by their first 3")
-        assert len(server.asked) == 1 and len(server.bodies) == 2
+        assert len(server.rank_requests) == 1 and len(server.bodies) == 2
         Reranker.objects.update(longest=100)
         assert (
             find_passages(queries=["falcon"], files=file).notes[0].english.endswith("by their first 100 tokens alone.")
@@ -86,13 +86,13 @@ def test_a_failure_leaves_the_first_order_and_a_note(files: Any, broken: bytes |
     first = search(query="falcon", files=files)
     with ScriptedReranker(broken=broken) as server:
         row_of(server, patience=1).save()
-        found = find_passages(queries=["falcon"], files=files)
-        asked = len(server.heads)
-        assert found.hits == first
-        [note] = found.notes
+        result = find_passages(queries=["falcon"], files=files)
+        requests = len(server.heads)
+        assert result.hits == first
+        [note] = result.notes
         assert note.english.startswith(NOT_ORDERED) and why in note.english
         assert find_passages(queries=["garden"], files=files).notes == (note,)
-        assert len(server.heads) == asked, "it is left alone for a moment"
+        assert len(server.heads) == requests, "it is left alone for a moment"
 
 
 def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> None:
@@ -101,12 +101,12 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
         row.save()
         assert "refused the API key" in find_passages(queries=["falcon"], files=files).notes[0].english
     Reranker.objects.update(api_key=KEY)
-    found = find_passages(queries=["falcon"], files=files)
-    assert points(found.hits) == [1, 7, 9, 5] and "cannot be reached" in found.notes[0].english
+    result = find_passages(queries=["falcon"], files=files)
+    assert points(result.hits) == [1, 7, 9, 5] and "cannot be reached" in result.notes[0].english
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said", "why"),
+    ("status", "code", "message", "why"),
     [
         ("403 Forbidden", "AUTHZ_INSUFFICIENT_BALANCE", "Insufficient account balance", "has no credit left"),
         ("403 Forbidden", "AUTHZ_RESOURCE_LIMIT_EXCEEDED", "Resource limit exceeded for your plan", "no credit left"),
@@ -114,8 +114,8 @@ def test_a_server_that_is_away_and_a_key_that_is_wrong_are_named(files: Any) -> 
         ("422 Unprocessable Entity", "", "[RID: 1] Validation error: 'body -> top_n' Invalid", "'body -> top_n'"),
     ],
 )
-def test_what_jina_refuses_is_named(files: Any, status: str, code: str, said: str, why: str) -> None:
-    with ScriptedReranker(jina=True, broken=refused_by_jina(status, code, said)) as server:
+def test_what_jina_refuses_is_named(files: Any, status: str, code: str, message: str, why: str) -> None:
+    with ScriptedReranker(jina=True, broken=refused_by_jina(status, code, message)) as server:
         row_of(server).save()
         assert why in find_passages(queries=["falcon"], files=files).notes[0].english
 
@@ -146,8 +146,8 @@ def test_an_administrator_sets_one_up_tests_it_and_switches_it_off(admin_client:
         row = Reranker.objects.get(name="Theirs")
         assert row.active, "the very first is the active one"
         assert KEY not in admin_client.get(reverse("admin:files_reranker_change", args=[row.pk])).content.decode()
-        told = pressed(admin_client, row, "try_it")
-        assert "but puts a passage first that does not answer" in told, "it knows points alone"
+        message = pressed(admin_client, row, "try_it")
+        assert "but puts a passage first that does not answer" in message, "it knows points alone"
         assert "no longer orders" in pressed(admin_client, row, "stop_using")
         assert not Reranker.objects.filter(active=True).exists()
         assert "now orders" in pressed(admin_client, row, "use")

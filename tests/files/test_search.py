@@ -15,7 +15,7 @@ from accounts.models import User
 from files.index import feedback, ranking
 from files.index.embedders import active_embedder, embed
 from files.index.language import configuration_of
-from files.index.search import Hit, search, search_many
+from files.index.search import ChunkHit, search, search_many
 from files.models import Chunk, File
 from tests.files.collections import indexed, new_owner
 
@@ -34,7 +34,7 @@ def of(*files: File) -> QuerySet[File]:
     return File.objects.filter(pk__in=[file.pk for file in files])
 
 
-def marked(hit: Hit) -> list[str]:
+def marked(hit: ChunkHit) -> list[str]:
     return [hit.text[start:end] for start, end in hit.highlights]
 
 
@@ -77,12 +77,12 @@ def test_bm25_is_that_of_the_textbook_over_the_visible_chunks_alone(owner: User,
     ]
     assert {file.language for file in files} == {"english"}
     visible = of(*files[:2])
-    asked = ranking.asked(visible, [query])
-    found = ranking.bm25(visible, asked.queries[0], asked.collection)
+    prepared = ranking.prepare_search(visible, [query])
+    scores = ranking.bm25(visible, prepared.queries[0], prepared.collection)
     texts = {chunk.pk: chunk.searched for chunk in Chunk.objects.filter(file__in=visible).select_related("file")}
     assert len(texts) == 200
     for chunk, score in reference_bm25(texts, query, "english").items():
-        assert found.of([chunk])[0] == pytest.approx(score)
+        assert scores.of([chunk])[0] == pytest.approx(score)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -269,15 +269,15 @@ def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> N
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
-    asked = ranking.asked(of(file), ["zorblat"])
-    [query], best = asked.queries, feedback.listened_to(counts)
+    prepared = ranking.prepare_search(of(file), ["zorblat"])
+    [query], best = prepared.queries, feedback.feedback_chunks(counts)
     entries = ranking.postings(of(file), ranking.positions_of(query.words))
-    added = feedback.added(query, entries, counts, best, of(file), asked.collection)
+    added = feedback.expand_query(query, entries, counts, best, of(file), prepared.collection)
     [quimple] = ranking.postings(of(file), {"quimple": 1}).values()
     assert [at for at, each in added.entries.items() if np.array_equal(each, quimple)], "it is a word that they add"
     assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.WORDS + 1
-    found = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
-    assert set(found[:5]) == set(both) and alone in found
+    texts = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]
+    assert set(texts[:5]) == set(both) and alone in texts
 
 
 def test_few_chunks_are_ranked_by_the_query_alone(owner: User) -> None:

@@ -1,4 +1,4 @@
-"""Which files a person sees, and that the question does not read everybody's."""
+"""Visibility of files: the files that a person sees, and a query that does not read everybody's."""
 
 import pytest
 from django.db import connection
@@ -25,14 +25,14 @@ def test_files_are_seen_by_their_owner_and_in_projects_by_those_who_are_in_them(
     reader, other = (User.objects.create_user(name) for name in ("reader", "other"))
     group = PeopleGroup.objects.create(name="Readers")
     group.members.add(reader)
-    [own], [given, by_name, by_group, _hidden] = uploaded(reader, 1), uploaded(other, 4)
-    project_with(reader, given)
+    [own], [owned, by_name, by_group, _hidden] = uploaded(reader, 1), uploaded(other, 4)
+    project_with(reader, owned)
     Membership.objects.create(project=project_with(other, by_name), user=reader)
     project = project_with(other, by_group)
     Membership.objects.create(project=project, group=group)
     Membership.objects.create(project=project, user=reader)
     seen = File.objects.visible_to(reader)
-    assert sorted(seen, key=lambda file: file.pk) == [own, given, by_name, by_group]
+    assert sorted(seen, key=lambda file: file.pk) == [own, owned, by_name, by_group]
     assert seen.count() == 4
     assert File.objects.visible_to(other).count() == 4
 

@@ -1,6 +1,6 @@
-"""An MCP server that answers whatever it is told to, over stdio and over streamable HTTP.
+"""An MCP server with scripted answers, over stdio and over streamable HTTP.
 
-Knows nothing of the product, as it also runs as a process of its own.
+It imports nothing of the product, since it also runs as a process of its own.
 """
 
 import json
@@ -41,12 +41,11 @@ BROKEN = {"broken": {"type": "array", "items": {"type": "string"}}}  # cannot be
 
 
 class Misbehaving:
-    """An MCP server that says what it is told to, without the package of the protocol, which would mend it.
+    """An MCP server with scripted answers. It does not use the protocol's package, which would correct them.
 
-    `tools` as they are listed, in pages of `page`; `results` by the name of a tool or method: a text, a result, or
+    `tools`: the list of tools, in pages of `page`. `results`: by the name of a tool or method, a text, a result, or
     `{"size": n}` for a text of about so many characters with FIRST and LAST at its ends. `hangs`: methods that are
-    never answered. `pages`: the answers to `tools/list` in place of `tools`; without a cursor the first, with one the
-    last.
+    never answered. `pages`: answers to `tools/list` in place of `tools`: the first without a cursor, the last with one.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Misbehaving:
 
     def as_process(self, directory: Path) -> str:
         """The command that starts it over stdio."""
-        told = {
+        behaviour = {
             "tools": self.tools,
             "results": self.results,
             "page": self.page,
@@ -102,14 +101,14 @@ class Misbehaving:
             "pages": self.pages,
         }
         file = directory / f"{uuid4().hex}.json"
-        file.write_text(json.dumps(told))
+        file.write_text(json.dumps(behaviour))
         return shlex.join([sys.executable, __file__, str(file)])
 
     @contextmanager
     def over_http(self, *, status: int = 0, media_type: str = "application/json") -> Iterator[str]:
         """Its address of streamable HTTP. With a `status` every request is answered with that."""
         over = threading.Event()
-        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"said": self, "over": over}))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"behaviour": self, "over": over}))
         server.daemon_threads = True
         server.status, server.media_type = status, media_type  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -122,7 +121,7 @@ class Misbehaving:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    said: Misbehaving
+    behaviour: Misbehaving
     over: threading.Event
     protocol_version = "HTTP/1.1"
 
@@ -133,9 +132,9 @@ class _Handler(BaseHTTPRequestHandler):
         status = self.server.status  # type: ignore[attr-defined]
         if status:
             self._answer(status, b"", "text/plain")
-        elif message.get("method") == self.said.hangs:
+        elif message.get("method") == self.behaviour.hangs:
             self.over.wait()
-        elif reply := self.said.reply(message):
+        elif reply := self.behaviour.reply(message):
             self._answer(200, json.dumps(reply).encode(), self.server.media_type)  # type: ignore[attr-defined]
         else:
             self._answer(202, b"", "application/json")
@@ -153,8 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _over_stdio(told: Mapping[str, Any]) -> None:
-    server = Misbehaving(**told)
+def _over_stdio(behaviour: Mapping[str, Any]) -> None:
+    server = Misbehaving(**behaviour)
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == server.hangs:

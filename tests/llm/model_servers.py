@@ -1,4 +1,4 @@
-"""Servers of models as they answer when they are asked what they serve: what each has, at which path, and its traps."""
+"""Scripted answers of model servers about their models: the members and paths of each, and its traps."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedRequest:
     method: str
     path: str
     headers: Mapping[str, str]
@@ -26,10 +26,11 @@ class Asked:
 
 @dataclass
 class ModelServer:
-    """`paths`: what is at each path (JSON, bytes, `Redirect`, `FOREVER`), `shown`: what `/api/show` says by model.
+    """A model server. `paths`: the answer at each path (JSON, bytes, `Redirect`, `FOREVER`).
 
-    What is nowhere gets `unknown`, with status 200 where that is `polite`, as some servers do. All other methods but
-    GET are refused, those of `/api/show` excepted. With a `key`, who has none gets an error of this server.
+    `shown`: the answers of `/api/show` by model. Other paths get `unknown`, with status 200 if `polite`, as some
+    servers do. Methods other than GET are refused, except at `/api/show`. With a `key`, requests without it get an
+    error.
     """
 
     paths: dict[str, Any]
@@ -37,7 +38,7 @@ class ModelServer:
     unknown: bytes = b'{"error": {"message": "Not Found"}}'
     polite: bool = False
     key: tuple[str, str] | None = None
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         self._over = threading.Event()
@@ -62,7 +63,7 @@ class ModelServer:
 
     @property
     def paths_asked(self) -> list[str]:
-        return [each.path.partition("?")[0] for each in self.asked]
+        return [each.path.partition("?")[0] for each in self.requests]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,8 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._note()
         path = self.path.partition("?")[0]
         answer = self.fake.paths.get(self.path, self.fake.paths.get(path, self.fake.unknown))
-        known = self.path in self.fake.paths or path in self.fake.paths
-        self._answer(answer, 200 if known or self.fake.polite else 404)
+        served = self.path in self.fake.paths or path in self.fake.paths
+        self._answer(answer, 200 if served or self.fake.polite else 404)
 
     def do_POST(self) -> None:
         self._note()
@@ -87,7 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": f"model '{body['model']}' not found"}, 404)
 
     def _note(self) -> None:
-        self.fake.asked.append(Asked(self.command, self.path, {n.lower(): v for n, v in self.headers.items()}))
+        self.fake.requests.append(
+            ReceivedRequest(self.command, self.path, {n.lower(): v for n, v in self.headers.items()})
+        )
 
     def _answer(self, answer: Any, status: int) -> None:
         if not self.fake.admits(self.headers):

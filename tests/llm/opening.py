@@ -16,15 +16,15 @@ STORY = "It was a dark and stormy night. " * 20
 
 
 class Names:
-    """A name server: what a name has each time it is asked, the last for ever after."""
+    """A name server. It gives the addresses of each look-up in order, and then repeats the last."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
-        self.asked: list[str] = []
+        self.hosts: list[str] = []
         self._answers = answers
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+        self.hosts.append(host)
+        return self._answers[min(len(self.hosts), len(self._answers)) - 1]
 
 
 def tool_for(

@@ -1,4 +1,4 @@
-"""A server on loopback that answers whatever bytes a test wants, in a thread of its own."""
+"""A server on loopback that answers with a test's bytes, in a thread of its own."""
 
 import asyncio
 import datetime
@@ -20,7 +20,7 @@ Play = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
 
 class RawServer:
-    """`heads` are the requests' heads in the order they came, `bodies` what followed those with a length.
+    """The server. `heads` and `bodies` are those of the requests in order; only requests with a length have a body.
 
     `hung_up` is set when a client leaves early.
     """

@@ -1,4 +1,4 @@
-"""A server of OpenAI's protocol that does what it is told at the beginning of a prompt, if it has read that."""
+"""A server of OpenAI's protocol that obeys the beginning of a prompt, if it has not dropped it."""
 
 import json
 import re
@@ -15,8 +15,10 @@ WORD = re.compile(r"The word to remember is (\w+)")
 
 @contextmanager
 def reading_server(window: int | None = None, *, obedient: bool = True) -> Iterator[str]:
-    """Yields its base URL. With a `window`, in tokens, it drops whole messages from the front of a longer prompt, as
-    Ollama's `/v1` does; it reports what is left. One that is not `obedient` repeats nothing."""
+    """Run the server and yield its base URL.
+
+    With a `window` in tokens it drops whole messages from the front of a longer prompt, as Ollama's `/v1` does, and
+    reports the tokens of the rest. One that is not `obedient` repeats nothing."""
     count = tokens.tokenizer(tokens.CATCH_ALL).count
 
     class Handler(BaseHTTPRequestHandler):
@@ -26,10 +28,10 @@ def reading_server(window: int | None = None, *, obedient: bool = True) -> Itera
             while window and len(messages) > 1 and sum(count(each["content"]) for each in messages) > window:
                 messages = messages[1:]
             named = WORD.search(" ".join(each["content"] for each in messages))
-            said = named[1] if named and obedient else "I was told no word."
+            reply = named[1] if named and obedient else "I was told no word."
             usage = {"prompt_tokens": sum(count(each["content"]) for each in messages), "completion_tokens": 3}
             chunks = [
-                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": said}}]},
+                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": reply}}]},
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
                 {"choices": [], "usage": usage},
             ]

@@ -160,9 +160,9 @@ def test_selected_providers_are_tested_together(
 ) -> None:
     good = Provider.objects.create(name="Good", base_url=scripted_model.openai_url)
     form = {"action": "test_selected", "_selected_action": [str(provider.pk), str(good.pk)]}
-    said = messages_of(admin_client.post(reverse("admin:llm_provider_changelist"), form, follow=True))
-    assert any(line.startswith("Good answers and offers 1 models") for line in said)
-    assert any(line.startswith("Ours: ") and "cannot be reached" in line for line in said)
+    messages = messages_of(admin_client.post(reverse("admin:llm_provider_changelist"), form, follow=True))
+    assert any(line.startswith("Good answers and offers 1 models") for line in messages)
+    assert any(line.startswith("Ours: ") and "cannot be reached" in line for line in messages)
 
 
 def test_a_known_model_is_filled_from_what_is_known(admin_client: Client, provider: Provider) -> None:
@@ -174,8 +174,8 @@ def test_a_known_model_is_filled_from_what_is_known(admin_client: Client, provid
 
 
 def test_what_the_admin_enters_beats_what_is_known(admin_client: Client, provider: Provider) -> None:
-    given = {"context_window": "9000", "input_price": "0", "vision": "false"}
-    admin_client.post(reverse("admin:llm_model_add"), model_form(provider, "gpt-4o", **given))
+    entered = {"context_window": "9000", "input_price": "0", "vision": "false"}
+    admin_client.post(reverse("admin:llm_model_add"), model_form(provider, "gpt-4o", **entered))
     model = Model.objects.get(name="gpt-4o")
     assert (model.context_window, model.input_price, model.output_price) == (9_000, Decimal(0), Decimal(10))
     assert (model.vision, model.tools) == (False, True)
@@ -200,9 +200,9 @@ def test_a_stored_price_may_be_emptied(admin_client: Client, provider: Provider)
 
 def test_the_suggestion_comes_while_the_name_is_typed(admin_client: Client, provider: Provider) -> None:
     url = reverse("admin:llm_model_suggestion")
-    known = admin_client.get(url, {"provider": str(provider.pk), "name": "gpt-4o"}).content.decode()
-    assert "128,000 tokens" in known
-    assert "genai-prices" in known
+    suggestion = admin_client.get(url, {"provider": str(provider.pk), "name": "gpt-4o"}).content.decode()
+    assert "128,000 tokens" in suggestion
+    assert "genai-prices" in suggestion
     unknown = admin_client.get(url, {"provider": str(provider.pk), "name": "<b>mine</b>"}).content.decode()
     assert "Nothing is known" in unknown
     assert "4,096 tokens" in unknown
@@ -262,7 +262,7 @@ def test_typing_a_window_takes_the_place_of_a_learnt_one(admin_client: Client, p
 
 
 @pytest.mark.parametrize(
-    ("window", "obedient", "said", "level"),
+    ("window", "obedient", "sentence", "level"),
     [
         (None, True, "so prompts up to that length are not cut. It reported ", "success"),
         (4_096, True, "its server probably cut the beginning. It reported ", "error"),
@@ -270,7 +270,7 @@ def test_typing_a_window_takes_the_place_of_a_learnt_one(admin_client: Client, p
     ],
 )
 def test_an_admin_tests_whether_a_server_reads_a_prompt_from_its_beginning(
-    admin_client: Client, window: int | None, obedient: bool, said: str, level: str
+    admin_client: Client, window: int | None, obedient: bool, sentence: str, level: str
 ) -> None:
     with reading_server(window, obedient=obedient) as url:
         row = Provider.objects.create(name="Reading", base_url=url)
@@ -280,7 +280,7 @@ def test_an_admin_tests_whether_a_server_reads_a_prompt_from_its_beginning(
         admin_client.post(page, {"_form_submitted": "on"})
     shown = admin_client.get(change_url(model))
     [message] = shown.context["messages"]
-    assert said in str(message) and message.level_tag == level
+    assert sentence in str(message) and message.level_tag == level
     model.refresh_from_db()
     assert (model.learnt_window, model.reported_counts, model.ratio_samples) == (None, {}, 0)
 

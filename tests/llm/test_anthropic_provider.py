@@ -6,7 +6,7 @@ import pytest
 from llm.providers import lacking
 from llm.types.model_call import (
     Image,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningState,
     Sampling,
@@ -27,15 +27,15 @@ STOP = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": 
 
 
 async def sent(connect: Connect, scripted_model: ScriptedModel, request: ModelRequest) -> dict[str, Any]:
-    """The JSON that arrived at the server, which refuses what the real service refuses."""
+    """Return the JSON that arrived at the server, which is as strict as the real service."""
     await events_of(connect("anthropic"), request)
     (record,) = await asyncio.to_thread(scripted_model.finished)
     body: dict[str, Any] = record.body
     return body
 
 
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
 
 
 async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scripted_model: ScriptedModel) -> None:
@@ -43,13 +43,13 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
     request = ModelRequest(
         model="scripted",
         messages=(
-            Message("system", "Be brief."),
-            Message("user", "What is this?", images=(Image("image/png", b"\x89PNG"),)),
-            Message("assistant", "I look.", tool_calls=calls),
-            Message("tool", "Rain", tool_call_id="a"),
-            Message("tool", "", tool_call_id="b"),
-            Message("system", "Remember the date."),
-            Message("user", "And now?"),
+            ModelMessage("system", "Be brief."),
+            ModelMessage("user", "What is this?", images=(Image("image/png", b"\x89PNG"),)),
+            ModelMessage("assistant", "I look.", tool_calls=calls),
+            ModelMessage("tool", "Rain", tool_call_id="a"),
+            ModelMessage("tool", "", tool_call_id="b"),
+            ModelMessage("system", "Remember the date."),
+            ModelMessage("user", "And now?"),
         ),
         max_output=321,
         tools=(WEATHER,),
@@ -158,9 +158,9 @@ async def test_arguments_that_are_no_object_are_kept_inside_one(
     connect: Connect, scripted_model: ScriptedModel, arguments: str, sent_input: dict[str, Any]
 ) -> None:
     messages = (
-        Message("user", "Go"),
-        Message("assistant", "", tool_calls=(ToolCall("a", "weather", arguments),)),
-        Message("tool", "It failed", tool_call_id="a"),
+        ModelMessage("user", "Go"),
+        ModelMessage("assistant", "", tool_calls=(ToolCall("a", "weather", arguments),)),
+        ModelMessage("tool", "It failed", tool_call_id="a"),
     )
     body = await sent(connect, scripted_model, asking(messages=messages, tools=(WEATHER,)))
     assert body["messages"][1]["content"][0]["input"] == sent_input
@@ -169,11 +169,11 @@ async def test_arguments_that_are_no_object_are_kept_inside_one(
 async def test_repeated_and_odd_call_ids_become_unique_and_plain(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
-    messages = [Message("user", "Go")]
+    messages = [ModelMessage("user", "Go")]
     for identity in ("call_0", "call_0", "functions.weather:0", "call_0"):
         messages += [
-            Message("assistant", "", tool_calls=(ToolCall(identity, "weather", "{}"),)),
-            Message("tool", "Rain", tool_call_id=identity),
+            ModelMessage("assistant", "", tool_calls=(ToolCall(identity, "weather", "{}"),)),
+            ModelMessage("tool", "Rain", tool_call_id=identity),
         ]
     body = await sent(connect, scripted_model, asking(messages=tuple(messages), tools=(WEATHER,)))
     blocks = [block for message in body["messages"] for block in message["content"]]
@@ -188,9 +188,9 @@ async def test_calls_of_tools_that_are_gone_still_have_a_definition(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
     messages = (
-        Message("user", "Go"),
-        Message("assistant", "", tool_calls=(ToolCall("a", "gone", "{}"),)),
-        Message("tool", "Rain", tool_call_id="a"),
+        ModelMessage("user", "Go"),
+        ModelMessage("assistant", "", tool_calls=(ToolCall("a", "gone", "{}"),)),
+        ModelMessage("tool", "Rain", tool_call_id="a"),
     )
     body = await sent(connect, scripted_model, asking(messages=messages))
     assert body["tools"] == [{"name": "gone", "input_schema": {"type": "object"}}]
@@ -226,7 +226,7 @@ async def test_any_conversation_is_acceptable(
     messages: list[tuple[Any, str]],
     roles_and_texts: list[tuple[str, list[str]]],
 ) -> None:
-    request = asking(messages=tuple(Message(role, said) for role, said in messages))
+    request = asking(messages=tuple(ModelMessage(role, words) for role, words in messages))
     body = await sent(connect, scripted_model, request)
     assert [
         (message["role"], [block["text"] for block in message["content"]]) for message in body["messages"]
@@ -242,11 +242,11 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 
 async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) -> None:
     tool = {"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "Huế"}}
-    thought = {"type": "redacted_thinking", "data": "x"}
+    thinking = {"type": "redacted_thinking", "data": "x"}
     raw = [
         START,
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}},
-        {"type": "content_block_start", "index": 1, "content_block": thought},
+        {"type": "content_block_start", "index": 1, "content_block": thinking},
         {"type": "an_event_of_the_future"},
         {"type": "content_block_start", "index": 2, "content_block": tool},
         STOP | {"delta": {"stop_reason": "tool_use"}},
@@ -257,7 +257,7 @@ async def test_whole_blocks_and_unknown_events_are_understood(connect: Connect) 
         TextDelta("Hi"),
         ToolCallStarted(0, "t", "weather"),
         ToolCallDelta(0, '{"city": "Hu\\u1ebf"}'),
-        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thought, tool))),
+        StepFinished("tool_calls", Usage(3, 2), ReasoningState(({"type": "text", "text": "Hi"}, thinking, tool))),
     ]
 
 

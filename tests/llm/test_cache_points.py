@@ -1,20 +1,20 @@
-"""How a provider is asked to keep the beginning of a prompt, and what the scripted ones refuse of it."""
+"""Requests to cache the beginning of a prompt, and refusals of the scripted providers."""
 
 from typing import Any
 
 import pytest
 
 from llm.providers import anthropic, responses
-from llm.types.model_call import Message, ModelRequest, ReasoningState, ToolCall
+from llm.types.model_call import ModelMessage, ModelRequest, ReasoningState, ToolCall
 from tests.scripted_model import caching
 
 KEPT = {"cache_control": {"type": "ephemeral"}}
 THOUGHT = ReasoningState(({"type": "thinking", "thinking": "Hm.", "signature": "s"},))
 PROMPT = (
-    Message("system", "Be brief."),
-    Message("user", "A file."),
-    Message("user", "Hello"),
-    Message("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
+    ModelMessage("system", "Be brief."),
+    ModelMessage("user", "A file."),
+    ModelMessage("user", "Hello"),
+    ModelMessage("assistant", "", tool_calls=(ToolCall("a", "look", "{}"),), reasoning=THOUGHT),
 )
 
 
@@ -25,9 +25,9 @@ def request(*points: int) -> ModelRequest:
 def test_anthropic_is_asked_at_the_last_block_of_each_border_and_never_at_a_thought() -> None:
     body = anthropic.wire_request(request(1, 2, 3, 4))
     assert body["system"] == [{"type": "text", "text": "Be brief.", **KEPT}]
-    question, thought = body["messages"]
+    question, answer = body["messages"]
     assert [{"type": "text", "text": text, **KEPT} for text in ("A file.", "Hello")] == question["content"]
-    assert thought["content"] == list(THOUGHT.items)
+    assert answer["content"] == list(THOUGHT.items)
     assert caching.anthropic_refusal(body) is None
     assert anthropic.wire_request(request())["system"] == "Be brief."
 
@@ -41,13 +41,13 @@ def test_openai_is_asked_on_texts_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "said"),
+    ("blocks", "error"),
     [
         ([{"type": "text", "text": "a", **KEPT}] * 5, "A maximum of 4 blocks"),
         ([{"type": "thinking", "thinking": "a", **KEPT}], "thinking.cache_control"),
         ([{"type": "text", "text": " ", **KEPT}], "empty text blocks"),
     ],
 )
-def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], said: str) -> None:
+def test_the_scripted_anthropic_refuses_what_the_real_one_does(blocks: list[Any], error: str) -> None:
     body = {"messages": [{"role": "user", "content": blocks}]}
-    assert said in str(caching.anthropic_refusal(body))
+    assert error in str(caching.anthropic_refusal(body))

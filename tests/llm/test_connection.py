@@ -1,4 +1,4 @@
-"""What goes over the wire to models and comes back, byte by byte: odd servers, proxies, redirects, TLS."""
+"""Test the bytes to and from models: odd servers, proxies, redirects, TLS."""
 
 import asyncio
 import base64
@@ -16,21 +16,21 @@ import pytest_asyncio
 from core.errors import ModelError
 from core.net.fetch import system_tls
 from llm.providers import connection, create
-from llm.providers.streaming import Decoder
-from llm.types.model_call import Provider
+from llm.providers.streaming import EventDecoder
+from llm.types.model_call import ProviderClient
 from tests.llm.conftest import asking, events_of, failure_after, text_of
 from tests.llm.raw_server import Play, RawServer, always, answer, certificate
 
-Client = Callable[..., Provider]
+Client = Callable[..., ProviderClient]
 KEY = "sk-secret"
 
 
-def said(text: str) -> str:
+def reply_with(text: str) -> str:
     return "data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]})
 
 
 END = 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-PART = f"{said('Hello')}\n\n{said(' world')}\n\n"
+PART = f"{reply_with('Hello')}\n\n{reply_with(' world')}\n\n"
 STREAM = PART + END
 TYPE = "text/event-stream"
 WHOLE = answer(STREAM, media_type=TYPE)
@@ -56,15 +56,17 @@ def in_pieces(whole: bytes, size: int) -> Play:
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[Client]:
     """Makes a client of a server; `account` stands before its host."""
-    made: list[Provider] = []
+    clients: list[ProviderClient] = []
 
-    def make(server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = "") -> Provider:
+    def make(
+        server: RawServer | str, *, kind: str = "openai", silence: float = 20.0, account: str = ""
+    ) -> ProviderClient:
         url = server if isinstance(server, str) else f"http://{account}127.0.0.2:{server.port}/v1"
-        made.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
-        return made[-1]
+        clients.append(create(kind, base_url=url, api_key=KEY, silence_timeout=silence))
+        return clients[-1]
 
     yield make
-    for each in made:
+    for each in clients:
         await each.close()
 
 
@@ -122,14 +124,14 @@ def test_events_are_the_same_wherever_their_bytes_are_cut(end: str) -> None:
     expected = [b"one", b"two\n three", "é".encode(), b"left open"]
     for first in range(len(stream)):
         for second in (first, first + 1, len(stream)):
-            decoder = Decoder()
+            decoder = EventDecoder()
             pieces = stream[:first], stream[first:second], stream[second:]
             assert [each for piece in pieces if piece for each in decoder.feed(piece)] + decoder.finish() == expected
 
 
 def test_an_event_is_told_as_soon_as_it_has_ended_whatever_ends_lines() -> None:
     for end in (b"\n", b"\r\n", b"\r"):
-        assert Decoder().feed(b"data: one" + end + end) == [b"one"]
+        assert EventDecoder().feed(b"data: one" + end + end) == [b"one"]
 
 
 async def test_a_connection_that_was_closed_while_it_waited_fails_no_call(client: Client) -> None:
@@ -150,7 +152,7 @@ async def test_an_answer_that_is_left_closes_its_connection_at_once(client: Clie
     async def play(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {TYPE}\r\n\r\n".encode())
         while True:
-            writer.write(f"{said('more ')}\n\n".encode())
+            writer.write(f"{reply_with('more ')}\n\n".encode())
             await writer.drain()
             await asyncio.sleep(0)
 

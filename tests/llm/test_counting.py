@@ -1,15 +1,15 @@
-"""Counts of prompts by their providers: asked as each protocol asks, and done without where nobody counts."""
+"""Counts of prompts by their providers in each protocol, and estimates without such a count."""
 
 from typing import Any
 
 import pytest
 
-from llm.types.model_call import Message, ToolDefinition
+from llm.types.model_call import ModelMessage, ToolDefinition
 from tests.llm.conftest import Connect, asking
 from tests.scripted_model import ScriptedModel
 
 TOOL = ToolDefinition("get_tasks", "Lists tasks.", {"type": "object", "properties": {}})
-MESSAGES = (Message("system", "Be brief."), Message("user", "word " * 800))
+MESSAGES = (ModelMessage("system", "Be brief."), ModelMessage("user", "word " * 800))
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "responses"])
@@ -20,8 +20,8 @@ async def test_the_count_is_of_the_call_that_it_stands_for(
     request = asking(messages=MESSAGES, tools=(TOOL,), cache_key="here", stop=("END",) if kind == "anthropic" else ())
     count = await connect(kind).count_tokens(request)
     assert count is not None and 1_000 < count < 1_050
-    [asked] = scripted_model.requests()
-    assert asked.path == {"anthropic": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}[kind]
+    [counted] = scripted_model.requests()
+    assert counted.path == {"anthropic": "/v1/messages/count_tokens", "responses": "/v1/responses/input_tokens"}[kind]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Servers that follow a protocol in their own way, over real HTTP, in each protocol where it occurs."""
+"""Servers that deviate from a protocol, over real HTTP, in each protocol concerned."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from core.errors import ModelError
 from llm.providers import create
 from llm.types.model_call import (
-    Message,
+    ModelMessage,
     ParametersLeftOut,
     ReasoningDelta,
     ReasoningState,
@@ -69,8 +69,8 @@ async def test_reasoning_with_only_a_closing_tag_is_taken_back(connect: Connect,
     events = await events_of(connect(kind), asking(script))
     at = events.index(TextBecameReasoning())
     assert (text_of(events[:at]), text_of(events[at:])) == ("Let me see.\n", "The answer is 42.")
-    known = await events_of(connect(kind), asking(script, untagged_reasoning=True))
-    assert (reasoning_of(known), text_of(known)) == ("Let me see.", "The answer is 42.")
+    expecting = await events_of(connect(kind), asking(script, untagged_reasoning=True))
+    assert (reasoning_of(expecting), text_of(expecting)) == ("Let me see.", "The answer is 42.")
     off = Sampling(reasoning_effort="none")
     plain = await events_of(connect(kind), asking({"text": "42."}, untagged_reasoning=True, sampling=off))
     assert (reasoning_of(plain), text_of(plain)) == ("", "42.")
@@ -104,8 +104,8 @@ async def test_a_server_that_refuses_to_stream_is_asked_for_the_whole_answer(
     events = await events_of(connect(kind), asking({"text": "Here I am.", "streaming": "refused"}))
     assert events[0] == ParametersLeftOut(("stream",))
     assert text_of(events) == "Here I am."
-    asked = await asyncio.to_thread(scripted_model.finished)
-    assert [(each.status, each.body["stream"]) for each in asked] == [(400, True), (200, False)]
+    requests = await asyncio.to_thread(scripted_model.finished)
+    assert [(each.status, each.body["stream"]) for each in requests] == [(400, True), (200, False)]
     events = await events_of(connect(kind), asking({"text": "Here I am.", "streaming": "refused"}, streaming=False))
     assert text_of(events) == "Here I am." and ParametersLeftOut(("stream",)) not in events
 
@@ -129,13 +129,19 @@ async def test_calls_go_back_as_every_server_takes_them(
     connect: Connect, scripted_model: ScriptedModel, kind: str
 ) -> None:
     results = (
-        Message("tool", "One.", tool_call_id="call_x"),
-        Message("tool", "Two.", tool_call_id="call_x"),
-        Message("tool", "Three.", tool_call_id=""),
+        ModelMessage("tool", "One.", tool_call_id="call_x"),
+        ModelMessage("tool", "Two.", tool_call_id="call_x"),
+        ModelMessage("tool", "Three.", tool_call_id=""),
     )
-    turn = (Message("assistant", tool_calls=BROKEN), *results)
-    messages = (Message("user", "Hello"), *turn, Message("assistant", "Well."), Message("user", "Again"), *turn)
-    request = asking(messages=(*messages, Message("user", "And now?")), tools=(TASKS,))
+    turn = (ModelMessage("assistant", tool_calls=BROKEN), *results)
+    messages = (
+        ModelMessage("user", "Hello"),
+        *turn,
+        ModelMessage("assistant", "Well."),
+        ModelMessage("user", "Again"),
+        *turn,
+    )
+    request = asking(messages=(*messages, ModelMessage("user", "And now?")), tools=(TASKS,))
     assert text_of(await events_of(connect(kind), request))
     body = await sent(scripted_model)
     if kind == "openai":
@@ -162,8 +168,8 @@ async def test_reasoning_with_calls_that_no_server_takes_does_not_go_back(
         "responses": {"type": "function_call", "call_id": "c1", "name": call.name, "arguments": "{}", "id": "fc_1"},
         "anthropic": {"type": "tool_use", "id": "c1", "name": call.name, "input": {}},
     }
-    thought = Message("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
-    messages = (Message("user", "Hello"), thought, Message("tool", "Rain.", tool_call_id="c1"))
+    reasoning_message = ModelMessage("assistant", tool_calls=(call,), reasoning=ReasoningState((items[kind],)))
+    messages = (ModelMessage("user", "Hello"), reasoning_message, ModelMessage("tool", "Rain.", tool_call_id="c1"))
     assert text_of(await events_of(connect(kind), asking(messages=messages, tools=(WEATHER,))))
     assert "functions_x" in json.dumps(await sent(scripted_model))
 
@@ -172,9 +178,9 @@ async def test_reasoning_with_calls_that_no_server_takes_does_not_go_back(
 async def test_calls_that_share_an_id_get_their_own(connect: Connect, kind: str) -> None:
     calls = [{"id": "call_x", "name": "list_tasks", "arguments": {"date": day}} for day in ("20", "21")]
     events = await events_of(connect(kind), asking({"tool_calls": calls}, tools=(TASKS,)))
-    found = calls_of(events)
-    assert [json.loads(each.arguments)["date"] for each in found] == ["20", "21"]
-    assert len({each.id for each in found}) == 2
+    unique = calls_of(events)
+    assert [json.loads(each.arguments)["date"] for each in unique] == ["20", "21"]
+    assert len({each.id for each in unique}) == 2
 
 
 async def test_a_piece_without_id_and_name_goes_on_with_the_newest_call(connect: Connect) -> None:
@@ -365,15 +371,17 @@ async def test_calls_in_the_text_are_run_only_where_the_model_is_known_for_them(
     text = 'Let me look.\n<tool_call>\n{"name": "list_tasks", "arguments": {"date": "20"}}\n</tool_call>'
     plain = await events_of(connect(kind), asking({"text": text}, tools=(TASKS,)))
     assert text_of(plain) == text and not calls_of(plain)
-    known = await events_of(connect(kind), asking({"text": text}, tools=(TASKS,), written_calls=True))
-    assert text_of(known).strip() == "Let me look."
-    assert calls_of(known) == [ToolCall("call_0", "list_tasks", '{"date": "20"}')]
-    assert isinstance(known[-1], StepFinished) and known[-1].reason == "tool_calls"
+    expecting = await events_of(connect(kind), asking({"text": text}, tools=(TASKS,), written_calls=True))
+    assert text_of(expecting).strip() == "Let me look."
+    assert calls_of(expecting) == [ToolCall("call_0", "list_tasks", '{"date": "20"}')]
+    assert isinstance(expecting[-1], StepFinished) and expecting[-1].reason == "tool_calls"
 
 
 @pytest.mark.parametrize(("key", "quoted"), [("x", True), ("max-1", True), ("maximum-secret", False)])
 async def test_a_short_key_is_not_cut_out_of_what_a_server_says(connect: Connect, key: str, quoted: bool) -> None:
-    said = "The maximum of max-1 experiments was exceeded. Key: maximum-secret."
-    _, error = await failure_after(connect("openai", api_key=key), asking({"error": {"status": 400, "message": said}}))
-    assert (said in error.detail) is quoted
+    message = "The maximum of max-1 experiments was exceeded. Key: maximum-secret."
+    _, error = await failure_after(
+        connect("openai", api_key=key), asking({"error": {"status": 400, "message": message}})
+    )
+    assert (message in error.detail) is quoted
     assert ("maximum-secret" in error.detail) is quoted

@@ -1,4 +1,4 @@
-"""What servers say of their models is found by the shape of their answers, and nothing but that is taken."""
+"""Test that facts of models are found by the shape of servers' answers, and that impossible values are left out."""
 
 import asyncio
 from typing import Any
@@ -10,21 +10,21 @@ from tests.llm import model_servers
 from tests.llm.model_servers import FOREVER, HTML, ModelServer, Redirect, names
 
 
-def found_at(server: ModelServer, *wanted: str, kind: str = "openai", path: str = "/v1", key: str = "key") -> Discovery:
-    return asyncio.run(discover(kind, server.url + path, key, wanted))
+def found_at(server: ModelServer, *names: str, kind: str = "openai", path: str = "/v1", key: str = "key") -> Discovery:
+    return asyncio.run(discover(kind, server.url + path, key, names))
 
 
 def test_vllm_says_the_window_it_was_started_with_for_its_adapters_too() -> None:
     with model_servers.vllm() as server:
-        found = found_at(server)
-    assert found.facts == {"qwen": {"context_window": 32_768}, "sql-adapter": {"context_window": 32_768}}
+        discovery = found_at(server)
+    assert discovery.facts == {"qwen": {"context_window": 32_768}, "sql-adapter": {"context_window": 32_768}}
     assert server.paths_asked == ["/v1/models"]
 
 
 def test_of_openrouters_lengths_the_smaller_holds_and_prices_are_those_of_a_million_tokens() -> None:
     with model_servers.openrouter() as server:
-        found = found_at(server, path="/api/v1").facts
-    assert found["vendor/clever"] == {
+        facts = found_at(server, path="/api/v1").facts
+    assert facts["vendor/clever"] == {
         "context_window": 131_072,
         "max_output": 65_536,
         "vision": True,
@@ -36,13 +36,13 @@ def test_of_openrouters_lengths_the_smaller_holds_and_prices_are_those_of_a_mill
         "cache_write_price": "3.75",
     }
     plain = {"context_window": 8_192, "vision": False, "tools": False, "reasoning": False}
-    assert found["vendor/plain"] == plain | {"input_price": "0", "output_price": "0"}
+    assert facts["vendor/plain"] == plain | {"input_price": "0", "output_price": "0"}
 
 
 def test_llama_cpp_gives_each_slot_less_than_the_model_was_trained_for() -> None:
     with model_servers.llama_cpp() as server:
-        found = found_at(server, "any-name-will-do").facts
-    assert found["any-name-will-do"] == found["model.gguf"] == {"context_window": 8_192, "vision": False}
+        facts = found_at(server, "any-name-will-do").facts
+    assert facts["any-name-will-do"] == facts["model.gguf"] == {"context_window": 8_192, "vision": False}
 
 
 def test_a_llama_cpp_server_of_many_models_is_asked_about_each_without_loading_it() -> None:
@@ -54,15 +54,15 @@ def test_a_llama_cpp_server_of_many_models_is_asked_about_each_without_loading_i
 
 def test_lm_studio_has_the_length_that_is_loaded() -> None:
     with model_servers.lm_studio() as server:
-        found = found_at(server).facts
-    assert found["qwen/qwen3-4b"] == {"context_window": 16_384, "vision": False, "tools": True}
-    assert found["idle"] == {}
+        facts = found_at(server).facts
+    assert facts["qwen/qwen3-4b"] == {"context_window": 16_384, "vision": False, "tools": True}
+    assert facts["idle"] == {}
 
 
 def test_litellms_max_tokens_is_the_answer_and_of_two_deployments_the_least_holds() -> None:
     with model_servers.litellm() as server:
-        found = found_at(server).facts
-    assert found["smart"] == {
+        facts = found_at(server).facts
+    assert facts["smart"] == {
         "context_window": 128_000,
         "max_output": 8_192,
         "vision": False,
@@ -71,7 +71,7 @@ def test_litellms_max_tokens_is_the_answer_and_of_two_deployments_the_least_hold
         "output_price": "15",
         "cached_input_price": "0.3",
     }
-    assert found["odd"] == {"max_output": 4_096}
+    assert facts["odd"] == {"max_output": 4_096}
 
 
 OLLAMA = {"vision": False, "tools": True, "reasoning": True}
@@ -96,35 +96,35 @@ def test_ollama_is_known_behind_either_protocol(
         everything = found_at(server, kind="ollama", path="").facts
     assert openai == OLLAMA | ({} if window is None else {"context_window": window})
     assert own == everything["llama3.2:latest"] == OLLAMA | {"context_window": native}
-    assert {each.path for each in server.asked if each.method == "POST"} == {"/api/show"}
+    assert {each.path for each in server.requests if each.method == "POST"} == {"/api/show"}
 
 
 def test_anthropic_lists_windows_answers_abilities_and_retirement() -> None:
     with model_servers.anthropic() as server:
-        found = found_at(server, kind="anthropic", path="").facts
+        facts = found_at(server, kind="anthropic", path="").facts
         assert found_at(server, kind="anthropic", path="", key="other").facts == {}
     abilities = {"vision": True, "tools": True, "reasoning": True, "efforts": ["low", "medium", "high"]}
     window = {"context_window": 1_000_000, "max_output": 128_000}
-    assert found["claude-opus-5-5"] == abilities | window | {"retires_on": None}
-    assert (found["claude-old"]["context_window"], found["claude-old"]["retires_on"]) == (200_000, "2026-12-10")
+    assert facts["claude-opus-5-5"] == abilities | window | {"retires_on": None}
+    assert (facts["claude-old"]["context_window"], facts["claude-old"]["retires_on"]) == (200_000, "2026-12-10")
 
 
 def test_geminis_own_list_is_beside_its_endpoint_of_openais_protocol() -> None:
     with model_servers.gemini() as server:
-        found = found_at(server, path="/v1beta/openai").facts
-    said = {"context_window": 1_048_576, "max_output": 65_536, "reasoning": True}
-    assert found["models/gemini-3-pro"] == found["gemini-3-pro"] == said
-    assert server.asked[-1].headers["x-goog-api-key"] == "key"
-    assert "authorization" not in server.asked[-1].headers
+        facts = found_at(server, path="/v1beta/openai").facts
+    expected = {"context_window": 1_048_576, "max_output": 65_536, "reasoning": True}
+    assert facts["models/gemini-3-pro"] == facts["gemini-3-pro"] == expected
+    assert server.requests[-1].headers["x-goog-api-key"] == "key"
+    assert "authorization" not in server.requests[-1].headers
 
 
 @pytest.mark.parametrize("nonsense", [-1, 0, 255, "32768", 1e6, True, 10**12, [], {}, 8192.0])
 def test_a_window_that_cannot_be_is_not_taken_and_noted(nonsense: Any) -> None:
     with model_servers.vllm(max_model_len=nonsense) as server:
-        found = found_at(server)
-    assert not found.facts.get("qwen")
-    assert found.answered
-    assert [note.partition(" is ")[0] for note in found.strange] == ["qwen: max_model_len"]
+        discovery = found_at(server)
+    assert not discovery.facts.get("qwen")
+    assert discovery.answered
+    assert [note.partition(" is ")[0] for note in discovery.strange] == ["qwen: max_model_len"]
 
 
 def test_a_window_that_is_null_is_just_not_said() -> None:
@@ -135,18 +135,18 @@ def test_a_window_that_is_null_is_just_not_said() -> None:
 @pytest.mark.parametrize("price", ["-1", "NaN", "Infinity", "free", "", -0.000001, True, [], "1e30"])
 def test_a_price_that_cannot_be_is_not_taken(price: Any) -> None:
     with model_servers.openrouter(pricing={"prompt": price, "completion": "0.000001"}) as server:
-        found = found_at(server, path="/api/v1")
-    assert "input_price" not in found.facts["vendor/clever"]
-    assert found.facts["vendor/clever"]["output_price"] == "1"
-    assert len(found.strange) == 1
+        discovery = found_at(server, path="/api/v1")
+    assert "input_price" not in discovery.facts["vendor/clever"]
+    assert discovery.facts["vendor/clever"]["output_price"] == "1"
+    assert len(discovery.strange) == 1
 
 
 @pytest.mark.parametrize("day", ["soon", 20261210, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
 def test_a_day_that_cannot_be_is_not_taken(day: Any) -> None:
     with model_servers.anthropic(lifecycle="deprecated", retires_at=day) as server:
-        found = found_at(server, kind="anthropic", path="")
-    assert "retires_on" not in found.facts["claude-opus-5-5"]
-    assert len(found.strange) == 1
+        discovery = found_at(server, kind="anthropic", path="")
+    assert "retires_on" not in discovery.facts["claude-opus-5-5"]
+    assert len(discovery.strange) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,22 +177,22 @@ def test_a_server_that_says_something_else_changes_nothing(body: Any) -> None:
 
 def test_whatever_is_at_every_path_is_no_server_of_models() -> None:
     with ModelServer({"/v1/models": names("mine")}, unknown=HTML, polite=True) as server:
-        found = found_at(server)
-    assert (found.facts, found.answered) == ({}, True)
-    assert {each.method for each in server.asked} == {"GET"}
+        discovery = found_at(server)
+    assert (discovery.facts, discovery.answered) == ({}, True)
+    assert {each.method for each in server.requests} == {"GET"}
 
 
 def test_redirects_are_not_followed_and_the_key_stays() -> None:
     with model_servers.vllm() as other, ModelServer({"/v1/models": Redirect(f"{other.url}/v1/models")}) as server:
         assert found_at(server) == Discovery()
-        assert other.asked == []
+        assert other.requests == []
 
 
 def test_only_what_is_below_the_typed_address_is_asked() -> None:
     with ModelServer({"/team/v1/models": names("mine")}) as server:
         found_at(server, path="/team/v1")
     assert all(path.startswith("/team/") for path in server.paths_asked)
-    assert {each.headers.get("authorization") for each in server.asked} == {"Bearer key"}
+    assert {each.headers.get("authorization") for each in server.requests} == {"Bearer key"}
 
 
 def test_a_list_of_megabytes_is_read_up_to_a_limit() -> None:
@@ -201,9 +201,9 @@ def test_a_list_of_megabytes_is_read_up_to_a_limit() -> None:
         row["description"] = "x" * 4_000_000  # gateways to all models there are have a page of text about each
         assert found_at(server).facts["qwen"]["context_window"] == 32_768
         row["description"] = "x" * 9_000_000
-        found = found_at(server)
-    assert found.facts == {}
-    assert found.strange == ["/v1/models is longer than 8 MB"]
+        discovery = found_at(server)
+    assert discovery.facts == {}
+    assert discovery.strange == ["/v1/models is longer than 8 MB"]
 
 
 def test_a_server_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tests.scripted_model import ScriptedModel
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "reason"),
+    ("kind", "word", "reason"),
     [
         ("openai", "content_filter", "content_filter"),
         ("openai", "content_filter: SAFETY", "content_filter"),
@@ -38,18 +38,18 @@ from tests.scripted_model import ScriptedModel
         ("ollama", "length", "length"),
     ],
 )
-async def test_what_a_server_says_of_the_end(connect: Connect, kind: str, said: str, reason: str) -> None:
-    events = await events_of(connect(kind), asking({"text": "And so", "finish": said}))
+async def test_what_a_server_says_of_the_end(connect: Connect, kind: str, word: str, reason: str) -> None:
+    events = await events_of(connect(kind), asking({"text": "And so", "finish": word}))
     assert text_of(events) == "And so"
     assert isinstance(events[-1], StepFinished)
     assert events[-1].reason == reason
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("ollama", "load"), ("ollama", "unload"), ("openai", "abort"), ("openai", "ERROR")]
+    ("kind", "word"), [("ollama", "load"), ("ollama", "unload"), ("openai", "abort"), ("openai", "ERROR")]
 )
-async def test_a_server_that_gave_up_has_not_answered(connect: Connect, kind: str, said: str) -> None:
-    _, error = await failure_after(connect(kind), asking({"text": "", "finish": said}))
+async def test_a_server_that_gave_up_has_not_answered(connect: Connect, kind: str, word: str) -> None:
+    _, error = await failure_after(connect(kind), asking({"text": "", "finish": word}))
     assert error.unavailable
 
 

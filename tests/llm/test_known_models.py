@@ -8,25 +8,29 @@ from llm.known_models import suggest
 
 
 def test_a_vendors_model_has_its_window_prices_and_abilities() -> None:
-    known = suggest("openai", "gpt-4o")
-    assert known is not None
-    assert (known.window, known.input_price, known.output_price) == (128_000, Decimal("2.5"), Decimal(10))
-    assert (known.vision, known.tools) == (True, True)
+    suggestion = suggest("openai", "gpt-4o")
+    assert suggestion is not None
+    assert (suggestion.window, suggestion.input_price, suggestion.output_price) == (
+        128_000,
+        Decimal("2.5"),
+        Decimal(10),
+    )
+    assert (suggestion.vision, suggestion.tools) == (True, True)
 
 
 @pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-5"])
 @pytest.mark.parametrize("kind", ["anthropic", "openai"])
 def test_names_of_gateways_and_dated_names_are_understood(kind: str, name: str) -> None:
-    known = suggest(kind, name)
-    assert known is not None
-    assert (known.window, known.input_price) == (200_000, Decimal(3))
+    suggestion = suggest(kind, name)
+    assert suggestion is not None
+    assert (suggestion.window, suggestion.input_price) == (200_000, Decimal(3))
 
 
 def test_the_host_decides_whose_prices_hold() -> None:
-    known = suggest("openai", "deepseek-chat", base_url="https://api.deepseek.com/v1")
-    assert known is not None
-    assert known.window
-    assert known.vision is None
+    suggestion = suggest("openai", "deepseek-chat", base_url="https://api.deepseek.com/v1")
+    assert suggestion is not None
+    assert suggestion.window
+    assert suggestion.vision is None
     assert suggest("openai", "deepseek-chat") is None
 
 
@@ -36,9 +40,9 @@ def test_a_model_that_anyone_can_serve_is_not_guessed(name: str) -> None:
 
 
 def test_a_vendors_model_behind_an_unknown_gateway_is_known() -> None:
-    known = suggest("openai", "claude-sonnet-4-5", base_url="https://gateway.example/v1")
-    assert known is not None
-    assert known.window == 200_000
+    suggestion = suggest("openai", "claude-sonnet-4-5", base_url="https://gateway.example/v1")
+    assert suggestion is not None
+    assert suggestion.window == 200_000
 
 
 @pytest.mark.parametrize(
@@ -51,9 +55,9 @@ def test_a_vendors_model_behind_an_unknown_gateway_is_known() -> None:
     ],
 )
 def test_abilities_follow_the_family(name: str, abilities: tuple[bool, bool]) -> None:
-    known = suggest("openai", name)
-    assert known is not None
-    assert (known.vision, known.tools) == abilities
+    suggestion = suggest("openai", name)
+    assert suggestion is not None
+    assert (suggestion.vision, suggestion.tools) == abilities
 
 
 def test_nothing_is_asked_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Messages of tool servers that are not quite JSON-RPC: what can be read of them is read."""
+"""Messages of tool servers that are not quite JSON-RPC: their readable parts are used."""
 
 import json
 from typing import Any

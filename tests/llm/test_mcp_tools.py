@@ -15,7 +15,7 @@ import uvicorn
 from mcp.server import MCPServer
 
 from llm.tools.mcp import MAX_DESCRIPTION, MAX_TOOLS, tools_of
-from llm.tools.servers import Server, ServerFailed
+from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import Tool, run_tool
 from tests.llm.misbehaving_server import BAD_SCHEMAS, BROKEN, Misbehaving, tool
 from tests.llm.raw_server import RawServer, always, answer
@@ -77,12 +77,12 @@ def ends(pid: int) -> None:
             time.sleep(0.01)
 
 
-async def tool_named(server: Server, name: str) -> Tool:
+async def tool_named(server: ToolServerConfig, name: str) -> Tool:
     return {tool.definition.name: tool for tool in (await tools_of(server)).tools}[name]
 
 
 async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> None:
-    server = Server("calc", url=url)
+    server = ToolServerConfig("calc", url=url)
     tools = {tool.definition.name: tool for tool in (await tools_of(server)).tools}
     assert set(tools) == {"calc__add", "calc__much_text", "calc__huge", "calc__fail", "calc__wait"}
     tool = tools["calc__add"]
@@ -94,24 +94,24 @@ async def test_the_tools_of_a_server_over_http_are_offered_and_run(url: str) -> 
 
 
 async def test_what_a_tool_gives_comes_whole(url: str) -> None:
-    tool = await tool_named(Server("calc", url=url), "calc__much_text")
+    tool = await tool_named(ToolServerConfig("calc", url=url), "calc__much_text")
     output = await run_tool(tool, {})
     assert output.text == output.whole == "much " * 400_000
 
 
 async def test_an_answer_too_large_to_receive_is_told(url: str) -> None:
-    output = await run_tool(await tool_named(Server("calc", url=url, timeout=10.0), "calc__huge"), {})
+    output = await run_tool(await tool_named(ToolServerConfig("calc", url=url, timeout=10.0), "calc__huge"), {})
     assert output.error and "more than can be received" in output.text
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("fail", {}), ("add", {"a": "x"})])
 async def test_a_tool_that_fails_tells_the_model(url: str, name: str, arguments: dict[str, Any]) -> None:
-    output = await run_tool(await tool_named(Server("calc", url=url), f"calc__{name}"), arguments)
+    output = await run_tool(await tool_named(ToolServerConfig("calc", url=url), f"calc__{name}"), arguments)
     assert output.error and output.text
 
 
 async def test_a_tool_that_takes_too_long_is_given_up(url: str) -> None:
-    tool = await tool_named(Server("calc", url=url, timeout=0.5), "calc__wait")
+    tool = await tool_named(ToolServerConfig("calc", url=url, timeout=0.5), "calc__wait")
     output = await run_tool(tool, {})
     assert output.error and "within 0.5 seconds" in output.text
 
@@ -140,27 +140,27 @@ server.run()
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Server:
+def process(tmp_path: Path) -> ToolServerConfig:
     script = tmp_path / "a server.py"
     script.write_text(PROCESS)
     command = f"{sys.executable} '{script}' {tmp_path}/pid"
-    return Server("process", command=command, secrets={"TOKEN": SECRET})
+    return ToolServerConfig("process", command=command, secrets={"TOKEN": SECRET})
 
 
-async def test_a_process_is_started_with_its_secret_only_and_ended(process: Server, tmp_path: Path) -> None:
+async def test_a_process_is_started_with_its_secret_only_and_ended(process: ToolServerConfig, tmp_path: Path) -> None:
     output = await run_tool(await tool_named(process, "process__secret"), {})
     assert output.text == f"{SECRET}False"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-async def test_a_process_that_dies_during_a_call_is_told(process: Server) -> None:
+async def test_a_process_that_dies_during_a_call_is_told(process: ToolServerConfig) -> None:
     output = await run_tool(await tool_named(process, "process__die"), {})
     assert output.error and "process" in output.text
     assert SECRET not in output.text
 
 
-async def test_stopping_a_call_ends_the_process(process: Server, tmp_path: Path) -> None:
+async def test_stopping_a_call_ends_the_process(process: ToolServerConfig, tmp_path: Path) -> None:
     tool = await tool_named(process, "process__wait")
     running = asyncio.create_task(run_tool(tool, {}))
     await asyncio.to_thread(appears, tmp_path / "pid.waiting")
@@ -174,7 +174,7 @@ async def test_stopping_a_call_ends_the_process(process: Server, tmp_path: Path)
 @pytest.mark.parametrize("command", ["/no/such/program", "true", "cat"])
 async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
     with pytest.raises(ServerFailed, match="nobody"):
-        await tools_of(Server("nobody", command=command))
+        await tools_of(ToolServerConfig("nobody", command=command))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,9 @@ async def test_a_process_that_is_no_tool_server_is_told(command: str) -> None:
 )
 async def test_an_address_that_is_no_tool_server_is_told(whole: bytes) -> None:
     with RawServer(always(whole)) as server, pytest.raises(ServerFailed) as failure:
-        await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/", secrets={"Authorization": SECRET}))
+        await tools_of(
+            ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/", secrets={"Authorization": SECRET})
+        )
     assert f"authorization: {SECRET}" in server.heads[0].lower()
     assert SECRET not in str(failure.value)
 
@@ -203,13 +205,13 @@ def wire(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def reached(said: Misbehaving, wire: str, directory: Path) -> Iterator[Server]:
+def reached(behaviour: Misbehaving, wire: str, directory: Path) -> Iterator[ToolServerConfig]:
     if wire == "stdio":
-        yield Server("odd", command=said.as_process(directory))
+        yield ToolServerConfig("odd", command=behaviour.as_process(directory))
         return
     media_type = "application/json" if wire == "json" else "text/event-stream"
-    with said.over_http(media_type=media_type) as url:
-        yield Server("odd", url=url)
+    with behaviour.over_http(media_type=media_type) as url:
+        yield ToolServerConfig("odd", url=url)
 
 
 async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Path) -> None:
@@ -227,8 +229,8 @@ async def test_one_bad_tool_costs_no_other_and_is_named(wire: str, tmp_path: Pat
 
 
 async def test_a_long_list_comes_whole_page_by_page(wire: str, tmp_path: Path) -> None:
-    said = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
-    with reached(said, wire, tmp_path) as server:
+    behaviour = Misbehaving([tool(f"tool{number}") for number in range(192)], page=50)
+    with reached(behaviour, wire, tmp_path) as server:
         listing = await tools_of(server)
     assert [each.served_as for each in listing.tools] == [f"tool{number}" for number in range(192)]
     assert not listing.problems
@@ -255,8 +257,8 @@ async def test_pages_in_a_circle_end_and_an_empty_page_leads_on(
 
 async def test_half_a_character_costs_neither_the_list_nor_a_result(wire: str, tmp_path: Path) -> None:
     # JavaScript cuts a text within an emoji and writes the half that is left.
-    said = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
-    with reached(said, wire, tmp_path) as server:
+    behaviour = Misbehaving([tool("good"), tool("cut", description="Looks \ud83d")], results={"cut": "half \ud83d end"})
+    with reached(behaviour, wire, tmp_path) as server:
         listing = await tools_of(server)
         assert [each.served_as for each in listing.tools] == ["good", "cut"]
         assert (await run_tool(listing.tools[1], {})).text == "half ? end"
@@ -268,7 +270,7 @@ async def test_an_answer_that_is_no_message_is_said_in_plain_words() -> None:
             RawServer(always(answer(body, media_type="application/json"))) as server,
             pytest.raises(ServerFailed) as failure,
         ):
-            await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/"))
+            await tools_of(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
         assert failure.value.code == "tool_server_invalid" and words in failure.value.advice.english
         assert "validation error" not in f"{failure.value} {failure.value.advice.english}"
 
@@ -325,8 +327,8 @@ async def test_names_that_collide_are_told_apart_and_what_is_abusive_is_cut_and_
         tool("n" * 99),
         tool("long", description="d" * 30_000),
     ]
-    said = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
-    with reached(said, "stdio", tmp_path) as server:
+    behaviour = Misbehaving([*tools, *(tool(f"tool{number}") for number in range(1_000))])
+    with reached(behaviour, "stdio", tmp_path) as server:
         listing = await tools_of(server)
         names = [each.definition.name for each in listing.tools]
         assert len(names) == len(set(names)) == MAX_TOOLS - 1 and all(len(name) <= 64 for name in names)
@@ -360,7 +362,7 @@ async def test_what_a_process_wrote_in_place_of_an_answer_is_quoted_when_it_is_g
     monkeypatch.setattr("llm.tools.mcp.LIST_TIMEOUT", 1.0)
     script = "import sys; print('Listening', flush=True); sys.stdin.read()"
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(Server("nobody", command=f'{sys.executable} -c "{script}"'))
+        await tools_of(ToolServerConfig("nobody", command=f'{sys.executable} -c "{script}"'))
     assert failure.value.code == "tool_server_timeout" and "wrote “Listening”" in failure.value.advice.english
 
 
@@ -382,7 +384,7 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
     command: str, code: str, advice: str
 ) -> None:
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(Server("nobody", command=command, secrets={"TOKEN": SECRET}))
+        await tools_of(ToolServerConfig("nobody", command=command, secrets={"TOKEN": SECRET}))
     assert failure.value.code == code and advice in failure.value.advice.english
     assert SECRET not in failure.value.advice.english and "sk-abc" not in failure.value.advice.english
     assert str(failure.value) == "The tool server nobody cannot be reached or broke off. Go on without."
@@ -393,7 +395,7 @@ async def test_the_cause_that_a_process_is_no_tool_server_is_for_the_administrat
 async def test_a_process_that_answers_with_an_error_is_quoted() -> None:
     # `cat` sends each request back, which the package then refuses as one that it does not know.
     with pytest.raises(ServerFailed, match="nobody refused: Method not found") as failure:
-        await tools_of(Server("nobody", command="cat"))
+        await tools_of(ToolServerConfig("nobody", command="cat"))
     assert failure.value.code == "tool_server_error"
     assert failure.value.advice.english == "nobody answers, but with an error: “Method not found”."
 
@@ -413,7 +415,7 @@ async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administra
     status: int, code: str, advice: str
 ) -> None:
     with Misbehaving([]).over_http(status=status) as url, pytest.raises(ServerFailed) as failure:
-        await tools_of(Server("nobody", url=url))
+        await tools_of(ToolServerConfig("nobody", url=url))
     assert failure.value.code == code and advice in failure.value.advice.english
     assert "cannot be reached" in str(failure.value)
 
@@ -427,7 +429,7 @@ async def test_the_cause_that_an_address_is_no_tool_server_is_for_the_administra
 )
 async def test_an_address_at_which_nobody_is_says_what_is_missing(url: str, code: str) -> None:
     with pytest.raises(ServerFailed) as failure:
-        await tools_of(Server("nobody", url=url))
+        await tools_of(ToolServerConfig("nobody", url=url))
     assert failure.value.code == code
 
 
@@ -436,12 +438,12 @@ async def test_what_is_no_protocol_or_leads_elsewhere_is_said() -> None:
     redirect = answer("", "Location: http://127.0.0.1:1/other", status="307 Elsewhere")
     for whole, code in ((page, "tool_server_wrong_address"), (redirect, "tool_server_redirect")):
         with RawServer(always(whole)) as server, pytest.raises(ServerFailed) as failure:
-            await tools_of(Server("nobody", url=f"http://127.0.0.2:{server.port}/"))
+            await tools_of(ToolServerConfig("nobody", url=f"http://127.0.0.2:{server.port}/"))
         assert failure.value.code == code
 
 
 async def test_a_list_that_is_none_is_said(wire: str, tmp_path: Path) -> None:
-    said = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
-    with reached(said, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
+    behaviour = Misbehaving([], results={"tools/list": {"tools": {"a": 1}}})
+    with reached(behaviour, wire, tmp_path) as server, pytest.raises(ServerFailed) as failure:
         await tools_of(server)
     assert failure.value.code == "tool_server_invalid"

@@ -1,4 +1,4 @@
-"""What a provider says of its models reaches the rows, unless an admin has set something else."""
+"""Test that the facts of a provider reach the rows, unless an admin has set other values."""
 
 from datetime import date, timedelta
 from decimal import Decimal
@@ -66,8 +66,8 @@ def test_what_is_not_said_any_more_stays_and_nonsense_is_logged_once(caplog: pyt
             tasks.read_models()
     model.refresh_from_db()
     assert (model.context_window, model.found["context_window"]) == (32_768, 32_768)
-    said = [record.getMessage() for record in caplog.records if record.name == "llm.model_facts"]
-    assert said == ["provider Ours: qwen: max_model_len is -1, which cannot be and is not taken"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "llm.model_facts"]
+    assert logged == ["provider Ours: qwen: max_model_len is -1, which cannot be and is not taken"]
 
 
 def test_a_provider_that_is_away_or_switched_off_changes_nothing() -> None:
@@ -76,7 +76,7 @@ def test_a_provider_that_is_away_or_switched_off_changes_nothing() -> None:
         model = save_model(provider=provider, name="qwen")
         Provider.objects.update(enabled=False)
         tasks.read_models()
-        assert server.asked == []
+        assert server.requests == []
         Provider.objects.update(enabled=True)
     tasks.read_models()
     model.refresh_from_db()
@@ -147,8 +147,8 @@ def test_a_retirement_is_noted_once_shown_and_taken_back(
 def test_programs_are_told_of_reasoning_and_retirement(admin_client: Client) -> None:
     provider = Provider.objects.create(name="Ours")
     model = Model.objects.create(provider=provider, name="m", reasoning=True, retires_on=date(2027, 1, 15))
-    told = admin_client.get(f"/api/v1/models/{model.pk}/").json()
-    assert (told["abilities"]["reasoning"], told["retires_on"]) == (True, "2027-01-15")
+    body = admin_client.get(f"/api/v1/models/{model.pk}/").json()
+    assert (body["abilities"]["reasoning"], body["retires_on"]) == (True, "2027-01-15")
 
 
 def test_an_unknown_model_is_tried_with_one_call_of_a_tool_but_never_by_the_daily_job(
@@ -179,11 +179,11 @@ def test_what_an_admin_says_of_tools_is_not_tried(scripted_model: ScriptedModel)
 
 def test_the_command_finds_windows_out() -> None:
     with model_servers.llama_cpp() as server:
-        said = command("--base-url", f"{server.url}/v1", "--model", "model.gguf")
-        assert "model.gguf: 8,192 tokens" in said.splitlines()[-1]
-        assert "not known" not in said
-        said = command("--base-url", f"{server.url}/v1", "--model", "model.gguf:131072")
-    assert "131,072 tokens (more than the 8,192 that the provider serves)" in said
+        output = command("--base-url", f"{server.url}/v1", "--model", "model.gguf")
+        assert "model.gguf: 8,192 tokens" in output.splitlines()[-1]
+        assert "not known" not in output
+        output = command("--base-url", f"{server.url}/v1", "--model", "model.gguf:131072")
+    assert "131,072 tokens (more than the 8,192 that the provider serves)" in output
 
 
 def test_the_command_sets_abilities_and_the_greatest_answer() -> None:
@@ -203,9 +203,9 @@ def test_the_command_sets_abilities_and_the_greatest_answer() -> None:
 
 def test_the_command_tests_the_connection() -> None:
     with model_servers.lm_studio() as server:
-        said = command("--base-url", f"{server.url}/v1", "--test")
-    assert "It answers and offers 2 models:" in said
-    assert "qwen/qwen3-4b: a window of 16,384 tokens, no vision, tools" in said
+        output = command("--base-url", f"{server.url}/v1", "--test")
+    assert "It answers and offers 2 models:" in output
+    assert "qwen/qwen3-4b: a window of 16,384 tokens, no vision, tools" in output
     with pytest.raises(CommandError, match="cannot be reached"):
         command("--base-url", "http://127.0.0.1:9/v1", "--test")
 
@@ -214,8 +214,10 @@ def test_the_command_finds_out_that_tool_calls_are_written_as_text(scripted_mode
     text = '<tool_call>{"name": "ready", "arguments": {}}</tool_call>'
     name = scripted_model.set_script("writer", {"text": text, "streaming": "refused"})
     save_model(provider=Provider.objects.create(name="Ours", base_url=scripted_model.openai_url), name=name)
-    said = command("--base-url", scripted_model.openai_url, "--test")
-    assert said.splitlines()[-1] == f"  {name}: 4,096 tokens (not known; give NAME:WINDOW), tool calls written as text"
+    output = command("--base-url", scripted_model.openai_url, "--test")
+    assert (
+        output.splitlines()[-1] == f"  {name}: 4,096 tokens (not known; give NAME:WINDOW), tool calls written as text"
+    )
     model = Model.objects.get()
     assert (model.tools, model.written_calls, model.whole_answers) == (True, True, True)
     assert list(model.learnt_on) == ["whole_answers"]
@@ -277,8 +279,8 @@ def test_the_doctor_names_what_retires_soon_and_what_is_larger_than_its_server()
     with model_servers.anthropic(lifecycle="deprecated", retires_at=f"{soon}T12:00:00Z") as server:
         provider = provider_at(server, kind="anthropic", path="")
         save_model(provider=provider, name="claude-opus-5-5", window=2_000_000)
-        found = [(each.subject.english, each.detail.english) for each in doctor._models()]
-    assert found == [
+        findings = [(each.subject.english, each.detail.english) for each in doctor._models()]
+    assert findings == [
         ("Model claude-opus-5-5 of Ours", f"retires on {soon:%Y-%m-%d}"),
         ("Model claude-opus-5-5 of Ours", "its window is 2,000,000 tokens here, but 1,000,000 at its server"),
     ]

@@ -1,4 +1,4 @@
-"""What a provider says beside its answer, in reports of usage and the like, may be anything."""
+"""Test that a provider may send anything in its reports of usage and the like."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ NONSENSE: tuple[Any, ...] = ("many", 7, [], True, -1, 1e99, 10**40, {"type": 3, 
 
 
 def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
-    """A whole answer in each protocol; whatever it reports beside its text is `strange`."""
+    """Return a whole answer in each protocol, in which everything but the text is `strange`."""
     usage = {"prompt_tokens": strange, "completion_tokens": strange, "prompt_tokens_details": strange}
     chat: list[Any] = [{"choices": [{"delta": {"content": "Yes."}, "finish_reason": "stop"}]}]
     chat += [
@@ -25,7 +25,7 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     ]
     counted = {"input_tokens": strange, "output_tokens": strange}
     into = {**counted, "input_tokens_details": strange, "output_tokens_details": strange}
-    said = {"type": "response.output_text.delta", "delta": "Yes."}
+    delta = {"type": "response.output_text.delta", "delta": "Yes."}
     message = {"id": strange, "usage": counted, "diagnostics": strange}
     blocks = [
         {"type": "message_start", "message": message},
@@ -42,8 +42,8 @@ def answers_with(strange: Any) -> list[tuple[StepReader, list[Any]]]:
     unmeasured = {"type": "response.incomplete", "response": {"usage": strange, "incomplete_details": strange}}
     return [
         (OpenAIReader(""), chat),
-        (ResponsesReader(""), [said, ended]),
-        (ResponsesReader(""), [said, unmeasured]),
+        (ResponsesReader(""), [delta, ended]),
+        (ResponsesReader(""), [delta, unmeasured]),
         (AnthropicReader(""), blocks),
         (OllamaReader(""), [{"message": {"content": "Yes."}}, last]),
     ]

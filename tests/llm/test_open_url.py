@@ -160,10 +160,10 @@ async def test_a_server_that_cannot_be_reached_is_told() -> None:
 
 
 async def test_stopping_closes_the_connection() -> None:
-    begun = threading.Event()
+    connected = threading.Event()
 
     async def play(head: str, writer: asyncio.StreamWriter) -> None:
-        begun.set()
+        connected.set()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nagain and ")
         while True:
             writer.write(b"again and ")
@@ -173,7 +173,7 @@ async def test_stopping_closes_the_connection() -> None:
     with RawServer(play) as server:
         tool = tool_for(server)
         running = asyncio.create_task(run_tool(tool, {"url": f"http://site.example:{server.port}/"}))
-        assert await asyncio.to_thread(begun.wait, 10)
+        assert await asyncio.to_thread(connected.wait, 10)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

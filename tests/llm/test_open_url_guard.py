@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from core.net.fetch import Fetcher
-from core.net.url_safety import Guard, Refused, is_public
+from core.net.url_safety import FetchRefused, Guard, is_public
 from llm.tools.open_url import OpenUrlTool
 from llm.types.tools import run_tool
 from tests.llm.opening import STORY, Names, document_of, opened, tool_for
@@ -83,15 +83,15 @@ async def test_a_redirect_to_a_closed_address_is_refused_and_nothing_is_sent_the
 
 
 async def test_a_redirect_that_is_not_to_be_followed_is_not() -> None:
-    async def follow(asked: httpx2.URL, target: httpx2.URL) -> None:
-        raise Refused(f"{asked.host} leads to {target.host}.")
+    async def follow(source: httpx2.URL, target: httpx2.URL) -> None:
+        raise FetchRefused(f"{source.host} leads to {target.host}.")
 
     with RawServer(always(answer("", "Location: http://other.example/?d=SECRET", status="302 Found"))) as site:
         names = Names(["127.0.0.2"])
         tool = tool_for(site, names=names, follow=follow)
         output = await run_tool(tool, {"url": f"http://site.example:{site.port}/"})
     assert output.error and output.text == "site.example leads to other.example."
-    assert len(site.heads) == 1 and names.asked == ["site.example"]  # not even its address was asked for
+    assert len(site.heads) == 1 and names.hosts == ["site.example"]  # not even its address was asked for
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://a:b@site.example/", "http://site.example:22/"])
@@ -108,7 +108,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
         url = f"http://site.example:{site.port}/"
         document = document_of(await run_tool(tool_for(site, names=names), {"url": url}))
         assert document["text"] == STORY.strip()
-        assert names.asked == ["site.example"]
+        assert names.hosts == ["site.example"]
         assert f"Host: site.example:{site.port}" in site.heads[0]
         again = await run_tool(tool_for(site, names=names), {"url": url})
         assert again.error and "not on the public internet" in again.text
@@ -145,14 +145,14 @@ async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", ["site.example", "other.example"])
 async def test_the_certificate_must_be_for_the_name_though_the_address_is_pinned(tmp_path: Path, name: str) -> None:
     path = certificate(tmp_path, name)
-    asked: list[str] = []
+    requests: list[str] = []
     server_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server_tls.load_cert_chain(path)
-    server_tls.sni_callback = lambda connection, host, context: asked.append(host)
+    server_tls.sni_callback = lambda connection, host, context: requests.append(host)
     with RawServer(always(answer(STORY)), tls=server_tls) as server:
         tool = tool_for(server, tls=ssl.create_default_context(cafile=str(path)))
         output = await run_tool(tool, {"url": f"https://site.example:{server.port}/"})
-    assert asked == ["site.example"]
+    assert requests == ["site.example"]
     if name == "site.example":
         assert document_of(output)["text"] == STORY.strip()
     else:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from llm.providers.openai import taking_turns
+from llm.providers.openai import merge_neighbours
 from llm.types.model_call import (
     Image,
-    Message,
+    ModelMessage,
     ModelRequest,
     ReasoningDelta,
     Sampling,
@@ -42,12 +42,12 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
     request = ModelRequest(
         model="scripted",
         messages=(
-            Message("system", "Be brief."),
-            Message("user", "What is this?", images=(Image("image/png", b"\x89PNG"),)),
-            Message("assistant", "", tool_calls=(call,)),
-            Message("tool", "Rain", tool_call_id="c1"),
-            Message("system", "Remember the date."),
-            Message("user", "And now?"),
+            ModelMessage("system", "Be brief."),
+            ModelMessage("user", "What is this?", images=(Image("image/png", b"\x89PNG"),)),
+            ModelMessage("assistant", "", tool_calls=(call,)),
+            ModelMessage("tool", "Rain", tool_call_id="c1"),
+            ModelMessage("system", "Remember the date."),
+            ModelMessage("user", "And now?"),
         ),
         max_output=321,
         tools=(WEATHER,),
@@ -80,19 +80,24 @@ async def test_a_request_is_sent_as_the_protocol_wants_it(connect: Connect, scri
 
 
 async def test_a_model_that_knows_one_system_message_gets_one(connect: Connect, scripted_model: ScriptedModel) -> None:
-    messages = (Message("system", "A"), Message("user", "B"), Message("system", ""), Message("system", "C"))
+    messages = (
+        ModelMessage("system", "A"),
+        ModelMessage("user", "B"),
+        ModelMessage("system", ""),
+        ModelMessage("system", "C"),
+    )
     body = await sent(connect, scripted_model, asking(messages=messages, several_system_messages=False))
     assert body["messages"] == [{"role": "system", "content": "A\n\nC"}, {"role": "user", "content": "B"}]
 
 
 TALK = (
-    Message("system", "Be brief."),
-    Message("system", "Today: nothing."),
-    Message("user", "These are your files."),
-    Message("user", "What is there?"),
-    Message("assistant", tool_calls=(ToolCall("call00001", "weather", "{}"),)),
-    Message("tool", "Rain.", tool_call_id="call00001"),
-    Message("user", "Remember: in one line."),
+    ModelMessage("system", "Be brief."),
+    ModelMessage("system", "Today: nothing."),
+    ModelMessage("user", "These are your files."),
+    ModelMessage("user", "What is there?"),
+    ModelMessage("assistant", tool_calls=(ToolCall("call00001", "weather", "{}"),)),
+    ModelMessage("tool", "Rain.", tool_call_id="call00001"),
+    ModelMessage("user", "Remember: in one line."),
 )
 
 
@@ -105,31 +110,31 @@ async def test_messages_are_ordered_as_a_models_template_takes_them(
     together = [("system", "Be brief.\n\nToday: nothing."), *whole[2:]]
     by_turns = [together[0], ("user", "These are your files.\n\nWhat is there?"), ("assistant", "")]
     by_turns += [("tool", "Rain.\n\nRemember: in one line.")]
-    for model, wanted in (("llama-4", whole), ("qwen-coder", together), ("gemma-4-it", by_turns)):
-        for refused in ((400 if dialect == "vllm" else 500) if wanted is not whole else None, None):
+    for model, expected in (("llama-4", whole), ("qwen-coder", together), ("gemma-4-it", by_turns)):
+        for refused in ((400 if dialect == "vllm" else 500) if expected is not whole else None, None):
             scripted_model.forget()
             assert text_of(await events_of(provider, asking(messages=TALK, model=model)))
-            asked = scripted_model.requests()
-            assert [record.status for record in asked] == ([refused, 200] if refused else [200])
-        assert [(each["role"], each["content"]) for each in asked[-1].body["messages"]] == wanted
+            requests = scripted_model.requests()
+            assert [record.status for record in requests] == ([refused, 200] if refused else [200])
+        assert [(each["role"], each["content"]) for each in requests[-1].body["messages"]] == expected
 
 
 def test_questions_and_answers_are_put_by_turns_without_losing_anything() -> None:
     image = Image("image/png", b"\x89PNG")
     call = ToolCall("c1", "weather", "{}")
-    said = [
-        Message("user", "A", images=(image,)),
-        Message("user", "", images=(image,)),
-        Message("assistant", "B"),
-        Message("assistant", "C", tool_calls=(call,)),
-        Message("tool", "D", tool_call_id="c1"),
-        Message("tool", "E", tool_call_id="c2"),
-        Message("user", "F", images=(image,)),
+    messages = [
+        ModelMessage("user", "A", images=(image,)),
+        ModelMessage("user", "", images=(image,)),
+        ModelMessage("assistant", "B"),
+        ModelMessage("assistant", "C", tool_calls=(call,)),
+        ModelMessage("tool", "D", tool_call_id="c1"),
+        ModelMessage("tool", "E", tool_call_id="c2"),
+        ModelMessage("user", "F", images=(image,)),
     ]
-    assert taking_turns(said) == [
-        Message("user", "A", images=(image, image)),
-        Message("assistant", "B\n\nC", tool_calls=(call,)),
-        *said[4:],
+    assert merge_neighbours(messages) == [
+        ModelMessage("user", "A", images=(image, image)),
+        ModelMessage("assistant", "B\n\nC", tool_calls=(call,)),
+        *messages[4:],
     ]
 
 
@@ -167,7 +172,7 @@ async def test_content_in_parts_is_understood(connect: Connect) -> None:
 
 
 def call(arguments: Any = None, **fields: Any) -> dict[str, Any]:
-    """A piece of a tool call; `name` goes where the protocol wants it."""
+    """Return a piece of a tool call."""
     function = {key: value for key, value in (("name", fields.pop("name", None)), ("arguments", arguments)) if value}
     return fields | ({"function": function} if function else {})
 
@@ -252,8 +257,8 @@ async def test_the_last_report_of_usage_counts(connect: Connect) -> None:
 )
 async def test_an_error_in_the_stream_ends_it(connect: Connect, event: dict[str, Any], code: str) -> None:
     raw = [chunk({"content": "So"}), event, "[DONE]"]
-    said, failure = await failure_after(connect("openai"), asking({"raw": raw}))
-    assert said == [TextDelta("So")]
+    events, failure = await failure_after(connect("openai"), asking({"raw": raw}))
+    assert events == [TextDelta("So")]
     assert failure.code == code
 
 

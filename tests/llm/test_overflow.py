@@ -21,7 +21,7 @@ def refused(status: int | None, body: object, counted: int = SENT) -> ModelError
     return errors.with_count(error, counted)
 
 
-def said(message: str, **more: object) -> dict[str, object]:
+def body_of(message: str, **more: object) -> dict[str, object]:
     return {"error": {"message": message, **more}}
 
 
@@ -29,54 +29,58 @@ def said(message: str, **more: object) -> dict[str, object]:
 # Fireworks, Kimi, MiniMax, DashScope (2), SGLang (2), Ollama (2), LiteLLM, OpenRouter, text-generation-webui, Vertex,
 # Copilot, Volcengine, OpenAI's Responses, Poolside, DS4, Groq, Databricks, Cerebras, SambaNova, GLM in Chinese.
 WORDINGS = [
-    (None, said("The number of tokens to keep from the prompt is greater than the context length."), None),
+    (None, body_of("The number of tokens to keep from the prompt is greater than the context length."), None),
     (400, {"error": "Keeping 3757: greater than the context length (n_keep: 3757>= n_ctx: 3000)."}, 3_000),
     (400, {"error": "Cannot truncate prompt with n_keep (3757) >= n_ctx (3000)"}, 3_000),
     (400, {"error": "This model's maximum prompt length is 3000 but the request contains 3757 tokens."}, 3_000),
-    (400, said("Prompt exceeds max length", code="1261"), None),
+    (400, body_of("Prompt exceeds max length", code="1261"), None),
     (400, {"message": "Input is too long for requested model."}, None),
     (400, {"message": "Too many input tokens. Max input tokens: 3000, request input token count: 3757"}, 3_000),
-    (400, said("input length and `max_tokens` exceed context limit: 2500 + 1257 > 3000, decrease"), 3_000),
+    (400, body_of("input length and `max_tokens` exceed context limit: 2500 + 1257 > 3000, decrease"), 3_000),
     (400, {"message": "too many tokens: total number of tokens in the prompt cannot exceed 3000 - got 3757."}, 3_000),
     (400, {"message": "too many tokens: size limit exceeded by 757 tokens. Try using shorter or fewer inputs."}, None),
-    (422, said("The input (3757 tokens) is longer than the model's context length (3000 tokens)."), 3_000),
-    (400, said("The prompt is too long: 3757, model maximum context length: 3000"), 3_000),
-    (400, said("Invalid request: Your request exceeded model token limit: 3000 (requested: 3757)"), 3_000),
-    (400, said("invalid params, context window exceeds limit (2013)"), None),
-    (400, said("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 3000]"), 3_000),
+    (422, body_of("The input (3757 tokens) is longer than the model's context length (3000 tokens)."), 3_000),
+    (400, body_of("The prompt is too long: 3757, model maximum context length: 3000"), 3_000),
+    (400, body_of("Invalid request: Your request exceeded model token limit: 3000 (requested: 3757)"), 3_000),
+    (400, body_of("invalid params, context window exceeds limit (2013)"), None),
+    (400, body_of("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 3000]"), 3_000),
     (400, {"code": "InvalidParameter", "message": "Range of input length should be [1, 3000]"}, 3_000),
     (400, {"message": "The input (3757 tokens) is longer than the model's context length (3000 tokens)."}, 3_000),
-    (400, said("Input length (3757 tokens) exceeds the maximum allowed length (3000 tokens)."), 3_000),
+    (400, body_of("Input length (3757 tokens) exceeds the maximum allowed length (3000 tokens)."), 3_000),
     (500, {"error": "the input length exceeds the context length"}, None),
     (400, {"error": "prompt too long; exceeded max context length by 757 tokens"}, None),
-    (400, said("litellm.BadRequestError: ContextWindowExceededError: it does not fit"), None),
-    (400, said("This endpoint's maximum context length is 3000 tokens. However, you requested about 3757."), 3_000),
+    (400, body_of("litellm.BadRequestError: ContextWindowExceededError: it does not fit"), None),
+    (400, body_of("This endpoint's maximum context length is 3000 tokens. However, you requested about 3757."), 3_000),
     (400, {"detail": "This model maximum context length is 3000 tokens. It resulted in over 3757 tokens."}, 3_000),
-    (400, said("Unable to submit as the input token count is 3757 but model only supports up to 3000."), 3_000),
-    (400, said("prompt token count of 3757 exceeds the limit of 3000"), 3_000),
-    (400, said("Input length 3757 exceeds the maximum length 3000", code="InvalidParameter"), 3_000),
-    (400, said("Input tokens exceed the configured limit of 3000 tokens. Yours resulted in 3757 tokens."), 3_000),
-    (400, said("Input length 3757 exceeds the maximum allowed input length of 3000 tokens."), 3_000),
-    (400, said("Prompt has 3,757 tokens, but the configured context size is 3,000 tokens"), 3_000),
-    (400, said("Please reduce the length of the messages or completion."), None),
+    (400, body_of("Unable to submit as the input token count is 3757 but model only supports up to 3000."), 3_000),
+    (400, body_of("prompt token count of 3757 exceeds the limit of 3000"), 3_000),
+    (400, body_of("Input length 3757 exceeds the maximum length 3000", code="InvalidParameter"), 3_000),
+    (400, body_of("Input tokens exceed the configured limit of 3000 tokens. Yours resulted in 3757 tokens."), 3_000),
+    (400, body_of("Input length 3757 exceeds the maximum allowed input length of 3000 tokens."), 3_000),
+    (400, body_of("Prompt has 3,757 tokens, but the configured context size is 3,000 tokens"), 3_000),
+    (400, body_of("Please reduce the length of the messages or completion."), None),
     (400, {"error_code": "BAD_REQUEST", "message": "prompt length 3757 exceeds max prompt length 3000"}, 3_000),
     (413, b"", None),
-    (400, said("Requested tokens do not fit: max sequence length is 3000."), 3_000),
-    (400, said("Prompt 超长", code="1261"), None),
-    (400, said("Total tokens of image and text exceed max message tokens."), None),
-    (400, said("The input or output tokens must be reduced in order to run successfully"), None),
+    (400, body_of("Requested tokens do not fit: max sequence length is 3000."), 3_000),
+    (400, body_of("Prompt 超长", code="1261"), None),
+    (400, body_of("Total tokens of image and text exceed max message tokens."), None),
+    (400, body_of("The input or output tokens must be reduced in order to run successfully"), None),
     (400, {"error_code": 336104, "error_msg": "prompt tokens too long"}, None),
     (400, {"code": 10907, "message": "token count exceeds the upper limit"}, None),
     (400, {"success": False, "msg": "token总数超过限制"}, None),
-    (400, said("Invalid 'input': string too long. At most 10485760 characters.", code="string_above"), None),
+    (400, body_of("Invalid 'input': string too long. At most 10485760 characters.", code="string_above"), None),
     (400, {"errors": [{"message": "AiError: 3757 tokens exceeded this model context window limit (3000)."}]}, 3_000),
     (400, {"errors": [{"code": "invalid", "message": "3757 tokens cannot exceed the total tokens limit 3000"}]}, 3_000),
-    (400, said("Reduce the length of the messages. Current length is 3757 while limit is 3000"), 3_000),
-    (400, said("Provider returned error", metadata={"raw": json.dumps(said("maximum context length is 3000"))}), 3_000),
+    (400, body_of("Reduce the length of the messages. Current length is 3757 while limit is 3000"), 3_000),
+    (
+        400,
+        body_of("Provider returned error", metadata={"raw": json.dumps(body_of("maximum context length is 3000"))}),
+        3_000,
+    ),
     (400, {"errors": [{"message": "AiError: context window limit exceeded", "code": 5021}]}, None),
     (422, {"detail": "Prompt length 20000 exceeds 15000"}, 15_000),
     (400, {"base_resp": {"status_code": 2013, "status_msg": "context window exceeds limit"}}, None),
-    (400, {"error": said("prompt is too long: 3757 tokens > 3000 maximum")}, 3_000),
+    (400, {"error": body_of("prompt is too long: 3757 tokens > 3000 maximum")}, 3_000),
 ]  # fmt: skip
 
 
@@ -101,7 +105,7 @@ def test_every_wording_is_an_overflow_with_the_limit_that_it_names(number: int) 
     ],
 )
 def test_numbers_alone_are_enough(status: int | None, message: str, limit: int | None) -> None:
-    error = refused(status, said(message))
+    error = refused(status, body_of(message))
     assert (error.code, error.of_account) == ("context_too_long", status == 429)
     if status != 413:  # by its status alone it is one without a limit
         assert error.limit == limit
@@ -141,13 +145,13 @@ def test_numbers_alone_are_enough(status: int | None, message: str, limit: int |
     ],
 )
 def test_other_refusals_are_not_taken_for_an_overflow(status: int, message: str) -> None:
-    assert refused(status, said(message)).code != "context_too_long"
+    assert refused(status, body_of(message)).code != "context_too_long"
 
 
 @pytest.mark.parametrize("status", [413, 429])
 def test_a_request_above_the_tokens_of_a_minute_is_an_overflow_of_the_account(status: int) -> None:
     message = "Request too large for `m` in organization `o` on tokens per minute (TPM): Limit 3000, Requested 3757"
-    error = refused(status, said(message, code="rate_limit_exceeded"))
+    error = refused(status, body_of(message, code="rate_limit_exceeded"))
     assert (error.code, error.limit, error.requested, error.of_account) == ("context_too_long", 3_000, 3_757, True)
 
 
@@ -160,7 +164,7 @@ def test_a_request_above_the_tokens_of_a_minute_is_an_overflow_of_the_account(st
     ],
 )
 def test_a_limit_of_a_minute_below_our_own_count_is_an_overflow_of_the_account(message: str) -> None:
-    error = refused(429, said(message))
+    error = refused(429, body_of(message))
     assert (error.code, error.limit, error.of_account) == ("context_too_long", 3_000, True)
 
 
@@ -168,7 +172,7 @@ def test_a_limit_of_a_minute_below_our_own_count_is_an_overflow_of_the_account(m
     ("message", "proven"), [("n must be at most 3000, got 3757", False), ("at most 3000 tokens, got 3757", True)]
 )
 def test_a_limit_of_something_unnamed_proves_no_window(message: str, proven: bool) -> None:
-    error = refused(400, said(message))
+    error = refused(400, body_of(message))
     assert (error.limit, names_the_window(error, SENT, 0)) == (3_000, proven)
 
 
@@ -185,7 +189,7 @@ def test_a_limit_of_something_unnamed_proves_no_window(message: str, proven: boo
     ],
 )
 def test_a_limit_on_images_is_no_limit_of_tokens(status: int, message: str, limit: int | None) -> None:
-    error = refused(status, said(message), counted=100)
+    error = refused(status, body_of(message), counted=100)
     assert (error.code, error.limit) == ("too_many_images", limit)
 
 

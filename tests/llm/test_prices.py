@@ -1,4 +1,4 @@
-"""What a model call costs: exact, by kind of token, and unmoved by nonsense."""
+"""Test the cost of a model call: exact, by kind of token, and unmoved by nonsense."""
 
 from decimal import Decimal
 
@@ -51,7 +51,7 @@ def test_one_price_for_all_makes_the_cache_indifferent(price: Decimal, usage: Us
 @given(every_price, counts, counts, counts)
 def test_no_call_costs_more_than_was_said_ahead(price: Prices, prompt: int, answer: int, cached: int) -> None:
     ahead = Usage(prompt, 0, cached_input=cached)
-    expected = price.ahead(ahead, answer)
+    expected = price.expected_cost(ahead, answer)
     assert expected.prompt == price.cost(ahead)
     assert expected.answer_per_1000 * 1_000 == price.output
     plain, read, written = Usage(prompt, answer), Usage(prompt, answer, cached), Usage(prompt, answer, 0, 0, prompt)
@@ -75,11 +75,11 @@ def test_no_call_costs_more_than_was_said_ahead(price: Prices, prompt: int, answ
 def test_without_a_price_of_the_cache_there_is_no_discount(
     row: dict[str, Decimal], expected: tuple[int, int, int, int] | None
 ) -> None:
-    found = Model(name="one", **row).prices
-    assert found == (Prices(*map(Decimal, expected)) if expected else None)
+    prices = Model(name="one", **row).prices
+    assert prices == (Prices(*map(Decimal, expected)) if expected else None)
 
 
 def test_prices_of_the_cache_are_known_where_the_vendor_has_some() -> None:
-    known = suggest("anthropic", "claude-sonnet-4-5")
-    assert known is not None and known.input_price == Decimal(3)
-    assert (known.cached_input_price, known.cache_write_price) == (Decimal("0.3"), Decimal("3.75"))
+    suggestion = suggest("anthropic", "claude-sonnet-4-5")
+    assert suggestion is not None and suggestion.input_price == Decimal(3)
+    assert (suggestion.cached_input_price, suggestion.cache_write_price) == (Decimal("0.3"), Decimal("3.75"))

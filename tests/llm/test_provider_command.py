@@ -1,4 +1,4 @@
-"""`manage.py provider` changes what is named, and nothing else."""
+"""`manage.py provider` changes the named values, and nothing else."""
 
 from io import StringIO
 from uuid import uuid4
@@ -73,10 +73,10 @@ def test_a_new_provider_is_openais_and_switched_on() -> None:
 def test_what_was_learnt_of_a_model_is_shown_and_forgotten(provider: Provider) -> None:
     model = provider.models.get(name="a")
     learn_refused_window(model, ModelError("context_too_long", "x", retryable=False, limit=3_000), 5_000)
-    said = run(provider, "--model", "a")
-    assert "a: 9,000 tokens (3,000 in force, learnt: refused on " in said and "naming 3,000" in said
-    said = run(provider, "--forget", "a")
-    assert "a: 9,000 tokens" in said and "in force" not in said
+    output = run(provider, "--model", "a")
+    assert "a: 9,000 tokens (3,000 in force, learnt: refused on " in output and "naming 3,000" in output
+    output = run(provider, "--forget", "a")
+    assert "a: 9,000 tokens" in output and "in force" not in output
     model.refresh_from_db()
     assert (model.window, model.window_evidence) == (9_000, {})
     with pytest.raises(CommandError, match="no model named c"):

@@ -1,4 +1,4 @@
-"""Every way in which a model call fails, for every kind of provider."""
+"""Every failure of a model call, for every kind of provider."""
 
 import socket
 from typing import Any
@@ -186,9 +186,9 @@ async def test_a_server_that_is_not_there_is_unreachable(kind: str) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     provider = create(kind, base_url=f"http://127.0.0.1:{port}/v1", api_key="")
-    for asked in (events_of(provider, asking()), provider.list_models()):
+    for call in (events_of(provider, asking()), provider.list_models()):
         with pytest.raises(ModelError) as caught:
-            await asked
+            await call
         assert (caught.value.code, caught.value.retryable) == ("provider_unreachable", True)
     await provider.close()
 

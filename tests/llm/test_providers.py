@@ -1,4 +1,4 @@
-"""What holds for every kind of provider."""
+"""Test the behaviour that all kinds of providers share."""
 
 import asyncio
 from contextlib import aclosing
@@ -6,7 +6,15 @@ from contextlib import aclosing
 import pytest
 
 from core.errors import ModelError
-from llm.types.model_call import Message, ReasoningDelta, StepFinished, TextDelta, ToolCallDelta, ToolCallStarted, Usage
+from llm.types.model_call import (
+    ModelMessage,
+    ReasoningDelta,
+    StepFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
 from tests.llm.conftest import Connect, asking, events_of, text_of
 from tests.scripted_model import DEFAULT_TEXT, ScriptedModel, expected_text
 
@@ -17,8 +25,8 @@ SECRET = "sk-very-secret-0123456789"
 
 async def test_an_answer_arrives_piece_by_piece_with_its_usage(connect: Connect, kind: str) -> None:
     script = {"text": "The quick brown fox.", "usage": {"input": 90, "cached": 40, "output": 7, "reasoning": 2}}
-    *said, last = await events_of(connect(kind), asking(script))
-    assert [event.text for event in said if isinstance(event, TextDelta)] == ["The", " quick", " brown", " fox."]
+    *pieces, last = await events_of(connect(kind), asking(script))
+    assert [event.text for event in pieces if isinstance(event, TextDelta)] == ["The", " quick", " brown", " fox."]
     assert last == StepFinished("stop", Usage(90, 7, cached_input=40, reasoning=2))
 
 
@@ -79,8 +87,8 @@ async def test_many_answers_share_a_provider(connect: Connect, kind: str) -> Non
     provider = connect(kind)
     scripts = [{"tokens": 20 + number, "interval": 0.001} for number in range(20)]
     answers = await asyncio.gather(*(events_of(provider, asking(script)) for script in scripts))
-    said = [text_of(events) for events in answers]
-    assert said == [expected_text(script) for script in scripts]
+    texts = [text_of(events) for events in answers]
+    assert texts == [expected_text(script) for script in scripts]
 
 
 async def test_closing_the_iterator_closes_the_connection(
@@ -133,5 +141,7 @@ async def test_text_that_cannot_be_stored_is_made_sound(connect: Connect, kind: 
 
 
 async def test_without_a_script_the_model_still_answers(connect: Connect, kind: str) -> None:
-    events = await events_of(connect(kind), asking(messages=(Message("system", "Be kind."), Message("user", "Hi"))))
+    events = await events_of(
+        connect(kind), asking(messages=(ModelMessage("system", "Be kind."), ModelMessage("user", "Hi")))
+    )
     assert text_of(events) == DEFAULT_TEXT

@@ -9,13 +9,13 @@ import pytest
 
 from core.sentences import Sentence
 from llm import agent_loop
-from llm.providers import lacking, wanted_in_later_turns
+from llm.providers import lacking, needed_in_later_turns
 from llm.types.model_call import (
     LoopEvent,
-    Message,
+    ModelMessage,
     ModelRequest,
     ParametersLeftOut,
-    Provider,
+    ProviderClient,
     ReasoningDelta,
     Sampling,
     StepFinished,
@@ -81,25 +81,30 @@ class Weather:
 
 
 async def turn(
-    provider: Provider, model: str, script: dict[str, Any], history: Sequence[Message] = (), **fields: Any
-) -> tuple[list[LoopEvent], list[Message]]:
-    """One turn behind `history`: its events, and the messages that it adds, with what is wanted in later turns."""
-    question = Message("user", f"What is the weather?\nscript: {json.dumps(script)}")
-    told: list[Message] = []
+    provider: ProviderClient, model: str, script: dict[str, Any], history: Sequence[ModelMessage] = (), **fields: Any
+) -> tuple[list[LoopEvent], list[ModelMessage]]:
+    """Run one turn after `history`. Return its events and its messages, with the reasoning that later turns need."""
+    question = ModelMessage("user", f"What is the weather?\nscript: {json.dumps(script)}")
+    sent: list[ModelMessage] = []
 
-    async def prepare(cycle: agent_loop.Cycle, added: Sequence[Message]) -> agent_loop.Call:
-        told[:] = added
-        messages = (Message("system", "Be brief."), *history, question, *added)
-        given: dict[str, Any] = {"model": model, "messages": messages, "max_output": 500, "tools": (WEATHER,)}
-        return agent_loop.Call(provider, ModelRequest(**(given | fields)), {"weather": Weather()})
+    async def prepare(cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
+        sent[:] = added
+        messages = (ModelMessage("system", "Be brief."), *history, question, *added)
+        fields_of_request: dict[str, Any] = {
+            "model": model,
+            "messages": messages,
+            "max_output": 500,
+            "tools": (WEATHER,),
+        }
+        return agent_loop.PreparedCall(provider, ModelRequest(**(fields_of_request | fields)), {"weather": Weather()})
 
     events = [event async for event in agent_loop.run(prepare)]
-    said = "".join(event.text for event in events if isinstance(event, TextDelta))
-    kept = [each if each.reasoning and wanted_in_later_turns(each.reasoning) else forgotten(each) for each in told]
-    return events, [question, *kept, Message("assistant", said)]
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    later = [each if each.reasoning and needed_in_later_turns(each.reasoning) else forgotten(each) for each in sent]
+    return events, [question, *later, ModelMessage("assistant", text)]
 
 
-def forgotten(message: Message) -> Message:
+def forgotten(message: ModelMessage) -> ModelMessage:
     return replace(message, reasoning=None)
 
 
@@ -113,11 +118,11 @@ async def test_a_loop_of_three_calls_and_the_next_turn_are_taken(
 ) -> None:
     kind, dialect, model = SERVERS[server]
     provider = connect(kind, dialect=dialect)
-    events, said = await turn(provider, model, LOOP)
+    events, text = await turn(provider, model, LOOP)
     assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)).startswith("Thought number 0.")
-    assert said[-1].text == "It rains everywhere."
-    assert len(said) == 8
-    again, _ = await turn(provider, model, LOOP, said)
+    assert text[-1].text == "It rains everywhere."
+    assert len(text) == 8
+    again, _ = await turn(provider, model, LOOP, text)
     assert [event for event in again if isinstance(event, StepFinished)][-1].reason == "stop"
     refused = statuses(scripted_model).count(400)
     assert refused == (2 if server == "openai" else 0)  # these two are how the other protocol is found out
@@ -129,25 +134,25 @@ async def test_a_loop_of_three_calls_and_the_next_turn_are_taken(
 async def test_another_model_takes_the_conversation_over_and_gives_it_back(
     first: str, second: str, connect: Connect
 ) -> None:
-    said: list[tuple[str, Message]] = []
+    conversation: list[tuple[str, ModelMessage]] = []
     for server in (first, second, first):
         kind, dialect, model = SERVERS[server]
-        history = [message if by == server else forgotten(message) for by, message in said]
+        history = [message if by == server else forgotten(message) for by, message in conversation]
         _, more = await turn(connect(kind, dialect=dialect), model, LOOP, history)
-        said += [(server, message) for message in more]
-    assert said[-1][1].text == "It rains everywhere."
+        conversation += [(server, message) for message in more]
+    assert conversation[-1][1].text == "It rains everywhere."
 
 
 async def test_an_effort_is_said_as_each_protocol_says_it(connect: Connect, scripted_model: ScriptedModel) -> None:
-    for server, effort, wanted in EFFORTS_SENT:
+    for server, effort, expected in EFFORTS_SENT:
         kind, dialect, model = SERVERS.get(server, ("anthropic", "", server))
-        asked = asking({"reasoning": "Hm.", "text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
-        events = await events_of(connect(kind, dialect=dialect), asked)
+        request = asking({"reasoning": "Hm.", "text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
+        events = await events_of(connect(kind, dialect=dialect), request)
         assert text_of(events) == "Yes.", server
         body = scripted_model.requests()[-1].body
-        assert {name: body.get(name) for name in wanted} == wanted, server
-        thought = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
-        assert thought == ("" if effort == "none" else "Hm."), server
+        assert {name: body.get(name) for name in expected} == expected, server
+        reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+        assert reasoning == ("" if effort == "none" else "Hm."), server
 
 
 async def test_a_model_of_ollama_that_knows_no_levels_is_switched(
@@ -155,10 +160,10 @@ async def test_a_model_of_ollama_that_knows_no_levels_is_switched(
 ) -> None:
     provider = connect("ollama")
     for effort in ("high", "none", "low"):
-        asked = asking(
+        request = asking(
             {"reasoning": "Hm.", "text": "Yes."}, model="qwen4:8b", sampling=Sampling(reasoning_effort=effort)
         )
-        events = await events_of(provider, asked)
+        events = await events_of(provider, request)
         assert not [event for event in events if isinstance(event, ParametersLeftOut)]
     bodies = [record.body for record in scripted_model.requests() if record.method == "POST"]
     assert [body["think"] for body in bodies] == ["high", True, False, True]
@@ -181,10 +186,10 @@ async def test_an_effort_that_a_model_refuses_is_left_out_and_others_are_not(
 ) -> None:
     for kind, model, refused in (("responses", "gpt-5.6-sol", "minimal"), ("ollama", "llama4", "high")):
         provider = connect(kind)
-        for effort, told in ((refused, True), ("none", False), (refused, True)):
-            asked = asking({"text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
-            events = await events_of(provider, asked)
-            assert (ParametersLeftOut(("reasoning_effort",)) in events) is told
+        for effort, left_out in ((refused, True), ("none", False), (refused, True)):
+            request = asking({"text": "Yes."}, model=model, sampling=Sampling(reasoning_effort=effort))
+            events = await events_of(provider, request)
+            assert (ParametersLeftOut(("reasoning_effort",)) in events) is left_out
             assert text_of(events) == "Yes."
     assert statuses(scripted_model) == [400, 200, 200, 200] * 2
 
@@ -201,27 +206,27 @@ async def test_older_models_of_anthropic_are_asked_without_thinking(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
     provider = connect("anthropic")
-    asked = asking({"text": "Yes."}, model="claude-opus-4-5", sampling=Sampling(reasoning_effort="low"))
+    request = asking({"text": "Yes."}, model="claude-opus-4-5", sampling=Sampling(reasoning_effort="low"))
     for _ in range(2):
-        events = await events_of(provider, asked)
+        events = await events_of(provider, request)
         assert not any(isinstance(event, ParametersLeftOut) for event in events)
     assert statuses(scripted_model) == [400, 200, 200]
     assert scripted_model.requests()[-1].body["output_config"] == {"effort": "low"}
 
 
-@pytest.mark.parametrize(("model", "told"), [("claude-opus-5-5", True), ("claude-haiku-5-5", False)])
+@pytest.mark.parametrize(("model", "left_out"), [("claude-opus-5-5", True), ("claude-haiku-5-5", False)])
 async def test_a_call_that_a_thinking_model_cannot_be_made_to_make_is_asked_for_and_said(
-    model: str, told: bool, connect: Connect
+    model: str, left_out: bool, connect: Connect
 ) -> None:
-    asked = asking({"text": "Yes."}, model=model, tools=(WEATHER,), tool_choice="required")
-    events = await events_of(connect("anthropic"), asked)
-    assert (events[0] == ParametersLeftOut(("tool_choice",))) is told
+    request = asking({"text": "Yes."}, model=model, tools=(WEATHER,), tool_choice="required")
+    events = await events_of(connect("anthropic"), request)
+    assert (events[0] == ParametersLeftOut(("tool_choice",))) is left_out
     assert text_of(events) == "Yes."
 
 
 async def test_thinking_that_cannot_be_switched_off_is_said(connect: Connect) -> None:
-    asked = asking({"text": "Yes."}, model="claude-opus-5-5", sampling=Sampling(reasoning_effort="none"))
-    assert ParametersLeftOut(("reasoning_effort",)) in await events_of(connect("anthropic"), asked)
+    request = asking({"text": "Yes."}, model="claude-opus-5-5", sampling=Sampling(reasoning_effort="none"))
+    assert ParametersLeftOut(("reasoning_effort",)) in await events_of(connect("anthropic"), request)
 
 
 async def test_mistral_gets_ids_of_its_length_whoever_made_the_call(
@@ -230,16 +235,16 @@ async def test_mistral_gets_ids_of_its_length_whoever_made_the_call(
     for model in ("magistral-medium-3", "a-name-that-tells-nothing"):
         call = ToolCall("call_0123456789", "weather", "{}")
         messages = (
-            *(Message("user", "Hi"), Message("assistant", tool_calls=(call,))),
-            Message("tool", "Rain.", tool_call_id=call.id),
+            *(ModelMessage("user", "Hi"), ModelMessage("assistant", tool_calls=(call,))),
+            ModelMessage("tool", "Rain.", tool_call_id=call.id),
         )
         events = await events_of(
             connect("openai", dialect="mistral"), asking(messages=messages, model=model, tools=(WEATHER,))
         )
         assert isinstance(events[-1], StepFinished)
-        made, result = scripted_model.requests()[-1].body["messages"][1:]
+        message, result = scripted_model.requests()[-1].body["messages"][1:]
         assert len(result["tool_call_id"]) == 9
-        assert made["tool_calls"][0]["id"] == result["tool_call_id"]
+        assert message["tool_calls"][0]["id"] == result["tool_call_id"]
 
 
 async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: ScriptedModel) -> None:
@@ -253,16 +258,16 @@ async def test_reasoning_goes_back_as_it_came(connect: Connect, scripted_model: 
 
 
 async def test_reasoning_that_is_not_taken_back_is_left_out_and_said(connect: Connect) -> None:
-    """As after a change of what stood before it, to which a signature is bound."""
+    """The signature covers the messages before it, which may have changed."""
     provider = connect("anthropic")
     first, _ = await turn(provider, "claude", LOOP)
     [state] = [event.reasoning for event in first if isinstance(event, StepFinished)][:1]
     identity = next(event.id for event in first if isinstance(event, ToolCallStarted))
     call = ToolCall(identity, "weather", '{"city": 0}')
     messages = (
-        Message("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
-        Message("assistant", "", tool_calls=(call,), reasoning=state),
-        Message("tool", "Rain.", tool_call_id=identity),
+        ModelMessage("user", f"Something else\nscript: {json.dumps({'text': 'Well.'})}"),
+        ModelMessage("assistant", "", tool_calls=(call,), reasoning=state),
+        ModelMessage("tool", "Rain.", tool_call_id=identity),
     )
     events = await events_of(provider, asking(messages=messages, tools=(WEATHER,)))
     assert events[0] == ParametersLeftOut(("reasoning of earlier steps",))
@@ -273,9 +278,9 @@ async def test_what_a_model_refuses_is_left_out_once_and_for_all(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
     provider = connect("openai", dialect="gpt")
-    asked = asking({"text": "Yes."}, temperature=0.2, sampling=Sampling(verbosity="low"))
+    request = asking({"text": "Yes."}, temperature=0.2, sampling=Sampling(verbosity="low"))
     for _ in range(2):
-        events = await events_of(provider, asked)
+        events = await events_of(provider, request)
         assert events[0] == ParametersLeftOut(("temperature",))
         assert text_of(events) == "Yes."
     assert statuses(scripted_model) == [400, 400, 200, 200]  # the name of the limit, the temperature
@@ -294,9 +299,9 @@ async def test_a_prompt_beyond_the_window_is_an_error_at_ollama(
     connect: Connect, scripted_model: ScriptedModel
 ) -> None:
     provider = connect("ollama")
-    asked = asking({"text": "Yes."}, text="long " * 2_000, window=1_000)
+    request = asking({"text": "Yes."}, text="long " * 2_000, window=1_000)
     with pytest.raises(Exception, match="longer than the model can read") as failure:
-        await events_of(provider, asked)
+        await events_of(provider, request)
     assert failure.value.code == "context_too_long"  # type: ignore[attr-defined]
     events = await events_of(provider, asking({"text": "Yes."}, text="long " * 2_000, window=8_000))
     assert text_of(events) == "Yes."

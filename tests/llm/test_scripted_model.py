@@ -19,7 +19,7 @@ def ask(server: ScriptedModel, messages: list[dict[str, Any]], **fields: Any) ->
     return httpx.post(f"{server.url}/v1/chat/completions", json=body)
 
 
-def said(response: httpx.Response) -> str:
+def text_of(response: httpx.Response) -> str:
     return str(response.json()["choices"][0]["message"]["content"])
 
 
@@ -35,7 +35,7 @@ def test_the_newest_script_is_played_step_by_step_and_the_last_repeats(scripted_
     messages = [user("Go", {"text": "old"}), assistant("old")]
     messages.append(user("On", {"steps": [{"text": "one"}, {"text": "two"}]}))
     for expected in ("one", "two", "two"):
-        answer = said(ask(scripted_model, messages))
+        answer = text_of(ask(scripted_model, messages))
         assert answer == expected
         messages.append(assistant(answer))
 
@@ -43,22 +43,22 @@ def test_the_newest_script_is_played_step_by_step_and_the_last_repeats(scripted_
 def test_a_script_by_name_starts_anew_with_every_message_of_a_person(scripted_model: ScriptedModel) -> None:
     name = scripted_model.set_script("pair", {"steps": [{"text": "one"}, {"text": "two"}]})
     messages = [user("a")]
-    assert said(ask(scripted_model, messages, model=name)) == "one"
+    assert text_of(ask(scripted_model, messages, model=name)) == "one"
     messages.append(assistant("one"))
-    assert said(ask(scripted_model, messages, model=name)) == "two"
+    assert text_of(ask(scripted_model, messages, model=name)) == "two"
     messages += [assistant("two"), user("b")]
-    assert said(ask(scripted_model, messages, model=name)) == "one"
+    assert text_of(ask(scripted_model, messages, model=name)) == "one"
 
 
 def test_scripts_and_requests_are_reached_over_http(scripted_model: ScriptedModel) -> None:
-    made = httpx.post(f"{scripted_model.url}/control/scripts/x", json={"tokens": 3}).json()
-    assert said(ask(scripted_model, [user("Chào bạn")], model=made["model"])) == "t0 t1 t2"
+    created = httpx.post(f"{scripted_model.url}/control/scripts/x", json={"tokens": 3}).json()
+    assert text_of(ask(scripted_model, [user("Chào bạn")], model=created["model"])) == "t0 t1 t2"
     ask(scripted_model, [user("other")])
     control = f"{scripted_model.url}/control/requests"
-    (found,) = httpx.get(control, params={"contains": "Chào", "finished": "1"}).json()["requests"]
-    assert (found["ended"], found["status"], found["path"]) == ("complete", 200, "/v1/chat/completions")
-    assert found["arrived"] <= found["first_byte"] <= found["ended_at"]
-    assert found["body"]["messages"][0]["content"] == "Chào bạn"
+    (request,) = httpx.get(control, params={"contains": "Chào", "finished": "1"}).json()["requests"]
+    assert (request["ended"], request["status"], request["path"]) == ("complete", 200, "/v1/chat/completions")
+    assert request["arrived"] <= request["first_byte"] <= request["ended_at"]
+    assert request["body"]["messages"][0]["content"] == "Chào bạn"
     httpx.delete(control)
     assert httpx.get(control).json() == {"requests": []}
 
@@ -83,7 +83,7 @@ def test_keys_are_not_kept(scripted_model: ScriptedModel) -> None:
 
 @pytest.mark.parametrize("text", ["", "word", "Hello,  world\n\n", "x" * 50, "Tiếng Việt không dấu cách 中文也可以"])
 def test_an_answer_is_what_a_test_computes(scripted_model: ScriptedModel, text: str) -> None:
-    assert said(ask(scripted_model, [user("Go", {"text": text})])) == expected_text({"text": text}) == text
+    assert text_of(ask(scripted_model, [user("Go", {"text": text})])) == expected_text({"text": text}) == text
 
 
 def test_the_client_can_leave_while_the_model_is_silent(scripted_model: ScriptedModel) -> None:

@@ -14,7 +14,7 @@ from accounts.models import User
 from core.crypto import decrypt
 from core.errors import ProductError
 from llm.models import ToolServer, WebAccess, WebSearch
-from llm.tools.servers import Server
+from llm.tools.servers import ToolServerConfig
 from llm.tools.services import store_tool_server, store_web_search, tool_servers, use_web_search, web_search_tool
 from llm.types.tools import run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
@@ -38,7 +38,7 @@ def form_of(row: WebSearch, **changes: Any) -> dict[str, Any]:
 
 
 def press(client: Client, row: WebSearch | ToolServer, action: str) -> str:
-    """Confirms a button's dialog; returns what the admin is told then."""
+    """Confirm a button's dialog, and return the messages of the next page."""
     client.post(dialog_url(row, action), {"_form_submitted": "on"})
     row.refresh_from_db()
     return " ".join(str(message) for message in client.get(change_url(row)).context["messages"])
@@ -57,7 +57,7 @@ def test_a_stored_key_is_on_no_page_and_in_no_log(
     with RawServer(always(answer("", status="401 Unauthorized"))) as server:
         WebSearch.objects.filter(pk=web_search.pk).update(base_url=f"http://127.0.0.2:{server.port}")
         web_search.refresh_from_db()
-        told = press(admin_client, web_search, "try_it")
+        messages = press(admin_client, web_search, "try_it")
     responses = [
         admin_client.get(reverse("admin:llm_websearch_changelist")),
         admin_client.get(url),
@@ -66,11 +66,11 @@ def test_a_stored_key_is_on_no_page_and_in_no_log(
         admin_client.get(reverse("admin:llm_websearch_history", args=[web_search.pk])),
     ]
     assert KEY.lower() in server.heads[0].lower()
-    assert "check the key" in told
+    assert "check the key" in messages
     for response in responses:
         assert response.status_code == 200
         assert KEY not in response.content.decode()
-    assert KEY not in caplog.text + told
+    assert KEY not in caplog.text + messages
     web_search.refresh_from_db()
     assert web_search.api_key == KEY + "y"
 
@@ -182,8 +182,8 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     url = change_url(tool_server)
-    told = press(admin_client, tool_server, "list_tools")
-    assert "ours: Nothing accepts connections at 127.0.0.2:9. Start the server there" in told
+    messages = press(admin_client, tool_server, "list_tools")
+    assert "ours: Nothing accepts connections at 127.0.0.2:9. Start the server there" in messages
     responses = [
         admin_client.get(reverse("admin:llm_toolserver_changelist")),
         admin_client.get(url),
@@ -191,9 +191,9 @@ def test_a_tool_server_is_set_up_and_its_secret_is_on_no_page(
         admin_client.post(url, server_form(tool_server, name="renamed"), follow=True),
     ]
     assert all(response.status_code == 200 and KEY not in response.content.decode() for response in responses)
-    assert KEY not in caplog.text + told
+    assert KEY not in caplog.text + messages
     [server] = tool_servers()
-    assert server == Server("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
+    assert server == ToolServerConfig("renamed", f"{ADDRESS}/mcp", secrets={"X-Token": KEY})
     admin_client.post(url, server_form(tool_server, approval_required="on"))
     assert [each.approval_required for each in tool_servers()] == [True]
     assert KEY not in repr(server)
@@ -245,11 +245,13 @@ def test_the_lists_of_hosts_are_checked_and_there_is_one_row(admin_client: Clien
 
 
 def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_client: Client, tmp_path: Path) -> None:
-    said = Misbehaving([*(tool(f"tool{number}", description="Counts.") for number in range(81)), tool("broken", [1])])
-    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    behaviour = Misbehaving(
+        [*(tool(f"tool{number}", description="Counts.") for number in range(81)), tool("broken", [1])]
+    )
+    row = ToolServer.objects.create(name="big", kind="stdio", command=behaviour.as_process(tmp_path))
     assert "Not asked yet" in admin_client.get(change_url(row)).content.decode()
-    told = press(admin_client, row, "list_tools")
-    assert "big__tool80" in told and "big__broken" not in told
+    messages = press(admin_client, row, "list_tools")
+    assert "big__tool80" in messages and "big__broken" not in messages
     page = " ".join(admin_client.get(change_url(row)).content.decode().split())
     assert "Not offered as listed" in page and "Its input schema is not a JSON object." in page
     assert page.count("Counts.") == 81
@@ -262,7 +264,7 @@ def test_the_admin_lists_the_tools_of_a_server_and_names_the_broken_one(admin_cl
 
 
 def test_the_message_of_a_long_list_names_the_first_and_counts_all(admin_client: Client, tmp_path: Path) -> None:
-    said = Misbehaving([tool(f"tool{number}") for number in range(130)])
-    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
-    told = press(admin_client, row, "list_tools")
-    assert "big__tool99, … (130)" in told and "big__tool100" not in told
+    behaviour = Misbehaving([tool(f"tool{number}") for number in range(130)])
+    row = ToolServer.objects.create(name="big", kind="stdio", command=behaviour.as_process(tmp_path))
+    messages = press(admin_client, row, "list_tools")
+    assert "big__tool99, … (130)" in messages and "big__tool100" not in messages

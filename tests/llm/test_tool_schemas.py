@@ -1,4 +1,4 @@
-"""Schemas of foreign tools: what providers refuse is repaired, and what cannot be is named."""
+"""Schemas of foreign tools: parts that providers refuse are repaired, or named if they cannot be."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ TEXT = {"type": "string"}
 
 
 def requires(schema: Any) -> None:
-    """Fails for what OpenAI's or Anthropic's API refuse."""
+    """Fail if OpenAI's or Anthropic's API would refuse the schema."""
     Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
     assert schema["type"] == "object" and isinstance(schema["properties"], dict)
     assert not {"anyOf", "oneOf", "allOf", "not", "enum"} & set(schema)
@@ -137,7 +137,7 @@ def test_a_schema_that_providers_refuse_is_repaired(schema: Any, expected: dict[
 
 
 def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that() -> None:
-    given = {
+    original = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$ref": "#/definitions/Arguments",
         "definitions": {
@@ -145,7 +145,7 @@ def test_a_schema_that_only_refers_to_its_definition_gets_the_properties_of_that
             "Text": TEXT,
         },
     }
-    schema = repaired(given)
+    schema = repaired(original)
     assert schema["properties"] == {"a": {"$ref": "#/definitions/Text"}}
     assert "$schema" not in schema and schema["definitions"]["Text"] == TEXT
     requires(schema)

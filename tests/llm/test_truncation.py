@@ -31,7 +31,7 @@ from llm.truncation import (
     CallReported,
     ReportedCounts,
     Script,
-    Sent,
+    SentTokens,
     Truncation,
     TruncationSuspicion,
     detect_truncation,
@@ -48,12 +48,12 @@ def model(db: None) -> Model:
     return save_model(provider=provider, name="m", window=131_072)
 
 
-def seen(sent: Sent, usage: Usage, counts: ReportedCounts | None = None, **more: Any) -> object:
+def seen(sent: SentTokens, usage: Usage, counts: ReportedCounts | None = None, **more: Any) -> object:
     return detect_truncation(counts or ReportedCounts(), sent, usage, **{"tokenizer_known": True, **more})
 
 
 def call(counted: int, reported: int, cached: int = 0) -> CallReported:
-    return CallReported(Sent(counted), Usage(reported, 1, cached))
+    return CallReported(SentTokens(counted), Usage(reported, 1, cached))
 
 
 def refusal(limit: int | None, requested: int | None = None, *, of_account: bool = False) -> ModelError:
@@ -65,31 +65,31 @@ def refusal(limit: int | None, requested: int | None = None, *, of_account: bool
 @pytest.mark.parametrize(
     ("sent", "usage", "suspected"),
     [
-        (Sent(1_451), Usage(850, 1), True),
-        (Sent(1_451), Usage(912, 1), False),  # 63 %
-        (Sent(1_465), Usage(700, 1, 600), False),  # what was cached was read
-        (Sent(1_465), Usage(700, 1, 1_000), False),  # also where it is more than the prompt
-        (Sent(600), Usage(300, 1), True),
-        (Sent(599), Usage(300, 1), False),  # 299 are missing
-        (Sent(9_138), Usage(0, 1), False),  # it does not say
-        (Sent(9_138), Usage(200, 1), False),  # nonsense
-        (Sent(1_500, tools=4_500), Usage(1_400, 1), False),  # it does not write tools into the prompt
-        (Sent(9_138), Usage(12_000, 1), False),
+        (SentTokens(1_451), Usage(850, 1), True),
+        (SentTokens(1_451), Usage(912, 1), False),  # 63 %
+        (SentTokens(1_465), Usage(700, 1, 600), False),  # what was cached was read
+        (SentTokens(1_465), Usage(700, 1, 1_000), False),  # also where it is more than the prompt
+        (SentTokens(600), Usage(300, 1), True),
+        (SentTokens(599), Usage(300, 1), False),  # 299 are missing
+        (SentTokens(9_138), Usage(0, 1), False),  # it does not say
+        (SentTokens(9_138), Usage(200, 1), False),  # nonsense
+        (SentTokens(1_500, tools=4_500), Usage(1_400, 1), False),  # it does not write tools into the prompt
+        (SentTokens(9_138), Usage(12_000, 1), False),
     ],
 )
-def test_a_count_below_three_fifths_is_a_suspicion(sent: Sent, usage: Usage, suspected: bool) -> None:
+def test_a_count_below_three_fifths_is_a_suspicion(sent: SentTokens, usage: Usage, suspected: bool) -> None:
     expected = TruncationSuspicion(usage.input + usage.cached_input, sent.total) if suspected else None
     assert seen(sent, usage) == expected
 
 
 def test_without_a_known_tokenizer_nothing_is_suspected() -> None:
-    assert seen(Sent(9_138), Usage(3_000, 1), tokenizer_known=False) is None
+    assert seen(SentTokens(9_138), Usage(3_000, 1), tokenizer_known=False) is None
 
 
 def test_a_prompt_shorter_than_one_that_was_read_whole_is_not_suspected() -> None:
     counts = ReportedCounts().with_report(call(20_000, 19_800))
-    assert seen(Sent(19_000), Usage(5_000, 1), counts) is None
-    assert isinstance(seen(Sent(20_001), Usage(5_000, 1), counts), TruncationSuspicion)
+    assert seen(SentTokens(19_000), Usage(5_000, 1), counts) is None
+    assert isinstance(seen(SentTokens(20_001), Usage(5_000, 1), counts), TruncationSuspicion)
 
 
 def test_a_switch_of_the_language_is_no_truncation() -> None:
@@ -97,12 +97,12 @@ def test_a_switch_of_the_language_is_no_truncation() -> None:
     counts = ReportedCounts()
     for size in (1_000, 2_000, 3_000):
         counts = counts.with_report(call(size, size))
-    chinese = Sent(6_000, scripts=CJK)
+    chinese = SentTokens(6_000, scripts=CJK)
     for size in (1_000, 2_000):
-        counts = counts.with_report(CallReported(Sent(size, scripts=CJK), Usage(round(size * 0.55), 1)))
+        counts = counts.with_report(CallReported(SentTokens(size, scripts=CJK), Usage(round(size * 0.55), 1)))
     assert seen(chinese, Usage(3_300, 1), counts) is None
     assert isinstance(seen(chinese, Usage(1_900, 1), counts), TruncationSuspicion)
-    english = Sent(6_000)
+    english = SentTokens(6_000)
     assert seen(english, Usage(5_800, 1), counts) is None
     assert isinstance(seen(english, Usage(3_300, 1), counts), TruncationSuspicion)
 
@@ -111,7 +111,7 @@ def test_more_tokens_than_ours_are_never_expected() -> None:
     counts = ReportedCounts()
     for size in (2_000, 3_000, 4_000, 5_000, 6_000):
         counts = counts.with_report(call(size, size * 2))
-    assert seen(Sent(9_000), Usage(8_900, 1), counts) is None
+    assert seen(SentTokens(9_000), Usage(8_900, 1), counts) is None
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ def test_each_text_has_its_script(text: str, script: str) -> None:
     ],
 )
 def test_the_servers_own_window_decides(sent: int, reported: int, window: int, proven: bool | None) -> None:
-    found = seen(Sent(sent), Usage(reported, 1), allocated=Allocated("ollama", window))
-    assert isinstance(found, Truncation) is bool(proven)
+    truncation = seen(SentTokens(sent), Usage(reported, 1), allocated=Allocated("ollama", window))
+    assert isinstance(truncation, Truncation) is bool(proven)
 
 
 def test_a_thrifty_vocabulary_proves_nothing_even_where_our_count_is_above_the_window() -> None:
     """Qwen's count of plain Chinese is 0.82 of ours, so that a prompt may fit although we count more."""
-    sent, said = Sent(3_463, scripts=CJK), Allocated("llama.cpp", 3_000)
-    found = detect_truncation(ReportedCounts(), sent, Usage(2_833, 1), tokenizer_known=False, allocated=said)
-    assert isinstance(found, TruncationSuspicion)
+    sent, allocated = SentTokens(3_463, scripts=CJK), Allocated("llama.cpp", 3_000)
+    truncation = detect_truncation(ReportedCounts(), sent, Usage(2_833, 1), tokenizer_known=False, allocated=allocated)
+    assert isinstance(truncation, TruncationSuspicion)
 
 
 def test_three_growing_calls_with_the_same_count_prove_a_window(model: Model) -> None:
@@ -162,7 +162,7 @@ def test_three_growing_calls_with_the_same_count_prove_a_window(model: Model) ->
     record_calls(model, [call(7_400, 4_096)])
     model.refresh_from_db()
     assert (model.window, window_source(model)) == (4_096, "counted")
-    evidence = Evidence.of(model.window_evidence)
+    evidence = Evidence.from_json(model.window_evidence)
     assert evidence is not None and evidence.sent == (5_000, 6_100, 7_400) and evidence.limit == 4_096
     assert "4,096 tokens of prompts of 5,000, 6,100, 7,400" in window_words(model)
 
@@ -212,7 +212,7 @@ def odd_servers() -> Iterator[tuple[str, CallReported]]:
         what = chance.choice(list(reported))
         whole = max(whole, counted if what == "whole" else 0)
         script: Any = chance.choice(({"latin": 1.0}, CJK, {"other": 1.0}, {"latin": 0.5, "cjk": 0.5}))
-        yield what, CallReported(Sent(counted, chance.choice((0, 400, 2_500)), scripts=script), reported[what])
+        yield what, CallReported(SentTokens(counted, chance.choice((0, 400, 2_500)), scripts=script), reported[what])
 
 
 def test_a_window_never_shrinks_from_counts_alone(model: Model) -> None:
@@ -225,7 +225,7 @@ def test_a_window_never_shrinks_from_counts_alone(model: Model) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_window_that_counts_prove_is_repeated_by_three_of_them(seed: int) -> None:
-    """Of random reports around a few equal ones: what is proven was reported three times, for growing prompts."""
+    """Reports are random around a few equal ones. A proven window was reported three times, for growing prompts."""
     chance, counts, reports = random.Random(seed), ReportedCounts(), list[CallReported]()
     for _ in range(50):
         counted = chance.randint(300, 12_000)

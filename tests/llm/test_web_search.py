@@ -20,7 +20,7 @@ def target_of(head: str) -> tuple[str, dict[str, list[str]]]:
     return parts.path, parse_qs(parts.query)
 
 
-def found(*entries: Any) -> bytes:
+def page(*entries: Any) -> bytes:
     return answer(json.dumps({"results": entries}), media_type="application/json")
 
 
@@ -49,7 +49,7 @@ def documents_of(output: ToolOutput) -> list[dict[str, str]]:
 
 async def test_searxng_is_asked_for_json_and_its_results_become_documents() -> None:
     entry = {"url": "https://a.example/x", "title": "A &lt; <b>B</b>\n", "content": "About\x00 \ud800it", "score": 1.5}
-    with RawServer(always(found(entry))) as server:
+    with RawServer(always(page(entry))) as server:
         output = await run_tool(searxng(server), {"queries": ["größe & more"]})
     path, parameters = target_of(server.heads[0])
     assert (path, parameters) == ("/search", {"q": ["größe & more"], "format": ["json"]})
@@ -72,13 +72,13 @@ async def test_brave_is_asked_with_its_key_and_its_results_become_documents() ->
 
 
 async def test_a_key_of_a_searxng_server_is_sent_as_a_bearer() -> None:
-    with RawServer(always(found())) as server:
+    with RawServer(always(page())) as server:
         await run_tool(searxng(server, api_key=KEY), {"queries": ["x"]})
     assert f"authorization: bearer {KEY}" in server.heads[0].lower()
 
 
 async def test_nothing_found_is_no_error_and_says_so() -> None:
-    for nothing in (found(), found({"title": "no url"}, "no object", {"url": "javascript:alert(1)"}, {"url": 1})):
+    for nothing in (page(), page({"title": "no url"}, "no object", {"url": "javascript:alert(1)"}, {"url": 1})):
         output = await searched(always(nothing), "x")
         assert documents_of(output) == []
         assert "Nothing was found" in output.text
@@ -90,7 +90,7 @@ async def test_nothing_found_is_no_error_and_says_so() -> None:
 async def test_results_of_denied_hosts_are_left_out_and_it_says_so() -> None:
     bad, worse = {"url": "https://Bad.example/a", "title": "No"}, {"url": "http://x.evil.example:8080/", "title": "No"}
     lists = HostLists(frozenset({"bad.example"}), frozenset({"bad.example", "*.evil.example"}))
-    play = by_query(one=found(bad, {"url": "https://good.example/"}), two=found(worse, bad), three=found(bad))
+    play = by_query(one=page(bad, {"url": "https://good.example/"}), two=page(worse, bad), three=page(bad))
     with RawServer(play) as server:
         tool = WebSearchTool(SearchService("searxng", f"http://127.0.0.2:{server.port}/"), hosts=lists)
         output = await run_tool(tool, {"queries": ["one", "two"]})
@@ -114,7 +114,7 @@ async def test_several_queries_run_side_by_side() -> None:
         if len(waiting) == 5:
             all_here.set()
         await all_here.wait()
-        writer.write(found())
+        writer.write(page())
 
     output = await searched(play, "a", "b", "c", "d", "e")
     assert not output.error and output.data is not None
@@ -123,7 +123,7 @@ async def test_several_queries_run_side_by_side() -> None:
 
 async def test_results_are_merged_by_rank_and_each_url_comes_once() -> None:
     def entries(*names: str) -> bytes:
-        return found(*({"url": f"https://{name}", "title": name} for name in names))
+        return page(*({"url": f"https://{name}", "title": name} for name in names))
 
     play = by_query(one=entries("a.example/", "b.example/", "c.example/"), two=entries("b.example/#part", "d.example/"))
     documents = documents_of(await searched(play, "one", "two", "one"))
@@ -138,7 +138,7 @@ async def test_results_are_merged_by_rank_and_each_url_comes_once() -> None:
 async def test_many_and_long_results_are_cut() -> None:
     def entries(site: str) -> bytes:
         long = {"title": "t" * 9000, "content": "c" * 9000}
-        return found(*({"url": f"https://{site}.example/{number}"} | long for number in range(99)))
+        return page(*({"url": f"https://{site}.example/{number}"} | long for number in range(99)))
 
     documents = documents_of(await searched(by_query(a=entries("a"), b=entries("b"), c=entries("c")), "a", "b", "c"))
     assert len(documents) == 20
@@ -146,7 +146,7 @@ async def test_many_and_long_results_are_cut() -> None:
 
 
 async def test_a_query_that_fails_leaves_the_others() -> None:
-    play = by_query(good=found({"url": "https://a.example/"}), bad=answer("", status="500 Oops"))
+    play = by_query(good=page({"url": "https://a.example/"}), bad=answer("", status="500 Oops"))
     output = await searched(play, "good", "bad")
     assert [document["title"] for document in documents_of(output)] == ["https://a.example/"]
     assert output.data is not None

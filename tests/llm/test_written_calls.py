@@ -1,4 +1,4 @@
-"""Tool calls in the text of models whose row says that they write them so."""
+"""Tool calls in the text of models that are marked for it."""
 
 import json
 from typing import Any
@@ -40,9 +40,9 @@ CALL = json.dumps({"name": "weather", "arguments": HUE}, ensure_ascii=False)
     ],
 )
 def test_the_forms_in_which_models_write_calls(text: str, left: str, calls: list[dict[str, Any]]) -> None:
-    rest, found = parse_calls(text, TOOLS)
+    rest, parsed = parse_calls(text, TOOLS)
     assert rest == left
-    assert [(call.name, json.loads(call.arguments)) for call in found] == [("weather", each) for each in calls]
+    assert [(call.name, json.loads(call.arguments)) for call in parsed] == [("weather", each) for each in calls]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_text_is_passed_on_until_a_call_may_begin() -> None:
     assert list(calls.feed("Let me see. <tool")) == [TextDelta("Let me see. ")]
     assert list(calls.feed("box> is not one.")) == [TextDelta("<toolbox> is not one.")]
     assert list(calls.feed(f"<tool_call>{CALL}")) == []
-    rest, found = calls.finish()
-    assert (rest, [call.name for call in found]) == ("", ["weather"])
+    rest, parsed = calls.finish()
+    assert (rest, [call.name for call in parsed]) == ("", ["weather"])
 
 
 def test_a_block_of_code_waits_only_until_its_end() -> None:

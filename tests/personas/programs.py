@@ -43,5 +43,5 @@ def wrong(problem: Any) -> dict[str, str]:
     return {error["attr"]: error["detail"] for error in problem["errors"]}
 
 
-def made(program: Program, **fields: object) -> str:
+def create_persona(program: Program, **fields: object) -> str:
     return str(program.post("personas/", {"name": "Legal", "instructions": "Cite.", **fields})["id"])

@@ -150,13 +150,13 @@ def test_prompts_saved_at_once_get_versions_of_their_own_and_one_is_active(commi
         thread.start()
     for thread in threads:
         thread.join(60)
-    made = SystemPrompt.objects.filter(version__gt=newest)
+    versions = SystemPrompt.objects.filter(version__gt=newest)
     try:
         assert failures == []
-        assert sorted(made.values_list("version", flat=True)) == [newest + number for number in (1, 2, 3, 4)]
+        assert sorted(versions.values_list("version", flat=True)) == [newest + number for number in (1, 2, 3, 4)]
         assert active().version == newest + 4
     finally:
-        made.delete()
+        versions.delete()
         if before is not None:
             activate_prompt(prompt=before)
 
@@ -286,13 +286,13 @@ def test_a_persona_of_the_workspace_is_edited_and_versioned(admin_client: Client
     assert (persona.version, persona.instructions) == (2, "Edit\nwell.")
     assert not persona.reminders.exists()
     Persona.objects.create(name="Critic", visibility=Persona.Visibility.WORKSPACE)
-    for wrong, said in (
+    for wrong, sentence in (
         ({"tools": ["search_files", "websearch"]}, "There is no tool “websearch”. The tools are: web_search"),
         ({"starter_messages": "Hello\n" * 13}, "Write at most 12 lines"),
         ({"name": "critic"}, "There is a persona called “critic” already."),
         ({"tag": "1-1"}, "Somebody else changed this persona while you were writing."),
     ):
-        assert said in admin_client.post(change, form | wrong).content.decode()
+        assert sentence in admin_client.post(change, form | wrong).content.decode()
     persona.refresh_from_db()
     assert (persona.version, persona.tools) == (2, ["search_files", "open_url"])
 
@@ -303,21 +303,21 @@ def test_the_tools_of_a_persona_are_chosen_from_a_list(admin_client: Client, adm
     persona = Persona.objects.create(owner=admin_user, name="Clerk", tools=["open_url", "gone__send"])
     change = reverse("admin:personas_persona_change", args=[persona.pk])
     page = admin_client.get(change).content.decode()
-    found = re.findall(r'name="tools"\s+value="(\S+)"[^>]*?(checked)?>', page)
-    boxes = {value: bool(ticked) for value, ticked in found}
+    fields = re.findall(r'name="tools"\s+value="(\S+)"[^>]*?(checked)?>', page)
+    boxes = {value: bool(ticked) for value, ticked in fields}
     assert boxes == {"web_search": False, "open_url": True, "tasks": False, "mail__*": False, "gone__send": True}
-    asked = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["mail__*"]}).content.decode()
-    assert "mail__*" in asked and "checked" in asked
+    fragment = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["mail__*"]}).content.decode()
+    assert "mail__*" in fragment and "checked" in fragment
 
 
 @pytest.mark.django_db
 def test_the_admin_says_that_a_persona_has_too_many_tools(
     admin_client: Client, admin_user: User, model: Model, tmp_path: Path
 ) -> None:
-    said = Misbehaving([*(tool(f"tool{number}") for number in range(129)), tool("broken", {"type": "array"})])
-    ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
-    asked = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["big__*"]}).content.decode()
-    assert "These are 129 tools of servers" in asked and "Its input is of type array" in asked
+    server = Misbehaving([*(tool(f"tool{number}") for number in range(129)), tool("broken", {"type": "array"})])
+    ToolServer.objects.create(name="big", kind="stdio", command=server.as_process(tmp_path))
+    fragment = admin_client.get(reverse("admin:personas_persona_tools"), {"tools": ["big__*"]}).content.decode()
+    assert "These are 129 tools of servers" in fragment and "Its input is of type array" in fragment
 
 
 @pytest.mark.django_db
@@ -346,8 +346,8 @@ def test_whoever_opens_somebodys_private_persona_stands_in_its_history(admin_cli
     private.reminders.add(Reminder.objects.create(text="private reminder", scope=Reminder.Scope.PERSONA))
     listed = admin_client.get(reverse("admin:personas_persona_changelist")).content.decode()
     assert "Diary helper" in listed and "private words" not in listed
-    for elsewhere in ("reminder_changelist", "persona_add"):
-        assert "private reminder" not in admin_client.get(reverse(f"admin:personas_{elsewhere}")).content.decode()
+    for page_name in ("reminder_changelist", "persona_add"):
+        assert "private reminder" not in admin_client.get(reverse(f"admin:personas_{page_name}")).content.decode()
     assert not Entry.objects.filter(action="persona.opened").exists()
     page = admin_client.get(reverse("admin:personas_persona_change", args=[private.pk])).content.decode()
     assert "private words" in page and "private reminder" in page
@@ -366,13 +366,13 @@ def test_a_persona_becomes_somebody_elses(admin_client: Client, admin_user: User
     Persona.objects.create(owner=taker, name="Helper")
     change = reverse("admin:personas_persona_change", args=[persona.pk])
 
-    def given(to: User, name: str = "Diary helper") -> str:
+    def give(to: User, name: str = "Diary helper") -> str:
         form = persona_form(to, name=name, visibility="private")
         return admin_client.post(change, form, follow=True).content.decode()
 
-    assert "“left” is deactivated" in given(left)
-    assert "There is a persona called “Helper” already." in given(taker, "Helper")
-    given(taker)
+    assert "“left” is deactivated" in give(left)
+    assert "There is a persona called “Helper” already." in give(taker, "Helper")
+    give(taker)
     persona.refresh_from_db()
     assert persona.owner == taker
 

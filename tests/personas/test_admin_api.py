@@ -1,4 +1,4 @@
-"""What stands beside personas, for programs: reminders, budget profiles, system prompts and models."""
+"""API of reminders, budget profiles, system prompts and models."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission
 from accounts.models import User
 from llm.models import Model
 from personas.models import BudgetProfile, Persona, Reminder, SystemPrompt
-from tests.personas.programs import Program, made, wrong
+from tests.personas.programs import Program, create_persona, wrong
 
 
 def test_everywhere_is_for_administrators_and_a_persona_for_its_owner(
@@ -16,7 +16,7 @@ def test_everywhere_is_for_administrators_and_a_persona_for_its_owner(
 ) -> None:
     everywhere = admin.post("reminders/", {"text": "Be kind."})
     assert (everywhere["scope"], everywhere["enabled"], everywhere["personas"]) == ("everywhere", True, [])
-    persona = made(olga)
+    persona = create_persona(olga)
     own = olga.post("reminders/", {"text": "Cite.", "persona": persona})
     assert (own["scope"], own["personas"]) == ("persona", [persona])
     assert olga.get(f"personas/{persona}/")["reminder"] == "Cite."
@@ -30,7 +30,7 @@ def test_everywhere_is_for_administrators_and_a_persona_for_its_owner(
 
 def test_nobody_reminds_where_they_have_no_say(olga: Program, otto: Program, admin: Program) -> None:
     everywhere = admin.post("reminders/", {"text": "Be kind."})["id"]
-    shared = made(olga, visibility="workspace", reminder="Cite.")
+    shared = create_persona(olga, visibility="workspace", reminder="Cite.")
     own = olga.get("reminders/")["results"][1]["id"]
     assert otto.post("reminders/", {"text": "Shout."}, expect=403)["code"] == "missing_scope"
     both = Program(otto.user, ["chat", "admin"])
@@ -45,7 +45,7 @@ def test_nobody_reminds_where_they_have_no_say(olga: Program, otto: Program, adm
 
 
 def test_a_reminder_that_two_people_use_is_changed_by_neither(olga: Program, otto: Program) -> None:
-    hers, his = made(olga, reminder="Cite."), made(otto)
+    hers, his = create_persona(olga, reminder="Cite."), create_persona(otto)
     reminder = Reminder.objects.get()
     Persona.objects.get(pk=his).reminders.add(reminder)
     assert otto.get(f"reminders/{reminder.pk}/")["personas"] == [his]
@@ -67,7 +67,7 @@ def test_a_reminder_that_cannot_be_is_refused(admin: Program, body: dict[str, An
 
 
 def test_a_reminder_stays_whose_it_is(admin: Program) -> None:
-    persona = made(admin)
+    persona = create_persona(admin)
     everywhere = admin.post("reminders/", {"text": "Be kind."})["id"]
     for change in ({"scope": "persona"}, {"persona": persona}):
         refused = admin.patch(f"reminders/{everywhere}/", change, expect=400)

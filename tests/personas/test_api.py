@@ -1,4 +1,4 @@
-"""Personas as programs make and change them, and who may."""
+"""The API of personas, and its rights."""
 
 import shlex
 import sys
@@ -13,7 +13,7 @@ from personas.models import BudgetProfile, Persona, Reminder
 from tests.application import Application
 from tests.conftest import Person
 from tests.llm.sums import SERVER
-from tests.personas.programs import Program, made, wrong
+from tests.personas.programs import Program, create_persona, wrong
 
 
 def test_a_persona_is_made_with_all_that_it_has(olga: Program, model: Model) -> None:
@@ -92,7 +92,7 @@ def test_every_wrong_field_is_named_at_once(olga: Program) -> None:
 
 
 def test_a_change_makes_a_version_and_no_change_makes_none(olga: Program) -> None:
-    where = f"personas/{made(olga, reminder='Be brief.')}/"
+    where = f"personas/{create_persona(olga, reminder='Be brief.')}/"
     assert olga.patch(where, {"instructions": "Cite.", "reminder": "Be brief."})["version"] == 1
     changed = olga.patch(where, {"instructions": "Cite every clause."})
     assert (changed["version"], changed["reminder"]) == (2, "Be brief.")
@@ -123,7 +123,7 @@ def test_a_change_based_on_what_is_no_more_there_is_refused(olga: Program) -> No
 
 
 def test_another_reminder_changes_the_etag_too(olga: Program) -> None:
-    pk = made(olga, reminder="Be brief.")
+    pk = create_persona(olga, reminder="Be brief.")
     before = olga.ask("GET", f"personas/{pk}/")["ETag"]
     reminder = olga.get("reminders/")["results"][0]["id"]
     olga.patch(f"reminders/{reminder}/", {"text": "Be exact."})
@@ -132,7 +132,10 @@ def test_another_reminder_changes_the_etag_too(olga: Program) -> None:
 
 
 def test_others_see_what_is_shared_and_change_nothing(olga: Program, otto: Program) -> None:
-    private, shared = made(olga, name="Diary"), made(olga, name="House style", visibility="workspace")
+    private, shared = (
+        create_persona(olga, name="Diary"),
+        create_persona(olga, name="House style", visibility="workspace"),
+    )
     assert [each["name"] for each in otto.get("personas/")["results"]] == ["House style"]
     assert otto.get(f"personas/{shared}/")["editable"] is False
     for method in ("GET", "PATCH", "DELETE"):
@@ -145,20 +148,20 @@ def test_others_see_what_is_shared_and_change_nothing(olga: Program, otto: Progr
 
 
 def test_nobody_sees_two_personas_of_one_name(olga: Program, otto: Program) -> None:
-    pk = made(olga, name="Editor", instructions="One.\r\nTwo.", reminder="Be\r\nbrief.")
+    pk = create_persona(olga, name="Editor", instructions="One.\r\nTwo.", reminder="Be\r\nbrief.")
     stored = olga.get(f"personas/{pk}/")
     assert (stored["instructions"], stored["reminder"]) == ("One.\nTwo.", "Be\nbrief.")
     twice = olga.post("personas/", {"name": "editor", "instructions": ""}, expect=409)
     assert twice["code"] == "name_taken"
     olga.patch(f"personas/{pk}/", {"name": "EDITOR"})
-    other = made(otto, name="Editor")  # which only he sees
+    other = create_persona(otto, name="Editor")  # which only he sees
     assert otto.patch(f"personas/{other}/", {"visibility": "workspace"})["visibility"] == "workspace"
     assert olga.post("personas/", {"name": "Editor", "instructions": ""}, expect=409)["code"] == "name_taken"
     olga.patch(f"personas/{pk}/", {"description": "Mine, and called so before his was shared."})
 
 
 def test_an_administrators_program_changes_shared_personas_with_its_scope(olga: Program, admin: Program) -> None:
-    shared, private = made(olga, visibility="workspace"), made(olga, name="Mine")
+    shared, private = create_persona(olga, visibility="workspace"), create_persona(olga, name="Mine")
     assert admin.patch(f"personas/{shared}/", {"name": "Better"})["name"] == "Better"
     admin.patch(f"personas/{private}/", {"name": "Seen"}, expect=404)
     less = Program(admin.user, ["chat"])
@@ -173,9 +176,9 @@ def test_a_token_without_the_scope_chat_sees_nothing(olga: Program) -> None:
 
 def test_personas_are_searched_and_paged(olga: Program) -> None:
     for name in ("Lawyer", "Editor", "Teacher"):
-        made(olga, name=name, description=f"A good {name.lower()}")
-    found = olga.get("personas/?search=LAW")["results"]
-    assert [each["name"] for each in found] == ["Lawyer"]
+        create_persona(olga, name=name, description=f"A good {name.lower()}")
+    results = olga.get("personas/?search=LAW")["results"]
+    assert [each["name"] for each in results] == ["Lawyer"]
     assert len(olga.get("personas/?search=good")["results"]) == 3
     first = olga.get("personas/?page_size=2")
     assert [each["name"] for each in first["results"]] == ["Teacher", "Editor"]
@@ -184,7 +187,7 @@ def test_personas_are_searched_and_paged(olga: Program) -> None:
 
 
 def test_conversations_go_on_without_a_deleted_persona(olga: Program) -> None:
-    pk = made(olga, reminder="Cite.")
+    pk = create_persona(olga, reminder="Cite.")
     conversation = Conversation.objects.create(owner=olga.user, persona_id=pk)
     olga.delete(f"personas/{pk}/")
     conversation.refresh_from_db()
@@ -193,7 +196,7 @@ def test_conversations_go_on_without_a_deleted_persona(olga: Program) -> None:
 
 
 def test_a_model_that_was_switched_off_keeps_its_place_and_gets_no_new_persona(olga: Program, model: Model) -> None:
-    pk = made(olga, model=str(model.pk))
+    pk = create_persona(olga, model=str(model.pk))
     Model.objects.update(enabled=False)
     assert olga.patch(f"personas/{pk}/", {"name": "Law", "model": str(model.pk)})["model"] == str(model.pk)
     refused = olga.post("personas/", {"name": "n", "instructions": "", "model": str(model.pk)}, expect=400)
@@ -204,12 +207,12 @@ def test_the_tools_of_a_server_are_known_by_asking_it(olga: Program, tmp_path: P
     program = tmp_path / "sums.py"
     program.write_text(SERVER)
     server = ToolServer.objects.create(name="sums", kind="stdio", command=shlex.join([sys.executable, str(program)]))
-    pk = made(olga, tools=["sums__add", "sums__*", "search_files"])
+    pk = create_persona(olga, tools=["sums__add", "sums__*", "search_files"])
     problem = olga.patch(f"personas/{pk}/", {"tools": ["sums__subtract"]}, expect=400)
-    known = (
+    sentence = (
         "web_search, open_url, search_files, read_file, search_conversation, tasks, sums__*, sums__add, sums__multiply"
     )
-    assert wrong(problem)["tools"] == f"There is no tool “sums__subtract”. The tools are: {known}."
+    assert wrong(problem)["tools"] == f"There is no tool “sums__subtract”. The tools are: {sentence}."
     ToolServer.objects.filter(pk=server.pk).update(command=f"{sys.executable} -c pass")
     olga.patch(f"personas/{pk}/", {"tools": ["sums__add"]})  # it has it already, so nobody is asked
     away = olga.patch(f"personas/{pk}/", {"tools": ["sums__multiply"]}, expect=400)
@@ -221,15 +224,15 @@ def test_what_a_program_sets_is_what_the_model_gets(application: Application, pe
     mark = uuid4().hex
     body = {"name": "Pirate", "instructions": f"Talk like {mark}.", "reminder": "Say ahoy.", "date_awareness": "off"}
     persona = person.caller.post("personas/", body, expect=201)["id"]
-    beside = person.caller.post("conversations/", {"persona": persona}, expect=201)["id"]
-    person.caller.ended(person.caller.ask("Who are you?", conversation=beside)["id"])
+    other_conversation = person.caller.post("conversations/", {"persona": persona}, expect=201)["id"]
+    person.caller.ended(person.caller.ask("Who are you?", conversation=other_conversation)["id"])
     messages = application.model.finished(mark)[0].body["messages"]
     assert messages[0]["content"].startswith("You are being tested.")
     assert messages[-1]["content"].endswith("Say ahoy.")
     assert any(f"Talk like {mark}." in message["content"] for message in messages[1:])
     changed = person.caller.http.patch(f"personas/{persona}/", json={"replaces_system_prompt": True})
     assert changed.json()["version"] == 2
-    person.caller.ended(person.caller.ask("And now?", conversation=beside)["id"])
+    person.caller.ended(person.caller.ask("And now?", conversation=other_conversation)["id"])
     messages = application.model.finished(mark, count=2)[1].body["messages"]
     assert messages[0]["content"].startswith(f"Talk like {mark}.")
     assert not any("You are being tested." in message["content"] for message in messages)

@@ -1,4 +1,4 @@
-"""The pages of personas: who sees and may do what, and what the choices say."""
+"""The pages of personas: their rights, and the texts of the choices."""
 
 import re
 import shlex
@@ -59,17 +59,22 @@ def test_a_persona_is_made_and_changed_with_all_that_the_form_has(owner: User, m
     more = {"replaces_system_prompt": "true", "model": str(model.pk), "budget_profile": str(profile.pk)}
     lists = {"tools": ["web_search", "open_url"], "starter_messages": "Which clause?\r\n\r\n What duty? \r\n"}
     response = client.post("/personas/new/", form(**more, **lists, reminder="Be exact.", description="For contracts"))
-    made = Persona.objects.get()
-    assert response["Location"] == f"/personas/{made.pk}/"
-    assert (made.owner, made.replaces_system_prompt, made.model, made.budget_profile) == (owner, True, model, profile)
-    assert (made.tools, made.starter_messages) == (["web_search", "open_url"], ["Which clause?", "What duty?"])
-    assert (made.own_reminder, made.version) == ("Be exact.", 1)
-    client.post(f"/personas/{made.pk}/", form(**more, **lists, reminder="Be exact.", description="For contracts"))
-    made.refresh_from_db()
-    assert made.version == 1
-    client.post(f"/personas/{made.pk}/", form(instructions="One.\r\nTwo."))
-    made.refresh_from_db()
-    assert (made.version, made.instructions, made.tools, made.model) == (2, "One.\nTwo.", [], None)
+    stored = Persona.objects.get()
+    assert response["Location"] == f"/personas/{stored.pk}/"
+    assert (stored.owner, stored.replaces_system_prompt, stored.model, stored.budget_profile) == (
+        owner,
+        True,
+        model,
+        profile,
+    )
+    assert (stored.tools, stored.starter_messages) == (["web_search", "open_url"], ["Which clause?", "What duty?"])
+    assert (stored.own_reminder, stored.version) == ("Be exact.", 1)
+    client.post(f"/personas/{stored.pk}/", form(**more, **lists, reminder="Be exact.", description="For contracts"))
+    stored.refresh_from_db()
+    assert stored.version == 1
+    client.post(f"/personas/{stored.pk}/", form(instructions="One.\r\nTwo."))
+    stored.refresh_from_db()
+    assert (stored.version, stored.instructions, stored.tools, stored.model) == (2, "One.\nTwo.", [], None)
     assert not Reminder.objects.exists()
 
 
@@ -157,8 +162,8 @@ def test_ones_own_stand_apart_from_those_that_are_shared(owner: User, persona: P
 
 def test_tokens_are_counted_as_the_model_counts_them(owner: User, model: Model) -> None:
     client = signed_in(owner)
-    known = client.post("/personas/count/", {"instructions": "one two three ", "model": str(model.pk)})
-    assert "3 tokens · under 1 % of what m can read at once" in words(known)
+    exact = client.post("/personas/count/", {"instructions": "one two three ", "model": str(model.pk)})
+    assert "3 tokens · under 1 % of what m can read at once" in words(exact)
     Model.objects.update(tokenizer="")
     guessed = client.post("/personas/count/", {"instructions": "one two three", "model": ""})
     assert "≈ 3 tokens · under 1 % of what m can read at once" in words(guessed)
@@ -206,12 +211,12 @@ def test_the_tools_of_servers_are_offered_and_those_that_are_gone_are_named(
     client = signed_in(owner)
     at_once = page(client, f"/personas/{persona.pk}/")
     assert 'value="sums__*"' in at_once and 'value="sums__add" checked' in at_once
-    asked = words(client.get("/personas/tools/", {"tools": ["sums__add", "sums__lost", "old__tool"]}))
-    assert "Adds two numbers." in asked and 'value="sums__multiply" >' in asked
-    assert "The tool server away cannot be reached" in asked
+    fragment = words(client.get("/personas/tools/", {"tools": ["sums__add", "sums__lost", "old__tool"]}))
+    assert "Adds two numbers." in fragment and 'value="sums__multiply" >' in fragment
+    assert "The tool server away cannot be reached" in fragment
     for name in ("sums__add", "sums__lost", "old__tool"):
-        assert f'value="{name}" checked' in asked
-    assert "Not offered at the moment." in asked and "This server is not set up" in asked
+        assert f'value="{name}" checked' in fragment
+    assert "Not offered at the moment." in fragment and "This server is not set up" in fragment
     client.post(f"/personas/{persona.pk}/", form(tools=["sums__lost", "old__tool", "sums__multiply"]))
     persona.refresh_from_db()
     assert persona.tools == ["sums__lost", "old__tool", "sums__multiply"]
@@ -220,8 +225,8 @@ def test_the_tools_of_servers_are_offered_and_those_that_are_gone_are_named(
 def test_a_persona_with_more_tools_than_its_model_takes_says_so(
     owner: User, persona: Persona, model: Model, tmp_path: Path
 ) -> None:
-    said = Misbehaving([*(tool(f"tool{number}") for number in range(192)), tool("broken", {"type": "array"})])
-    row = ToolServer.objects.create(name="big", kind="stdio", command=said.as_process(tmp_path))
+    server = Misbehaving([*(tool(f"tool{number}") for number in range(192)), tool("broken", {"type": "array"})])
+    row = ToolServer.objects.create(name="big", kind="stdio", command=server.as_process(tmp_path))
     Persona.objects.filter(pk=persona.pk).update(tools=["big__*"])
     client = signed_in(owner)
     assert "192 tools of servers" not in page(client, f"/personas/{persona.pk}/")  # nobody has asked the server yet

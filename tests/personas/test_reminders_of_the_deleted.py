@@ -1,4 +1,4 @@
-"""Reminders go with who wrote them, but for those that others use."""
+"""Reminders are deleted with their author, except those that others use."""
 
 from uuid import uuid4
 
@@ -23,6 +23,6 @@ def test_reminders_of_a_deleted_persons_personas_alone_go_along(admin_user: Abst
     second.reminders.add(own)
     theirs.reminders.add(shared)
     delete_user(user=admin_user, person=person)
-    found = Reminder.objects.filter(pk__in=[each.pk for each in (own, shared, unused, everywhere)])
-    assert {each.text for each in found} == {"shared", "unused", "everywhere"}
+    rows = Reminder.objects.filter(pk__in=[each.pk for each in (own, shared, unused, everywhere)])
+    assert {each.text for each in rows} == {"shared", "unused", "everywhere"}
     assert list(theirs.reminders.all()) == [shared]

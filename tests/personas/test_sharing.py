@@ -1,4 +1,4 @@
-"""Personas that are shared with people and with groups: who sees, changes and owns them, and since when no more."""
+"""Personas shared with people and with groups: the rights of each role, and their end."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -43,19 +43,19 @@ def browser(user: User) -> Client:
     return client
 
 
-def code(act: Callable[..., object], **given: object) -> str:
+def code(act: Callable[..., object], **arguments: object) -> str:
     try:
-        act(**given)
+        act(**arguments)
     except ProductError as error:
         return error.code
     return ""
 
 
 def allowed(user: User, persona: Persona) -> dict[str, str]:
-    """What comes of each act, by its code; empty where it would be carried out."""
-    found = role_of(user, persona)
-    assert Persona.objects.visible_to(user).filter(pk=persona.pk).exists() == (found is not None)
-    assert Persona.objects.editable_by(user).filter(pk=persona.pk).exists() == (found in (Role.EDITOR, Role.OWNER))
+    """Return the error code of each act; empty for an act that is allowed."""
+    role = role_of(user, persona)
+    assert Persona.objects.visible_to(user).filter(pk=persona.pk).exists() == (role is not None)
+    assert Persona.objects.editable_by(user).filter(pk=persona.pk).exists() == (role in (Role.EDITOR, Role.OWNER))
     fields = {"instructions": uuid4().hex}
     page = browser(user).get(reverse("personas:shares", args=[persona.pk]))
     return {

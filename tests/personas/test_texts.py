@@ -1,4 +1,4 @@
-"""The texts that the product sends to a model: what may be written in their place, and who gets it."""
+"""The product's texts for models: the rules for replacements, and the prompts that get them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from accounts.models import User
 from core.errors import ProductError
 from personas.models import PromptText
 from personas.services import activate_prompt, rules_at, save_text, texts_then, use_built_in_text
-from personas.texts import BUILT_IN, GROUPS, TEXTS, Own, Texts, checked
+from personas.texts import BUILT_IN, GROUPS, TEXTS, Texts, TextVersion, check_text
 from tests.personas.programs import Program
 from workspace.models import WorkspaceVersion
 
@@ -20,12 +20,12 @@ CITATIONS = "prompt-texts/citations/"
 
 def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> None:
     for name, text in TEXTS.items():
-        assert checked(name, text.built_in) == text.built_in and text.group in GROUPS and text.purpose, name
+        assert check_text(name, text.built_in) == text.built_in and text.group in GROUPS and text.purpose, name
     assert len({(text.group, text.title) for text in TEXTS.values()}) == len(TEXTS)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "code", "said"),
+    ("name", "text", "code", "sentence"),
     [
         ("title", " \r\n ", "empty_prompt", "“Title of a conversation” cannot be empty."),
         ("title", "x" * 4_001, "prompt_too_long", "The text has 4,001 characters"),
@@ -34,20 +34,22 @@ def test_every_built_in_text_keeps_its_own_rules_and_has_a_name_of_its_own() -> 
         ("citations", "Like [{number}].", "placeholder_unknown", "It has none; leave the braces out."),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, said: str) -> None:
+def test_what_cannot_be_sent_is_refused_with_what_is_wrong(name: str, text: str, code: str, sentence: str) -> None:
     with pytest.raises(ProductError) as refused:
-        checked(name, text)
-    assert refused.value.code == code and said in refused.value.detail
+        check_text(name, text)
+    assert refused.value.code == code and sentence in refused.value.detail
 
 
 def test_a_text_is_kept_as_models_read_it() -> None:
-    assert checked("citations", "\r\nCite.\r\nAlways.\r") == "Cite.\nAlways."
-    assert checked("citations", "  ") == ""  # which makes sense: then nothing is said of citing
-    assert checked("title", 'Answer as {"title": …}.') == 'Answer as {"title": …}.'  # braces of other kinds are words
+    assert check_text("citations", "\r\nCite.\r\nAlways.\r") == "Cite.\nAlways."
+    assert check_text("citations", "  ") == ""  # which makes sense: then nothing is said of citing
+    assert (
+        check_text("title", 'Answer as {"title": …}.') == 'Answer as {"title": …}.'
+    )  # braces of other kinds are words
 
 
 def test_what_stands_in_a_placeholders_place_is_not_looked_at_again() -> None:
-    texts = Texts({"run_item": Own(1, "{code}: {item}")})
+    texts = Texts({"run_item": TextVersion(1, "{code}: {item}")})
     assert texts.fill("run_item", code="@A", item="{code} {unknown}") == "@A: {code} {unknown}"
     assert texts["title"] == TEXTS["title"].built_in  # whatever an upgrade makes of it
 
@@ -74,9 +76,9 @@ def test_a_version_holds_at_once_and_the_built_in_text_comes_back(admin_user: Us
 def test_what_nobody_has_changed_is_not_read_again(admin_user: User) -> None:
     save_text(user=admin_user, name="citations", text="Cite A.")
     version = WorkspaceVersion.objects.get().version
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         rules_at(version), rules_at(version)
-    assert sum("personas_prompttext" in each["sql"] for each in asked) == 1
+    assert sum("personas_prompttext" in each["sql"] for each in queries) == 1
 
 
 @pytest.mark.django_db
@@ -88,8 +90,8 @@ def test_a_text_is_written_activated_and_brought_back_by_programs(admin: Program
     }  # fmt: skip
     built_in = admin.ask("GET", CITATIONS)
     assert (built_in["ETag"], built_in.json()["version"]) == ('"0"', None)
-    made = admin.ask("POST", f"{CITATIONS}versions/", {"text": "Cite A.", "note": "shorter"}, built_in["ETag"])
-    assert (made["ETag"], made.json()["tokens"], made.json()["active"]) == ('"1"', 4, True)
+    response = admin.ask("POST", f"{CITATIONS}versions/", {"text": "Cite A.", "note": "shorter"}, built_in["ETag"])
+    assert (response["ETag"], response.json()["tokens"], response.json()["active"]) == ('"1"', 4, True)
     draft = admin.post(f"{CITATIONS}versions/", {"text": "", "activate": False})
     assert (draft["version"], draft["active"]) == (2, False)
     lost = admin.post(f"{CITATIONS}versions/", {"text": "Lost."}, expect=412, match=built_in["ETag"])

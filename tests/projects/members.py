@@ -7,6 +7,6 @@ from projects.models import Project
 
 def join(project: str, person: User, role: str = "reader") -> None:
     """`project`: its id."""
-    found = Project.objects.select_related("owner").get(pk=project)
-    made = invite(user=found.owner, project=found, username=person.username, role=role)
-    accept(user=person, invitation=made)
+    row = Project.objects.select_related("owner").get(pk=project)
+    invitation = invite(user=row.owner, project=row, username=person.username, role=role)
+    accept(user=person, invitation=invitation)

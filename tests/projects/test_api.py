@@ -1,4 +1,4 @@
-"""Projects as programs use them, and what readers, editors and strangers may do, through the running application."""
+"""The API of projects, and the rights of readers, editors and strangers, through the running application."""
 
 from typing import Any
 
@@ -50,14 +50,19 @@ def add(caller: Caller, project: str, name: str, expect: int = 201, **more: Any)
 
 
 def test_a_project_is_made_changed_and_deleted(caller: Caller) -> None:
-    made = caller.post("projects/", {"name": " Big  plans ", "instructions": "Be brief."}, expect=201)
-    assert (made["name"], made["instructions"], made["role"], made["version"]) == ("Big plans", "Be brief.", "owner", 1)
-    where = f"projects/{made['id']}/"
+    created = caller.post("projects/", {"name": " Big  plans ", "instructions": "Be brief."}, expect=201)
+    assert (created["name"], created["instructions"], created["role"], created["version"]) == (
+        "Big plans",
+        "Be brief.",
+        "owner",
+        1,
+    )
+    where = f"projects/{created['id']}/"
     assert patch(caller, where, {"name": "Plans"})["version"] == 1
     assert patch(caller, where, {"instructions": "Be brief."})["version"] == 1
     changed = patch(caller, where, {"instructions": "Be exact."})
     assert (changed["name"], changed["instructions"], changed["version"]) == ("Plans", "Be exact.", 2)
-    assert [each["id"] for each in caller.get("projects/")["results"]] == [made["id"]]
+    assert [each["id"] for each in caller.get("projects/")["results"]] == [created["id"]]
     delete(caller, where)
     caller.get(where, expect=404)
 
@@ -95,9 +100,9 @@ def test_search_finds_the_passage_in_this_project_only(caller: Caller, project: 
     contract = searchable(caller, "contract.pdf", pdf("The parties agree.", "The fee is nine thousand euros."))
     searchable(caller, "other.txt", "The fee elsewhere is one euro.")
     caller.post(f"projects/{project}/files/", {"file": contract["id"]}, expect=201)
-    found = caller.post(f"projects/{project}/search/", {"query": "how large is the fee"}, expect=200)["results"]
-    assert {hit["file"] for hit in found} == {contract["id"]}
-    best = found[0]
+    results = caller.post(f"projects/{project}/search/", {"query": "how large is the fee"}, expect=200)["results"]
+    assert {hit["file"] for hit in results} == {contract["id"]}
+    best = results[0]
     assert (best["title"], 0 < best["score"] <= 1) == ("contract.pdf", True)
     pieces = caller.get(f"files/{contract['id']}/text/")["results"]
     whole = "\n\n".join(piece["text"] for piece in pieces)

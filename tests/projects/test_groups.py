@@ -1,4 +1,4 @@
-"""Projects that are shared with groups, and what a role in one lets people do."""
+"""Projects shared with groups, and the rights of each role."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -38,16 +38,16 @@ def group(olga: User, binh: User) -> PeopleGroup:
 
 @pytest.fixture
 def project(olga: User) -> Project:
-    made = Project.objects.create(owner=olga, name="Contracts")
+    row = Project.objects.create(owner=olga, name="Contracts")
     file = File.objects.create(owner=olga, name="a.txt", size=1, sha256="0" * 64)
-    ProjectFile.objects.create(project=made, file=file)
-    SavedPrompt.objects.create(project=made, name="sum", text="Sum it up.")
-    return made
+    ProjectFile.objects.create(project=row, file=file)
+    SavedPrompt.objects.create(project=row, name="sum", text="Sum it up.")
+    return row
 
 
-def code(act: Callable[..., object], **given: object) -> str:
+def code(act: Callable[..., object], **arguments: object) -> str:
     try:
-        act(**given)
+        act(**arguments)
     except ProductError as error:
         return error.code
     return ""
@@ -110,8 +110,8 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     ProjectFile.objects.create(project=other, file=both)
     page = Client()
     page.force_login(olga)
-    asked = " ".join(page.get(reverse("projects:project", args=[project.pk])).content.decode().split())
-    assert "The project then belongs to binh, with 2 files of olga that are in no other project." in asked
+    text = " ".join(page.get(reverse("projects:project", args=[project.pk])).content.decode().split())
+    assert "The project then belongs to binh, with 2 files of olga that are in no other project." in text
     handed = hand_over(user=olga, project=project, member=binh.pk)
     assert handed.owner == binh and File.objects.filter(owner=binh).count() == 2
     assert [File.objects.get(pk=file.pk).owner for file in (here, both, theirs)] == [binh, olga, anna]
@@ -141,8 +141,8 @@ def test_programs_share_with_groups_and_see_their_role(
     client, base = Client(), f"/api/v1/projects/{project.pk}/"
     client.force_login(olga)
     json = "application/json"
-    made = client.post(f"{base}groups/", {"group": str(group.pk), "role": "editor"}, content_type=json)
-    assert (made.status_code, made.json()["name"]) == (201, "Sales")
+    response = client.post(f"{base}groups/", {"group": str(group.pk), "role": "editor"}, content_type=json)
+    assert (response.status_code, response.json()["name"]) == (201, "Sales")
     assert client.patch(f"{base}groups/{group.pk}/", {"role": "owner"}, content_type=json).json()["role"] == "owner"
     assert client.get(f"{base}members/").json()["results"] == []
     assert [each["group"] for each in client.get(f"{base}groups/").json()["results"]] == [str(group.pk)]

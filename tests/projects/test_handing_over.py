@@ -1,4 +1,4 @@
-"""What somebody owns becomes somebody else's."""
+"""Handing over everything that a user owns to another user."""
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -10,7 +10,7 @@ from chat.models import Conversation
 from core.errors import ProductError
 from files.models import File
 from personas.models import Persona
-from projects.handing_over import Owned, hand_over, owned_by
+from projects.handing_over import Possessions, hand_over, possessions_of
 from projects.models import Membership, Project, ProjectFile
 
 pytestmark = pytest.mark.django_db
@@ -35,10 +35,10 @@ def test_projects_their_files_and_personas_go_and_all_else_stays(admin_client: C
     address = reverse("admin:accounts_user_hand_over", args=[leaver.pk])
     page = admin_client.get(address).content.decode()
     assert "1 project, 1 file of these, 1 persona" in page
-    said = admin_client.post(address, {"to": "taker"}, follow=True).content.decode()
-    assert "“taker” owns 1 project, 1 file of these, 1 persona now." in said
+    answer = admin_client.post(address, {"to": "taker"}, follow=True).content.decode()
+    assert "“taker” owns 1 project, 1 file of these, 1 persona now." in answer
     taker = User.objects.get(username="taker")
-    assert (owned_by(leaver), owned_by(taker)) == (Owned(0, 0, 0), Owned(1, 1, 1))
+    assert (possessions_of(leaver), possessions_of(taker)) == (Possessions(0, 0, 0), Possessions(1, 1, 1))
     assert not Membership.objects.filter(user=taker).exists()
     assert list(File.objects.filter(owner=leaver).values_list("name", flat=True)) == ["beside.txt"]
     assert Conversation.objects.get().owner == leaver
@@ -53,12 +53,12 @@ def test_a_persona_whose_name_the_new_owner_has_gets_a_number(admin_user: User, 
     assert set(Persona.objects.filter(owner=taker).values_list("name", flat=True)) == {"lawyer", "Lawyer (2)"}
 
 
-@pytest.mark.parametrize(("to", "said"), [("nobody", "Nobody has"), ("leaver", "already"), ("off", "deactivated")])
-def test_it_goes_to_somebody_else_who_is_active(admin_client: Client, leaver: User, to: str, said: str) -> None:
+@pytest.mark.parametrize(("to", "sentence"), [("nobody", "Nobody has"), ("leaver", "already"), ("off", "deactivated")])
+def test_it_goes_to_somebody_else_who_is_active(admin_client: Client, leaver: User, to: str, sentence: str) -> None:
     User.objects.create_user("off", is_active=False)
     page = admin_client.post(reverse("admin:accounts_user_hand_over", args=[leaver.pk]), {"to": to})
-    assert (page.status_code, said in page.content.decode()) == (422, True)
-    assert owned_by(leaver) == Owned(1, 1, 1)
+    assert (page.status_code, sentence in page.content.decode()) == (422, True)
+    assert possessions_of(leaver) == Possessions(1, 1, 1)
 
 
 def test_it_takes_the_rights_to_all_of_it(client: Client, leaver: User, admin_user: User) -> None:
@@ -73,4 +73,4 @@ def test_it_takes_the_rights_to_all_of_it(client: Client, leaver: User, admin_us
     with pytest.raises(ProductError, match="may do things that you may not"):
         hand_over(user=staff, person=admin_user, to="staff")
     hand_over(user=staff, person=leaver, to="staff")
-    assert owned_by(staff) == Owned(1, 1, 1)
+    assert possessions_of(staff) == Possessions(1, 1, 1)

@@ -53,11 +53,11 @@ def test_what_fails_is_listed_and_tried_again(person: Person, folder: Path) -> N
     broken = folder / "broken.pdf"
     broken.write_bytes(b"%PDF-1.4 and nothing more")
     (folder / "empty.txt").touch()
-    for there in (0, 2):
+    for skipped in (0, 2):
         ended = ingest(person, folder)
         lines = ended.stdout.splitlines()
         assert ended.status == 1
-        assert lines[0] == f"Archive: {2 - there} read, {there} there already, 2 failed"
+        assert lines[0] == f"Archive: {2 - skipped} read, {skipped} there already, 2 failed"
         assert sorted(line.strip().partition(": ")[0] for line in lines[1:]) == [str(broken), str(folder / "empty.txt")]
     assert len(person.caller.get("files/")["results"]) == 3
 

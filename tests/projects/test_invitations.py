@@ -1,4 +1,4 @@
-"""Nobody is in a project without their consent, and no owner learns who is here by inviting."""
+"""Nobody joins a project without their consent, and invitations do not reveal user names."""
 
 import json
 from datetime import timedelta
@@ -38,56 +38,56 @@ def signed_in(person: User) -> Client:
     return client
 
 
-def asked(client: Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+def ask_api(client: Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     return client.generic(method, f"/api/v1/{path}", "" if body is None else json.dumps(body), "application/json")
 
 
-def refused(code: str, **said: Any) -> None:
+def refused(code: str, **arguments: Any) -> None:
     with pytest.raises(ProductError) as raised:
-        invite(**said)
+        invite(**arguments)
     assert raised.value.code == code
 
 
 def test_whoever_is_invited_is_no_member_before_they_accept(owner: User, guest: User, project: Project) -> None:
     sender, receiver = signed_in(owner), signed_in(guest)
-    sent = asked(sender, "POST", f"projects/{project.pk}/members/", {"username": guest.username, "role": "editor"})
+    sent = ask_api(sender, "POST", f"projects/{project.pk}/members/", {"username": guest.username, "role": "editor"})
     assert sent.status_code == 201
     for path in ("", "files/", "members/", "invitations/"):
-        assert asked(receiver, "GET", f"projects/{project.pk}/{path}").status_code == 404
+        assert ask_api(receiver, "GET", f"projects/{project.pk}/{path}").status_code == 404
     assert receiver.get(f"/projects/{project.pk}/").status_code == 404
-    assert asked(sender, "GET", f"projects/{project.pk}/members/").json()["results"] == []
-    (got,) = asked(receiver, "GET", "invitations/").json()["results"]
+    assert ask_api(sender, "GET", f"projects/{project.pk}/members/").json()["results"] == []
+    (got,) = ask_api(receiver, "GET", "invitations/").json()["results"]
     assert (got["project"], got["project_name"], got["invited_by"], got["role"]) == (
         str(project.pk),
         "Contracts",
         owner.username,
         "editor",
     )
-    joined = asked(receiver, "POST", f"invitations/{got['id']}/accept/")
+    joined = ask_api(receiver, "POST", f"invitations/{got['id']}/accept/")
     assert (joined.status_code, joined.json()["role"]) == (200, "editor")
-    assert asked(receiver, "GET", f"projects/{project.pk}/").status_code == 200
-    assert asked(sender, "GET", f"projects/{project.pk}/invitations/").json()["results"] == []
-    assert asked(receiver, "POST", f"invitations/{got['id']}/accept/").status_code == 404
+    assert ask_api(receiver, "GET", f"projects/{project.pk}/").status_code == 200
+    assert ask_api(sender, "GET", f"projects/{project.pk}/invitations/").json()["results"] == []
+    assert ask_api(receiver, "POST", f"invitations/{got['id']}/accept/").status_code == 404
 
 
 def test_an_owner_cannot_tell_a_name_that_nobody_has(owner: User, guest: User, project: Project) -> None:
-    """Neither from the answers, nor from the list, nor from what becomes of it when its person declines or is gone."""
+    """The answers, the list, and the invitation after a refusal or a deletion look the same."""
     sender, path = signed_in(owner), f"projects/{project.pk}/"
-    gone = User.objects.create_user("greta-gone", is_active=False)
-    names = [guest.username, "nobody-of-this-name", gone.username]
-    answers = [asked(sender, "POST", f"{path}members/", {"username": name}) for name in names]
+    deactivated = User.objects.create_user("greta-gone", is_active=False)
+    names = [guest.username, "nobody-of-this-name", deactivated.username]
+    answers = [ask_api(sender, "POST", f"{path}members/", {"username": name}) for name in names]
     assert [answer.status_code for answer in answers] == [201, 201, 201]
     assert len({tuple(answer.json()) for answer in answers}) == 1
-    before = asked(sender, "GET", f"{path}invitations/").json()["results"]
+    before = ask_api(sender, "GET", f"{path}invitations/").json()["results"]
     assert [each["username"] for each in before] == names
     receiver = signed_in(guest)
-    mine = asked(receiver, "GET", "invitations/").json()["results"]
-    assert asked(receiver, "POST", f"invitations/{mine[0]['id']}/decline/").status_code == 204
-    gone.delete()
+    mine = ask_api(receiver, "GET", "invitations/").json()["results"]
+    assert ask_api(receiver, "POST", f"invitations/{mine[0]['id']}/decline/").status_code == 204
+    deactivated.delete()
     User.objects.filter(pk=guest.pk).update(username="gustav-renamed")
-    assert asked(sender, "GET", f"{path}invitations/").json()["results"] == before
-    assert asked(receiver, "GET", "invitations/").json()["results"] == []
-    again = asked(sender, "POST", f"{path}members/", {"username": "nobody-of-this-name", "role": "editor"})
+    assert ask_api(sender, "GET", f"{path}invitations/").json()["results"] == before
+    assert ask_api(receiver, "GET", "invitations/").json()["results"] == []
+    again = ask_api(sender, "POST", f"{path}members/", {"username": "nobody-of-this-name", "role": "editor"})
     assert again.status_code == 201
     assert Invitation.objects.count() == 3
 
@@ -125,26 +125,26 @@ def test_only_the_owner_sends_sees_and_withdraws(owner: User, guest: User, proje
     accept(user=editor, invitation=invite(user=owner, project=project, username=editor.username, role="editor"))
     sent = invite(user=owner, project=project, username=guest.username)
     theirs, path = signed_in(editor), f"projects/{project.pk}/"
-    assert asked(theirs, "POST", f"{path}members/", {"username": "somebody"}).json()["code"] == "not_owner"
-    assert asked(theirs, "GET", f"{path}invitations/").json()["code"] == "not_owner"
-    assert asked(theirs, "DELETE", f"{path}invitations/{sent.pk}/").json()["code"] == "not_owner"
+    assert ask_api(theirs, "POST", f"{path}members/", {"username": "somebody"}).json()["code"] == "not_owner"
+    assert ask_api(theirs, "GET", f"{path}invitations/").json()["code"] == "not_owner"
+    assert ask_api(theirs, "DELETE", f"{path}invitations/{sent.pk}/").json()["code"] == "not_owner"
     for act in ("accept", "decline"):  # an invitation is its person's alone, the owner's neither
-        assert asked(theirs, "POST", f"invitations/{sent.pk}/{act}/").status_code == 404
-        assert asked(signed_in(owner), "POST", f"invitations/{sent.pk}/{act}/").status_code == 404
-    assert asked(signed_in(owner), "DELETE", f"{path}invitations/{sent.pk}/").status_code == 204
+        assert ask_api(theirs, "POST", f"invitations/{sent.pk}/{act}/").status_code == 404
+        assert ask_api(signed_in(owner), "POST", f"invitations/{sent.pk}/{act}/").status_code == 404
+    assert ask_api(signed_in(owner), "DELETE", f"{path}invitations/{sent.pk}/").status_code == 204
     with pytest.raises(ProductError):
         accept(user=guest, invitation=sent)
-    assert asked(signed_in(owner), "DELETE", f"{path}invitations/{sent.pk}/").status_code == 404
+    assert ask_api(signed_in(owner), "DELETE", f"{path}invitations/{sent.pk}/").status_code == 404
 
 
 def test_what_makes_no_sense_is_refused(owner: User, guest: User, project: Project) -> None:
-    said: dict[str, Any] = {"user": owner, "project": project}
-    refused("owner_is_member", **said, username=owner.username)
+    arguments: dict[str, Any] = {"user": owner, "project": project}
+    refused("owner_is_member", **arguments, username=owner.username)
     for name in ("", "  ", "a" * 151, "nul\x00"):
-        refused("bad_username", **said, username=name)
-    refused("unknown_role", **said, username="somebody", role="king")
-    accept(user=guest, invitation=invite(**said, username=guest.username))
-    refused("already_member", **said, username=guest.username)
+        refused("bad_username", **arguments, username=name)
+    refused("unknown_role", **arguments, username="somebody", role="king")
+    accept(user=guest, invitation=invite(**arguments, username=guest.username))
+    refused("already_member", **arguments, username=guest.username)
     refused("not_found", user=User.objects.create_user("stranger-here"), project=project, username="somebody")
 
 

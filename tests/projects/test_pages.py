@@ -1,4 +1,4 @@
-"""The pages of projects and files: who sees and may do what, and that nothing in a file becomes part of a page."""
+"""The pages of projects and files: their rights, and no content of a file becomes part of a page."""
 
 import pytest
 from django.test import Client
@@ -19,16 +19,16 @@ def owner() -> User:
 @pytest.fixture
 def file(owner: User) -> File:
     text = f"before {EVIL} after"
-    made = File.objects.create(owner=owner, name=f"{EVIL}.txt", size=1, sha256="0" * 64, status="ready")
-    FileText.objects.create(file=made, text=text, spans=[[0, len(text)]])
-    return made
+    row = File.objects.create(owner=owner, name=f"{EVIL}.txt", size=1, sha256="0" * 64, status="ready")
+    FileText.objects.create(file=row, text=text, spans=[[0, len(text)]])
+    return row
 
 
 @pytest.fixture
 def project(owner: User, file: File) -> Project:
-    made = Project.objects.create(owner=owner, name="Contracts", instructions="Be exact.")
-    ProjectFile.objects.create(project=made, file=file)
-    return made
+    row = Project.objects.create(owner=owner, name="Contracts", instructions="Be exact.")
+    ProjectFile.objects.create(project=row, file=file)
+    return row
 
 
 def member(project: Project, role: str) -> Client:
@@ -131,9 +131,9 @@ def test_the_list_has_a_fixed_number_of_queries(owner: User, django_assert_max_n
 def test_a_passage_that_is_not_where_its_link_says_is_missed_in_words(owner: User, file: File) -> None:
     client, text = signed_in(owner), f"before {EVIL} after"
     FileText.objects.filter(file=file).update(spans=[[0, 7], [7, len(text)]])
-    said = "The passage was not found"
+    sentence = "The passage was not found"
     for place in ("start=0&end=6&page=1", "start=7&end=15&page=2", "start=0&end=6", "start=3", "page=2"):
-        assert said not in page(client, f"/files/{file.pk}/?{place}"), place
+        assert sentence not in page(client, f"/files/{file.pk}/?{place}"), place
     for place in (
         "start=0&end=6&page=2",
         "start=0&end=6&page=3",
@@ -142,9 +142,9 @@ def test_a_passage_that_is_not_where_its_link_says_is_missed_in_words(owner: Use
         "start=6&end=3",
     ):
         shown = page(client, f"/files/{file.pk}/?{place}")
-        assert said in shown and "<mark" not in shown and "before" in shown, place
+        assert sentence in shown and "<mark" not in shown and "before" in shown, place
     File.objects.filter(pk=file.pk).update(status="failed")
-    assert f"{said}: this file has no text" in page(client, f"/files/{file.pk}/?start=0&end=6")
+    assert f"{sentence}: this file has no text" in page(client, f"/files/{file.pk}/?start=0&end=6")
 
 
 def test_a_citation_of_a_file_that_is_gone_or_closed_says_so(owner: User, project: Project, file: File) -> None:
@@ -160,7 +160,7 @@ def test_a_citation_of_a_file_that_is_gone_or_closed_says_so(owner: User, projec
 
 
 def test_rows_that_are_read_say_that_the_meter_has_changed(owner: User, project: Project, file: File) -> None:
-    """Also when nobody has done anything but wait."""
+    """This holds even if a person only waits."""
     browser, where = signed_in(owner), f"/projects/{project.pk}/files/"
     File.objects.filter(pk=file.pk).update(status="processing")
     assert "HX-Trigger" not in browser.get(where, headers={"HX-Request": "true"})
@@ -172,8 +172,8 @@ def test_only_the_owner_of_a_protected_file_is_asked_for_its_password(
     project: Project, file: File, owner: User
 ) -> None:
     File.objects.filter(pk=file.pk).update(status="failed", error_code="encrypted", error="It is protected.")
-    asked = page(signed_in(owner), f"/files/{file.pk}/")
-    assert 'type="password"' in asked and f"/files/{file.pk}/reread/" in asked and "Try again" not in asked
+    text = page(signed_in(owner), f"/files/{file.pk}/")
+    assert 'type="password"' in text and f"/files/{file.pk}/reread/" in text and "Try again" not in text
     assert 'type="password"' not in page(member(project, "reader"), f"/files/{file.pk}/")
     File.objects.filter(pk=file.pk).update(error_code="protected")
     assert 'type="password"' not in page(signed_in(owner), f"/files/{file.pk}/")

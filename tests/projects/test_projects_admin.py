@@ -1,4 +1,4 @@
-"""Administrators run projects: through the same services as their people, and what they open is written down."""
+"""Administrators change projects through the same services as people, and the audit records what they open."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def project() -> Project:
 
 @pytest.fixture
 def limited(client: Client) -> Client:
-    """Somebody who may only look at projects."""
+    """Return the client of a member of the staff who may only view projects."""
     staff = User.objects.create_user("looks", is_staff=True)
     staff.user_permissions.add(Permission.objects.get(codename="view_project"))
     client.force_login(staff)
@@ -75,8 +75,8 @@ def limited(client: Client) -> Client:
 
 def test_projects_are_told_apart_and_found_by_name(admin_client: Client, project: Project) -> None:
     Project.objects.create(owner=project.owner, name="Recipes")
-    found = admin_client.get(LIST, {"q": "Contr"}).content.decode()
-    assert "Contracts" in found and "Recipes" not in found
+    page = admin_client.get(LIST, {"q": "Contr"}).content.decode()
+    assert "Contracts" in page and "Recipes" not in page
 
 
 def test_a_project_is_made_for_somebody_with_its_members(admin_client: Client) -> None:
@@ -87,16 +87,16 @@ def test_a_project_is_made_for_somebody_with_its_members(admin_client: Client) -
         "memberships-0-role": "reader",
     }
     saved(admin_client, ADD, form(owner, **member, instructions="One.\r\nTwo."))
-    made = Project.objects.get(name="Contracts")
-    assert (made.owner, made.instructions) == (owner, "One.\nTwo.")
-    assert [(each.user, each.role) for each in made.memberships.all()] == [(reader, "reader")]
+    project = Project.objects.get(name="Contracts")
+    assert (project.owner, project.instructions) == (owner, "One.\nTwo.")
+    assert [(each.user, each.role) for each in project.memberships.all()] == [(reader, "reader")]
 
 
 def test_members_and_files_are_changed_where_the_project_is(admin_client: Client, project: Project) -> None:
     first, second, new = person(), person(), person()
     for member in (first, second):
         Membership.objects.create(project=project, user=member, role="reader")
-    kept, gone = (
+    staying, leaving = (
         ProjectFile.objects.create(project=project, file=file_of(project.owner, name), ordinal=number)
         for number, name in enumerate(("kept.txt", "gone.txt"))
     )
@@ -108,8 +108,8 @@ def test_members_and_files_are_changed_where_the_project_is(admin_client: Client
     saved(admin_client, page_of(project), sent)
     members = project.memberships.order_by("pk").values_list("user", "role")
     assert list(members) == [(first.pk, "editor"), (new.pk, "reader")]
-    assert list(project.entries.values_list("pk", "pinned")) == [(kept.pk, True)]
-    assert File.objects.filter(pk=gone.file_id).exists()
+    assert list(project.entries.values_list("pk", "pinned")) == [(staying.pk, True)]
+    assert File.objects.filter(pk=leaving.file_id).exists()
 
 
 def test_a_file_is_added_as_its_owners_if_there_is_room(

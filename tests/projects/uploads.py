@@ -18,8 +18,8 @@ def read(caller: Caller, file: str) -> Any:
     """The file as soon as it is read, or failed."""
 
     def look() -> Any:
-        found = caller.get(f"files/{file}/")
-        return found if found["status"] in FINAL else None
+        answer = caller.get(f"files/{file}/")
+        return answer if answer["status"] in FINAL else None
 
     return until(look, f"file {file} is read", WAIT)
 

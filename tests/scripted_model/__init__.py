@@ -41,7 +41,7 @@ class ScriptedModel:
         self._loop.close()
 
     def drop(self) -> None:
-        """Drops every connection and goes on: what hangs ends."""
+        """Drop every connection, so that hanging requests end. The server goes on."""
         asyncio.run_coroutine_threadsafe(self._server.drop(), self._loop).result(10)
 
     def __enter__(self) -> Self:
@@ -62,11 +62,11 @@ class ScriptedModel:
         return f"scripted:{name}"
 
     def say(self, answers: Mapping[str, Any] | None = None) -> None:
-        """What the server answers beside the protocols from now on, by route, such as `GET /props`."""
-        self._server.said = dict(answers or {})
+        """Set the server's answers beside the protocols, by route, such as `GET /props`."""
+        self._server.other_answers = dict(answers or {})
 
     def requests(self, contains: str = "") -> list[Record]:
-        """What came so far, oldest first; only requests whose body holds the text."""
+        """Return the requests so far whose body contains the text, oldest first."""
         return self._server.records.find(contains)
 
     def arrived(self, contains: str = "", count: int = 1) -> list[Record]:
@@ -80,6 +80,13 @@ class ScriptedModel:
     def forget_prompts(self) -> None:
         """As if the time had passed for which prompts are kept in the cache."""
         self._loop.call_soon_threadsafe(self._server.cache.forget)
+
+    def take_broken_rules(self) -> list[str]:
+        """Return the sentences about broken rules in prompts (`seed_rules`) since the last call, and forget them."""
+        sentences: list[str] = []
+        while self._server.broken_rules:
+            sentences.append(self._server.broken_rules.popleft())
+        return sentences
 
     def forget(self) -> None:
         self._server.records.clear()

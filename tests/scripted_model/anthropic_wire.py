@@ -45,7 +45,7 @@ _CACHE_CONTROL = re.compile(r'"cache_control": \{[^}]*\}(?:, )?')  # no part of 
 
 
 def _signature(body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> str:
-    """Of a thinking block: bound to the system prompt, the tools and every message before it."""
+    """Return the signature of a thinking block. It covers the system prompt, the tools and all messages before it."""
     bound = json.dumps([body.get("system"), body.get("tools"), messages], sort_keys=True, default=str)
     return f"signed-{zlib.crc32(_CACHE_CONTROL.sub('', bound).encode()):08x}"
 
@@ -95,11 +95,11 @@ class Answer:
             return
         block: tuple[str, int] | None = None
         for piece in self._pieces:
-            wanted = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
+            next_block = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
             frame, self._opening = self._opening, b""
-            if wanted != block:
+            if next_block != block:
                 frame += self._close() + self._start(piece)
-                block = wanted
+                block = next_block
             yield frame + (b"" if piece.kind == "call" else self._delta(piece))
 
     def _start(self, piece: Piece) -> bytes:
@@ -132,9 +132,9 @@ class Answer:
         return _event({"type": "content_block_delta", "index": self._open, "delta": {"type": kind, key: piece.text}})
 
     def _shown(self) -> bool:
-        """By themselves the newer models sign what they think, and do not show it."""
-        asked = (self._body.get("thinking") or {}).get("display") == "summarized"
-        return asked or not _LEAST_THINKING.search(str(self._body.get("model")))
+        """Return whether thinking is shown. By default the newer models sign it and do not show it."""
+        summarized = (self._body.get("thinking") or {}).get("display") == "summarized"
+        return summarized or not _LEAST_THINKING.search(str(self._body.get("model")))
 
     def tail(self) -> bytes:
         if self._step.raw is not None:
@@ -145,7 +145,7 @@ class Answer:
         return self._opening + self._close() + (self._search() if self._step.finish == "pause" else b"") + end
 
     def _search(self) -> bytes:
-        """A tool of the provider's own, whose result comes when the answer goes on."""
+        """Return the frames of a call of the provider's own tool. Its result comes when the answer goes on."""
         place = {"index": self._open + 1}
         block = {"type": "server_tool_use", "id": f"srvtoolu_{self._mark}", "name": "web_search", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
@@ -225,8 +225,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
             f"max_tokens: {body['max_tokens']} > {GREATEST_ANSWER}, which is the maximum allowed number of output "
             f"tokens for {body.get('model')}"
         )
-    if said := _effort_refusal(str(body.get("model")), body):
-        return said
+    if sentence := _effort_refusal(str(body.get("model")), body):
+        return sentence
     if extra := [name for name in _OF_OTHER_PROTOCOLS if name in body]:
         return f"{extra[0]}: Extra inputs are not permitted"
     messages = body.get("messages")
@@ -237,8 +237,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     used: set[str] = set()
     for number, message in enumerate(messages):
         previous = messages[number - 1] if number else {}
-        if said := _message_refusal(message, previous, used):
-            return f"messages.{number}: {said}"
+        if sentence := _message_refusal(message, previous, used):
+            return f"messages.{number}: {sentence}"
     if used and not body.get("tools"):
         return "Requests which include `tool_use` or `tool_result` blocks must define tools"
     return caching.anthropic_refusal(body) or _prefill_refusal(body) or _thinking_refusal(body)
@@ -258,13 +258,13 @@ def _effort_refusal(model: str, body: Mapping[str, Any]) -> str | None:
     kind = (body.get("thinking") or {}).get("type")
     if kind == "adaptive" and _OLD.search(model):
         return "adaptive thinking is not supported on this model"
-    if found := _LEAST_THINKING.search(model):
-        if kind not in (None, "adaptive", _LEAST[found[1]]):
+    if match := _LEAST_THINKING.search(model):
+        if kind not in (None, "adaptive", _LEAST[match[1]]):
             return (
                 f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and '
                 '"output_config.effort" to control thinking behavior.'
             )
-        if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and found[1] != "haiku":
+        if (body.get("tool_choice") or {}).get("type") in ("any", "tool") and match[1] != "haiku":
             return "Thinking may not be enabled when tool_choice forces tool use."
     return None
 
@@ -281,7 +281,7 @@ def _thinking_refusal(body: Mapping[str, Any]) -> str | None:
 
 
 def _paused(message: Mapping[str, Any]) -> bool:
-    """Whether it is what a model had said when it paused, unchanged."""
+    """Return whether the message ends with the unchanged call at which the model paused."""
     last = _blocks(message)[-1]
     return bool(last["type"] == "server_tool_use" and last["input"] == {"query": "rain"})
 
@@ -301,10 +301,10 @@ def _message_refusal(message: Mapping[str, Any], previous: Mapping[str, Any], us
         return "user messages must have non-empty content"
     if any(block["type"] == "text" and not str(block["text"]).strip() for block in blocks):
         return "text content blocks must contain non-whitespace text"
-    asked = [block["id"] for block in _blocks(previous) if block["type"] == "tool_use"]
+    called = [block["id"] for block in _blocks(previous) if block["type"] == "tool_use"]
     answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-    if sorted(asked) != sorted(answered):
-        return f"`tool_use` ids {asked} and `tool_result` ids {answered} do not match"
+    if sorted(called) != sorted(answered):
+        return f"`tool_use` ids {called} and `tool_result` ids {answered} do not match"
     if any(block["type"] != "tool_result" for block in blocks[: len(answered)]):
         return "`tool_result` blocks must come first"
     return _calls_refusal([block for block in blocks if block["type"] == "tool_use"], used)

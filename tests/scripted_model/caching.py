@@ -1,6 +1,6 @@
-"""What the providers' caches serve: prefixes of the prompt, by each one's own rules.
+"""The prompt caches of providers. Each serves prefixes of the prompt by its own rules.
 
-Sources: the vendors' pages on prompt caching; what is kept, for how long and from which length on is theirs.
+Sources: the vendors' pages on prompt caching, for the cached prefixes, their least length and their lifetime.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class PromptCache:
         self._kept.clear()
 
     def anthropic(self, body: Mapping[str, Any], total: int) -> Served:
-        """Of a request with `total` tokens: the longest beginning that a point finds, and what is put behind it."""
+        """Return the tokens read and written for a request of `total` tokens: a point finds the longest prefix."""
         blocks = list(_blocks(body))
         least = next((size for pattern, size in _LEAST if pattern.search(str(body["model"]))), 1_024)
         weights = [rough_tokens([block]) for _, block in blocks]
@@ -56,19 +56,19 @@ class PromptCache:
         return Served(read, max(0, sizes[points[-1]] - read) if points else 0)
 
     def diagnose(self, body: Mapping[str, Any], answer: str) -> dict[str, Any] | None:
-        """What Anthropic says of a request that asks to be compared with an earlier one: the first part that differs.
+        """Return Anthropic's diagnosis: the first part that differs from the earlier request that the body names.
 
         Sources: `Diagnostics` and `CacheMissReason` of its client's types.
         """
-        asked = body.get("diagnostics")
-        if asked is None:
+        diagnostics = body.get("diagnostics")
+        if diagnostics is None:
             return None
         now = {name: _bare(body.get(name)) for name in ("model", "system", "tools", "messages")}
         now["settings"] = [body.get(name) for name in ("tool_choice", "thinking", "output_config")]
         self._compared[answer] = now
-        if asked["previous_message_id"] is None:
+        if diagnostics["previous_message_id"] is None:
             return None
-        before = self._compared.get(asked["previous_message_id"])
+        before = self._compared.get(diagnostics["previous_message_id"])
         if before is None:
             return {"cache_miss_reason": {"type": "previous_message_not_found"}}
         same = {name: now[name] == before[name] for name in ("model", "system", "tools")}
@@ -80,16 +80,16 @@ class PromptCache:
         return {"cache_miss_reason": missed} if changed else None
 
     def openai(self, body: Mapping[str, Any], total: int, step: int = 128, least: int = 1_024) -> Served:
-        """The longest beginning, byte by byte, in steps; of newer models' Responses what ends at a point."""
+        """Return the tokens of the longest cached prefix, in steps. Newer models in Responses cache up to points."""
         if "input" in body and _BY_POINTS.search(str(body["model"])):
             return self._by_points(body, total)
         parts = body.get("messages") or [body.get("instructions", ""), body.get("input")]
         text = "".join(_texts([body.get("tools"), body.get("response_format"), parts]))
         long = 4 * step  # characters of a step
         keys = _chain(str(body["model"]), [text[at : at + long] for at in range(0, len(text) - long + 1, long)])
-        known = next((number for number, key in enumerate(keys) if not self._has(key)), len(keys))
+        cached = next((number for number, key in enumerate(keys) if not self._has(key)), len(keys))
         self._keep(keys)
-        read = min(known * step, total - total % step)
+        read = min(cached * step, total - total % step)
         return Served(read if read >= least else 0)
 
     def _by_points(self, body: Mapping[str, Any], total: int) -> Served:
@@ -100,16 +100,16 @@ class PromptCache:
         scale = total / max(1, sum(weights))
         sizes = [int(sum(weights[: end + 1]) * scale) for end in range(len(segments))]
         keys = _chain(str(body["model"]), [json.dumps(_bare(segment), sort_keys=True) for segment in segments])
-        given = [end for end, item in enumerate(items, 1) if breakpoints(item)]
+        marked = [end for end, item in enumerate(items, 1) if breakpoints(item)]
         newest = [end for end, item in enumerate(items, 1) if _of_user(item)][-1:]
-        points = [point for point in sorted({*given, *newest}) if sizes[point] >= 1_024]
+        points = [point for point in sorted({*marked, *newest}) if sizes[point] >= 1_024]
         read = max((size for size, key in zip(sizes, keys, strict=True) if self._has(key)), default=0)
         self._keep(keys[point] for point in points)
         return Served(read, max(0, sizes[points[-1]] - read) if points else 0)
 
     def _has(self, key: str, seconds: float | None = None) -> bool:
-        kept = self._kept.get(key)
-        return kept is not None and (seconds is None or time.time() - kept <= seconds)
+        stored_at = self._kept.get(key)
+        return stored_at is not None and (seconds is None or time.time() - stored_at <= seconds)
 
     def _keep(self, keys: Iterator[str] | Sequence[str]) -> None:
         for key in keys:
@@ -148,7 +148,7 @@ def _bare(value: Any) -> Any:
 
 
 def _blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The blocks of a request to Anthropic in the order of its prefix, each behind what else it depends on."""
+    """Yield the blocks of a request to Anthropic in the order of its prefix, each with the settings it depends on."""
     for tool in body.get("tools") or ():
         yield "tool", tool
     system = body.get("system") or []
@@ -163,7 +163,7 @@ def _blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def anthropic_refusal(body: Mapping[str, Any]) -> str | None:
-    """The service's sentence on points that it does not take, or on what else is asked of its cache."""
+    """Return the service's sentence on invalid cache points or other invalid cache settings, or None."""
     if set(body.get("diagnostics") or {"previous_message_id": None}) != {"previous_message_id"}:
         return "diagnostics.previous_message_id: Field required"
     marked = [block for _, block in _blocks(body) if _CACHE_CONTROL in block]
@@ -197,10 +197,10 @@ def _of_user(item: Mapping[str, Any]) -> bool:
 
 def responses_refusal(body: Mapping[str, Any]) -> str | None:
     items = body["input"] if isinstance(body.get("input"), list) else []
-    found = [(number, part) for number, item in enumerate(items) for part in breakpoints(item)]
-    if found and not _BY_POINTS.search(str(body.get("model"))):
-        number, part = found[0]
+    marked = [(number, part) for number, item in enumerate(items) for part in breakpoints(item)]
+    if marked and not _BY_POINTS.search(str(body.get("model"))):
+        number, part = marked[0]
         return f"Unknown parameter: 'input[{number}].content[{part}].{_BREAKPOINT}'."
-    if len(found) >= MOST_POINTS:
+    if len(marked) >= MOST_POINTS:
         return f"At most {MOST_POINTS} cache breakpoints can be written by a request, the implicit one included."
     return None

@@ -1,7 +1,7 @@
-"""What single vendors demand of requests in OpenAI's Chat Completions protocol; each has a path of its own.
+"""Rules of single vendors for requests in OpenAI's Chat Completions protocol. Each vendor has a path of its own.
 
 `/deepseek/v1`, `/gemini/v1`, `/groq/v1`, `/gpt/v1`, `/mistral/v1`, `/vllm/v1`, `/llamacpp/v1`. Sources: the vendors'
-pages on reasoning, and what their services answer to clients that do not keep to them.
+pages on reasoning, and error answers of their services.
 """
 
 import re
@@ -19,14 +19,14 @@ _THOUGHT = re.compile(r"_thought([0-9a-f]{8})")
 
 
 def refusal(dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """With what the vendor refuses the request; None where it takes it."""
-    said = RULES[dialect](body)
-    if said is None or isinstance(said, Failure):
-        return said
-    whole: Any = {"error": {"message": said, "type": "invalid_request_error", "param": None, "code": None}}
+    """Return the vendor's refusal of the request, or None."""
+    problem = RULES[dialect](body)
+    if problem is None or isinstance(problem, Failure):
+        return problem
+    whole: Any = {"error": {"message": problem, "type": "invalid_request_error", "param": None, "code": None}}
     if dialect == "gemini":
-        whole = [{"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}]
-    return Failure(400, said, body=whole)
+        whole = [{"error": {"code": 400, "message": problem, "status": "INVALID_ARGUMENT"}}]
+    return Failure(400, problem, body=whole)
 
 
 def reasoning_delta(dialect: str, text: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def reasoning_delta(dialect: str, text: str) -> dict[str, Any]:
 
 
 def tagged(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Gemini's thoughts begin with a tag, whose end begins the text behind them."""
+    """Yield Gemini's pieces, with tags around its thoughts."""
     before = ""
     for piece in pieces:
         tag = "<thought>" if piece.kind == "reasoning" != before else ""
@@ -53,7 +53,7 @@ def signature(call_id: str) -> str:
 
 
 def deepseek_call_id(call_id: str, reasoning: str) -> str:
-    """An id by which the service knows its own calls, and what it thought before them."""
+    """Return an id by which the service recognises its own call and the reasoning before it."""
     return f"{call_id}_thought{zlib.crc32(reasoning.encode()):08x}"
 
 
@@ -62,7 +62,7 @@ def mistral_call_id(call_id: str) -> str:
 
 
 def thinks(dialect: str, body: Mapping[str, Any]) -> bool:
-    """Whether what it thinks is sent. Gemini shows it when asked to; open models have a switch in their template."""
+    """Return whether reasoning is sent. Gemini sends it on request; open models have a switch in their template."""
     if dialect == "gemini":
         return bool(_thinking_config(body).get("include_thoughts"))
     if dialect in ("vllm", "llamacpp"):
@@ -83,17 +83,17 @@ def _deepseek(body: Mapping[str, Any]) -> str | None:
     if body.get("tool_choice") not in (None, "auto", "none"):
         return "Thinking mode does not support this tool_choice"
     for message in body["messages"]:
-        given = message.get("reasoning_content")
+        reasoning = message.get("reasoning_content")
         for call in message.get("tool_calls") or ():
-            thought = _THOUGHT.search(call["id"])
-            wanted = thought[1] if thought else None  # another model's call has none
-            if not isinstance(given, str) or wanted not in (None, f"{zlib.crc32(given.encode()):08x}"):
+            match = _THOUGHT.search(call["id"])
+            expected = match[1] if match else None  # another model's call has none
+            if not isinstance(reasoning, str) or expected not in (None, f"{zlib.crc32(reasoning.encode()):08x}"):
                 return "The `reasoning_content` in the thinking mode must be passed back to the API."
     return None
 
 
 def _gemini(body: Mapping[str, Any]) -> str | None:
-    """Of messages looks at the current turn: what stands behind the newest of a person that is no reminder."""
+    """Return Gemini's refusal. It checks the messages after the newest question that is no reminder."""
     if unknown := body.keys() - _GEMINI:
         return f'Invalid JSON payload received. Unknown name "{min(unknown)}": Cannot find field.'
     if body.get("reasoning_effort") not in (None, "none", "minimal", "low", "medium", "high"):
@@ -104,11 +104,11 @@ def _gemini(body: Mapping[str, Any]) -> str | None:
         calls = message.get("tool_calls") or ()
         if not calls:
             continue
-        given = ((calls[0].get("extra_content") or {}).get("google") or {}).get("thought_signature")
-        if given is None:
+        signature_ = ((calls[0].get("extra_content") or {}).get("google") or {}).get("thought_signature")
+        if signature_ is None:
             name = calls[0]["function"]["name"]
             return f"Function call is missing a thought_signature in functionCall parts: function call `{name}`."
-        if given not in (UNSIGNED, signature(calls[0]["id"])):
+        if signature_ not in (UNSIGNED, signature(calls[0]["id"])):
             return "Corrupted thought signature."
     return None
 
@@ -180,12 +180,12 @@ _MISTRAL = {
 
 
 def _template(body: Mapping[str, Any]) -> str | None:
-    """What the chat template of an open model raises: Qwen's, and that of Mistral's and Gemma's models."""
+    """Return the error that the chat template of an open model raises: of Qwen's, Mistral's or Gemma's models."""
     roles, name = [message["role"] for message in body["messages"]], body["model"].lower()
     if "qwen" in name and "system" in roles[1:]:
         return "System message must be at the beginning."
-    said = [message["role"] for message in body["messages"] if message["role"] != "tool" and not _calls(message)]
-    turns = said[1:] if said[0] == "system" else said
+    in_text = [message["role"] for message in body["messages"] if message["role"] != "tool" and not _calls(message)]
+    turns = in_text[1:] if in_text[0] == "system" else in_text
     if re.search("mistral|gemma", name) and turns != [("user", "assistant")[n % 2] for n in range(len(turns))]:
         return "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
     return None
@@ -210,20 +210,20 @@ def _vllm(body: Mapping[str, Any]) -> str | None:
 
 def _llamacpp(body: Mapping[str, Any]) -> Failure | None:
     if raised := _template(body):
-        said = f"Unable to generate parser for this template. Automatic parser generation failed:\nError: {raised}"
-        return Failure(500, said, body={"error": {"code": 500, "message": said, "type": "server_error"}})
+        message = f"Unable to generate parser for this template. Automatic parser generation failed:\nError: {raised}"
+        return Failure(500, message, body={"error": {"code": 500, "message": message, "type": "server_error"}})
     used = prompt_tokens(body)
     if used <= WINDOW:
         return None
-    said = "the request exceeds the available context size. try increasing the context size or enable context shift"
+    message = "the request exceeds the available context size. try increasing the context size or enable context shift"
     error = {
         "code": 400,
-        "message": said,
+        "message": message,
         "type": "exceed_context_size_error",
         "n_prompt_tokens": used,
         "n_ctx": WINDOW,
     }
-    return Failure(400, said, body={"error": error})
+    return Failure(400, message, body={"error": error})
 
 
 RULES: Mapping[str, Callable[[Mapping[str, Any]], str | Failure | None]] = {

@@ -154,8 +154,8 @@ def models(names: list[str]) -> dict[str, Any]:
 
 def embeddings(body: Mapping[str, Any]) -> dict[str, Any]:
     """Vectors of hashed words, normalised: equal texts have equal vectors, texts that share words similar ones."""
-    given = body.get("input", "")
-    texts = [given] if isinstance(given, str) else list(given)
+    input_ = body.get("input", "")
+    texts = [input_] if isinstance(input_, str) else list(input_)
     size = int(body.get("dimensions") or DIMENSIONS)
     vectors = [_vector(str(text), size) for text in texts]
     data = [

@@ -1,4 +1,4 @@
-"""What servers refuse that follow a protocol in their own way, in the protocols where it occurs."""
+"""Refusals of servers that deviate from a protocol."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _MUST_REASON = "Reasoning is mandatory for this endpoint and cannot be disabled.
 
 
 def refusal(step: Step, wire: ModuleType, body: Mapping[str, Any]) -> Failure | None:
-    """With what the server of this step refuses the request; None where it takes it."""
+    """Return the refusal of this step's server, or None."""
     if step.streaming == "refused" and body.get("stream"):
         message = _WITHOUT_STREAM[wire]
         named = {"type": "invalid_request_error", "param": "stream", "code": "unsupported_value"}
@@ -47,7 +47,7 @@ def _without_reasoning(body: Mapping[str, Any]) -> bool:
 
 
 def calls_refusal(wire: ModuleType, body: Mapping[str, Any]) -> str | None:
-    """With what servers refuse calls that come back in a form that is not allowed.
+    """Return a server's refusal of calls that come back in a wrong form, or None.
 
     Sources: OpenAI's pattern of names; vLLM, LiteLLM and DeepSeek parse the arguments; OpenAI and vLLM refuse an id
     that comes twice ("Duplicate value for 'tool_call_id'", microsoft/agent-framework, issue 6788).

@@ -1,4 +1,4 @@
-"""What the scripted model was asked: every request with its times and how it ended."""
+"""Records of the requests to the scripted model, with their times and how they ended."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ _SECRET_HEADERS = {"authorization", "x-api-key"}
 
 @dataclass
 class Record:
-    """One request. Times are seconds since the epoch. `pieces` counts those sent; `ended` None: still running.
+    """One request. Times are seconds since the epoch. `pieces` counts the sent pieces. `ended` is None while it runs.
 
     `connection` numbers the connections of one server.
     """
@@ -89,7 +89,7 @@ class Records:
             self._bytes = 0
 
     def find(self, contains: str = "") -> list[Record]:
-        """Oldest first; those whose body, as sent or with JSON's escapes undone, holds the text."""
+        """Return the records whose body contains the text, as sent or with JSON's escapes undone, oldest first."""
         with self._changed:
             return self._matching(contains)
 
@@ -97,29 +97,29 @@ class Records:
         """Waits until at least `count` matching requests have come. Raises `TimeoutError`."""
 
         def enough() -> list[Record] | None:
-            found = self._matching(contains)
-            return found if len(found) >= count else None
+            matching = self._matching(contains)
+            return matching if len(matching) >= count else None
 
         with self._changed:
-            if (found := self._changed.wait_for(enough, timeout)) is None:
+            if (matching := self._changed.wait_for(enough, timeout)) is None:
                 raise TimeoutError(f"fewer than {count} requests came")
-            return found
+            return matching
 
     def finished(self, contains: str = "", count: int = 1, timeout: float = 10.0) -> list[Record]:
-        """Waits until at least `count` matching requests have come and every matching one has ended.
+        """Wait until at least `count` matching requests have come and all matching ones have ended.
 
-        Raises `TimeoutError` with what is still open.
+        Raises `TimeoutError` with the open requests.
         """
 
         def settled() -> list[Record] | None:
-            found = self._matching(contains)
-            return found if len(found) >= count and all(record.ended for record in found) else None
+            matching = self._matching(contains)
+            return matching if len(matching) >= count and all(record.ended for record in matching) else None
 
         with self._changed:
-            if (found := self._changed.wait_for(settled, timeout)) is None:
-                found = self._matching(contains)
-                raise TimeoutError(f"{len(found)} requests, ended: {[record.ended for record in found]}")
-            return found
+            if (matching := self._changed.wait_for(settled, timeout)) is None:
+                matching = self._matching(contains)
+                raise TimeoutError(f"{len(matching)} requests, ended: {[record.ended for record in matching]}")
+            return matching
 
     def _matching(self, contains: str) -> list[Record]:
         return [record for record in self._records if _holds(record, contains)]

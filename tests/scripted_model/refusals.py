@@ -66,8 +66,8 @@ def too_long(style: str, used: int, limit: int) -> tuple[int | None, Any]:
 
 def too_many_images(limit: int) -> dict[str, Any]:
     """vllm#17092, vllm#13513."""
-    said = f"At most {limit} image(s) may be provided in one prompt."
-    return {"object": "error", "message": said, "type": "BadRequestError", "param": None, "code": 400}
+    message = f"At most {limit} image(s) may be provided in one prompt."
+    return {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
 
 
 def images_in(value: Any) -> int:

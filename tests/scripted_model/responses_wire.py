@@ -1,4 +1,4 @@
-"""Answers in the shape of OpenAI's Responses protocol, as strict about what comes back as the real service.
+"""Answers in OpenAI's Responses protocol. It is as strict about its own items in requests as the real service.
 
 Sources: the request types of the package `openai`; the service's own sentences as reported in its clients' issues.
 """
@@ -45,8 +45,8 @@ def conversation(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    given = body.get("input", [])
-    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    input_ = body.get("input", [])
+    return [{"role": "user", "content": input_}] if isinstance(input_, str) else list(input_)
 
 
 def _parts(content: Any) -> Any:
@@ -56,7 +56,7 @@ def _parts(content: Any) -> Any:
 
 
 def _sealed(model: Any, identity: str) -> str:
-    """What stands for encrypted reasoning: nobody else can make it, and it names the item and the model."""
+    """Return a replacement for encrypted reasoning. It depends on the item and the model, so a wrong one is noticed."""
     return f"sealed-{zlib.crc32(f'{model} {identity}'.encode()):08x}"
 
 
@@ -100,8 +100,8 @@ class Answer:
     def _reasoning_item(self) -> dict[str, Any]:
         identity = f"rs_{self._mark}"
         summary = [{"type": "summary_text", "text": self._step.reasoning}] if self._summarised() else []
-        asked = "reasoning.encrypted_content" in (self._body.get("include") or ())
-        sealed = _sealed(self._body.get("model"), identity) if asked else None
+        encrypted = "reasoning.encrypted_content" in (self._body.get("include") or ())
+        sealed = _sealed(self._body.get("model"), identity) if encrypted else None
         return {"id": identity, "type": "reasoning", "summary": summary, "encrypted_content": sealed, "content": None}
 
     def _summarised(self) -> bool:
@@ -112,10 +112,10 @@ class Answer:
             yield from map(_event, self._step.raw)
             return
         for piece in self._pieces:
-            wanted = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
+            next_item = ("call", piece.index) if piece.kind in ("call", "arguments") else (piece.kind, 0)
             frame, self._opening = self._opening, b""
-            if wanted != self._open:
-                frame += self._close() + self._begin(wanted)
+            if next_item != self._open:
+                frame += self._close() + self._begin(next_item)
             yield frame + self._delta(piece)
 
     def _place(self) -> int:
@@ -123,13 +123,13 @@ class Answer:
         before = bool(self._step.reasoning) + (bool(expected_text(self._step)) if kind == "call" else 0)
         return {"reasoning": 0, "text": int(bool(self._step.reasoning))}.get(kind, before + index)
 
-    def _begin(self, wanted: tuple[str, int]) -> bytes:
-        self._open = wanted
+    def _begin(self, block: tuple[str, int]) -> bytes:
+        self._open = block
         item = self.output[self._place()]
         empty: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
         unsealed: dict[str, Any] = {"encrypted_content": None, "summary": []} if item["type"] == "reasoning" else {}
-        begun = {**item, **empty, **unsealed, "status": "in_progress"}
-        return _event({"type": "response.output_item.added", "output_index": self._place(), "item": begun})
+        item_in_progress = {**item, **empty, **unsealed, "status": "in_progress"}
+        return _event({"type": "response.output_item.added", "output_index": self._place(), "item": item_in_progress})
 
     def _close(self) -> bytes:
         if self._open is None:
@@ -137,8 +137,8 @@ class Answer:
         item = self.output[self._place()]
         done = _event({"type": "response.output_item.done", "output_index": self._place(), "item": item})
         if item["type"] == "function_call":
-            said = {"output_index": self._place(), "item_id": item["id"], "arguments": item["arguments"]}
-            return _event({"type": "response.function_call_arguments.done", **said}) + done
+            fields = {"output_index": self._place(), "item_id": item["id"], "arguments": item["arguments"]}
+            return _event({"type": "response.function_call_arguments.done", **fields}) + done
         return done
 
     def _delta(self, piece: Piece) -> bytes:
@@ -199,8 +199,8 @@ def refusal(body: Mapping[str, Any]) -> str | None:
     """The sentence with which the real service refuses a request that breaks its rules, or None."""
     if unknown := sorted(set(body) - _PARAMETERS):
         return f"Unknown parameter: '{unknown[0]}'."
-    if said := _effort_refusal(str(body.get("model")), body.get("reasoning") or {}):
-        return said
+    if sentence := _effort_refusal(str(body.get("model")), body.get("reasoning") or {}):
+        return sentence
     if "temperature" in body:
         return "Unsupported parameter: 'temperature' is not supported with this model."
     if (body.get("max_output_tokens") or 16) < 16:
@@ -248,7 +248,7 @@ def _calls_refusal(items: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _reasoning_refusal(items: Sequence[Mapping[str, Any]], model: Any) -> str | None:
-    """Items that carry ids are tied together: a call to its reasoning, reasoning to what follows it."""
+    """Return the refusal of items with ids that were separated: a call needs its reasoning, reasoning its next item."""
     reasoned: str | None = None  # the mark of the step whose reasoning has come
     for number, item in enumerate(items):
         identity, kind = str(item.get("id") or ""), item.get("type", "message")
@@ -266,6 +266,6 @@ def _reasoning_refusal(items: Sequence[Mapping[str, Any]], model: Any) -> str | 
                 return "The encrypted content could not be verified. Reason: Encrypted content could not be decrypted."
             reasoned = mark
         elif identity and mark != reasoned and kind in ("function_call", "message"):
-            wanted = f"'{kind}' was provided without its required 'reasoning' item: 'rs_{mark}'"
-            return f"Item '{identity}' of type {wanted}."
+            problem = f"'{kind}' was provided without its required 'reasoning' item: 'rs_{mark}'"
+            return f"Item '{identity}' of type {problem}."
     return None

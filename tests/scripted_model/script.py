@@ -1,4 +1,4 @@
-"""What a scripted answer consists of, and how a request chooses it."""
+"""The parts of a scripted answer, and how a request chooses one."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from llm.tokens import CATCH_ALL, Tokenizer
+from llm.tokens import CATCH_ALL, NamedTokenizer
 
 DEFAULT_TEXT = "This is the scripted model speaking."
 MODEL_PREFIX = "scripted:"
@@ -16,7 +16,7 @@ SUMMARY_FORM = "# The form"  # as above; `summary` is the text or the whole step
 DEFAULT_SUMMARY = "## Earlier\nThey greeted each other.\n\n## Now\nThey go on talking."
 _SCRIPT_LINE = re.compile(r"^[ \t]*script:[ \t]*(\{.*\})[ \t]*$", re.MULTILINE)
 _TOKEN = re.compile(r"\s*\S{1,8}|\s+")
-_TOKENIZER = Tokenizer(CATCH_ALL)
+_TOKENIZER = NamedTokenizer(CATCH_ALL)
 
 
 class BadScript(ValueError):
@@ -89,13 +89,13 @@ def parse_step(value: Any) -> Step:
         raise BadScript("a step is a JSON object")
     if unknown := value.keys() - _STEP_FIELDS - _FREE:
         raise BadScript(f"a step has no field {sorted(unknown)[0]!r}")
-    given = {key: item for key, item in value.items() if key not in _FREE}
-    if isinstance(given.get("error"), Mapping):
+    members = {key: item for key, item in value.items() if key not in _FREE}
+    if isinstance(members.get("error"), Mapping):
         try:
-            given["error"] = Failure(**given["error"])
+            members["error"] = Failure(**members["error"])
         except TypeError as error:
             raise BadScript(f"error: {error}") from error
-    return Step(**given)
+    return Step(**members)
 
 
 def parse_script(value: Any) -> tuple[Step, ...]:
@@ -122,7 +122,7 @@ def text_tokens(step: Step) -> list[str]:
 
 
 def expected_text(step: Step | Mapping[str, Any], pieces: int | None = None) -> str:
-    """The text that a step answers with, or only that of its first `pieces` text tokens."""
+    """Return the text of a step, or only that of its first `pieces` text tokens."""
     return "".join(text_tokens(step if isinstance(step, Step) else parse_step(step))[:pieces])
 
 
@@ -175,8 +175,8 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
             raise LookupError(name)
         # What a user message says right after a tool's result is a reminder, not the question.
         reminded = [message.get("role") for message in messages[-2:]] == ["tool", "user"]
-        asked = messages[:-1] if reminded else messages
-        return _at(name, scripts[name], asked, _newest(asked, lambda text: bool(text.strip())))
+        questions = messages[:-1] if reminded else messages
+        return _at(name, scripts[name], questions, _newest(questions, lambda text: bool(text.strip())))
     holder = _newest(messages, lambda text: _SCRIPT_LINE.search(text) is not None)
     if holder is None:
         return Chosen("", 0, Step())
@@ -190,16 +190,16 @@ def choose(body: Mapping[str, Any], scripts: Mapping[str, tuple[Step, ...]]) -> 
 
 def _title(messages: Sequence[Mapping[str, Any]]) -> Step:
     scripts = _SCRIPT_LINE.findall(message_text(messages[-1]))
-    wanted = json.loads(scripts[0]).get("title", "") if scripts else ""
-    return parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
+    title = json.loads(scripts[0]).get("title", "") if scripts else ""
+    return parse_step(title) if isinstance(title, Mapping) else Step(text=str(title))
 
 
 def _summary(text: str) -> Chosen:
-    """What the newest script that says anything about summaries wants."""
+    """Choose the summary of the newest script that has one."""
     for source in reversed(_SCRIPT_LINE.findall(text)):
-        wanted = json.loads(source).get("summary")
-        if wanted is not None:
-            step = parse_step(wanted) if isinstance(wanted, Mapping) else Step(text=str(wanted))
+        summary = json.loads(source).get("summary")
+        if summary is not None:
+            step = parse_step(summary) if isinstance(summary, Mapping) else Step(text=str(summary))
             return Chosen(f"summary {source}", 0, step)
     return Chosen("summary", 0, Step(text=DEFAULT_SUMMARY))
 
@@ -244,9 +244,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """What the scripted model reports as input, and compares with `context_limit`.
+    """Return the input tokens that the scripted model reports, and compares with `context_limit`.
 
-    Never less than its tokens: by characters alone, dense text such as digits would look as if the server had cut it.
+    It is never less than the real tokens: an estimate by characters would be too low for dense text such as digits, and
+    look like a truncated prompt.
     """
     texts = [body.get("system", ""), body.get("messages", []), body.get("tools", [])]
     return max(rough_tokens(texts), sum(map(_TOKENIZER.count, _texts(texts))))

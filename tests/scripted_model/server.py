@@ -1,11 +1,11 @@
-"""The scripted model's server: which path does what, and how a step is played."""
+"""The scripted model's server: its paths, and the playing of a step."""
 
 import asyncio
 import itertools
 import json
 import time
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -18,6 +18,7 @@ from .connection import Connection, Exchange
 from .records import Records
 from .refusals import TOO_LONG, images_in, too_long, too_many_images
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
+from .seed_rules import broken_rules
 
 _MAX_COUNTERS = 20_000  # scripts whose failures are counted
 _YIELD_EVERY = 50  # pieces without an interval between two looks at the socket
@@ -42,7 +43,10 @@ class Server:
         self.records = Records()
         self.scripts: dict[str, tuple[Step, ...]] = {}
         self.cache = PromptCache()
-        self.said: dict[str, Any] = {}  # by route, what a server says beside the protocols, such as `GET /props`
+        self.broken_rules: deque[str] = deque(maxlen=100)  # of the documents in the order book, by prompts so far
+        self.other_answers: dict[
+            str, Any
+        ] = {}  # by route, what a server says beside the protocols, such as `GET /props`
         self._counted: OrderedDict[str, int] = OrderedDict()
         self._listener: asyncio.Server | None = None
         self._numbers = itertools.count(1)
@@ -89,8 +93,8 @@ class Server:
             names = ["scripted", *(MODEL_PREFIX + name for name in self.scripts)]
             wire = anthropic_wire if "anthropic-version" in exchange.headers else openai_wire
             await exchange.answer(200, wire.models(names))
-        elif route in self.said:
-            await exchange.answer(200, self.said[route])
+        elif route in self.other_answers:
+            await exchange.answer(200, self.other_answers[route])
         elif route == "GET /api/tags":
             await exchange.answer(
                 200, ollama_wire.models(["scripted", *(MODEL_PREFIX + name for name in self.scripts)])
@@ -119,19 +123,21 @@ class Server:
         contains, count = exchange.query.get("contains", ""), int(exchange.query.get("finished", 0))
         try:
             if count:
-                found = await asyncio.to_thread(self.records.finished, contains, count, _WAIT)
+                records = await asyncio.to_thread(self.records.finished, contains, count, _WAIT)
             else:
-                found = self.records.find(contains)
+                records = self.records.find(contains)
         except TimeoutError as error:
             await exchange.answer(504, {"error": str(error)})
             return
-        await exchange.answer(200, {"requests": [record.as_json() for record in found]})
+        await exchange.answer(200, {"requests": [record.as_json() for record in records]})
 
     async def _answer(self, exchange: Exchange, wire: ModuleType, dialect: str) -> None:
         body: Mapping[str, Any] = exchange.body
         if refused := _refusal(wire, dialect, body):
             await _fail(exchange, wire, refused)
             return
+        if wire is openai_wire:
+            self.broken_rules.extend(f"{sentence}\n{json.dumps(body)[:4_000]}" for sentence in broken_rules(body))
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         try:
             chosen = choose(read, self.scripts)
@@ -175,7 +181,7 @@ class Server:
     def _with_cache(
         self, chosen: Chosen, wire: ModuleType, body: Mapping[str, Any], total: int, dialect: str
     ) -> Chosen:
-        """With what the cache serves, where the script does not say itself what is reported."""
+        """Return the step with the cache's figures, unless the script sets the usage itself."""
         step = chosen.step
         if step.usage is not None or step.error or step.context_limit is not None or wire is ollama_wire:
             return chosen
@@ -192,7 +198,7 @@ class Server:
         return chosen.step.error_times is None or self._seen(chosen) <= chosen.step.error_times
 
     def _seen(self, chosen: Chosen) -> int:
-        """How often the script was asked for, this time included."""
+        """Return how often the script was used, this time included."""
         count = self._counted.pop(chosen.key, 0) + 1
         self._counted[chosen.key] = count
         if len(self._counted) > _MAX_COUNTERS:
@@ -201,7 +207,7 @@ class Server:
 
 
 def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """What a vendor refuses beyond the rules of its protocol."""
+    """Return a vendor's refusal beyond the rules of its protocol, or None."""
     if dialect:
         return dialects.refusal(dialect, body) if wire is openai_wire else None
     if wire is ollama_wire:
@@ -210,24 +216,24 @@ def _refused_otherwise(wire: ModuleType, dialect: str, body: Mapping[str, Any]) 
 
 
 def _without_dialect(path: str) -> tuple[str, str]:
-    """The path in the protocol, and whose server is asked: `/deepseek/v1/…`."""
+    """Return the path in the protocol, and the vendor that begins it: `/deepseek/v1/…`."""
     _, first, rest = [*path.split("/", 2), "", ""][:3]
     return (f"/{rest}", first) if first in dialects.RULES else (path, "")
 
 
 async def _count(exchange: Exchange, wire: ModuleType) -> None:
-    """Counts what a call would be asked with, and refuses what that refuses, and what a count has no word for."""
-    if said := wire.count_refusal(exchange.body):
-        await _fail(exchange, wire, Failure(400, said))
+    """Answer a count of tokens. It refuses what a call would refuse, and members that a count does not have."""
+    if sentence := wire.count_refusal(exchange.body):
+        await _fail(exchange, wire, Failure(400, sentence))
         return
     read = responses_wire.conversation(exchange.body) if wire is responses_wire else exchange.body
     await exchange.answer(200, {"input_tokens": prompt_tokens(read)})
 
 
 def _refusal(wire: ModuleType, dialect: str, body: Mapping[str, Any]) -> Failure | None:
-    """With what the server refuses the request, whatever its script says."""
-    if said := wire.refusal(body) or peculiar.calls_refusal(wire, body):
-        return Failure(400, said)
+    """Return the refusal of an invalid request, which precedes its script, or None."""
+    if sentence := wire.refusal(body) or peculiar.calls_refusal(wire, body):
+        return Failure(400, sentence)
     return _refused_otherwise(wire, dialect, body)
 
 
@@ -266,28 +272,28 @@ def _too_long(step: Step, used: int, wire: ModuleType) -> dict[str, Any]:
     if style == "anthropic":
         return anthropic_wire.error(Failure(400, f"prompt is too long: {used} tokens > {limit} maximum"))
     if style == "llamacpp":
-        said = f"request ({used} tokens) exceeds the available context size ({limit} tokens), try increasing it"
+        message = f"request ({used} tokens) exceeds the available context size ({limit} tokens), try increasing it"
         kind = "exceed_context_size_error"
-        return {"error": {"code": 400, "message": said, "type": kind, "n_prompt_tokens": used, "n_ctx": limit}}
-    said = (
+        return {"error": {"code": 400, "message": message, "type": kind, "n_prompt_tokens": used, "n_ctx": limit}}
+    message = (
         f"This model's maximum context length is {limit} tokens. However, your messages resulted in {used} tokens. "
         "Please reduce the length of the messages."
     )
-    return openai_wire.error(Failure(400, said, "context_length_exceeded"))
+    return openai_wire.error(Failure(400, message, "context_length_exceeded"))
 
 
 async def _stream(exchange: Exchange, step: Step, answer: Any) -> None:
     """Plays a step on schedule: piece k is due `ttft + k * interval` after the request, late pieces at once."""
     headers = {"content-type": answer.content_type, "cache-control": "no-cache"}
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    began = loop.time()
     if step.early_headers:
         exchange.start(200, headers)
     count = 0
     for count, frame in enumerate(answer.frames()):
         if await _incident(exchange, step, answer, count):
             return
-        due = begun + step.ttft + count * step.interval - loop.time()
+        due = began + step.ttft + count * step.interval - loop.time()
         if due > 0 or count % _YIELD_EVERY == 0:
             await asyncio.sleep(max(0.0, due))
         if exchange.record.status is None:
@@ -305,7 +311,7 @@ async def _stream(exchange: Exchange, step: Step, answer: Any) -> None:
 
 
 async def _incident(exchange: Exchange, step: Step, answer: Any, count: int) -> bool:
-    """What the script wants to go wrong after `count` pieces. True when the answer is over."""
+    """Do what the script says should go wrong after `count` pieces. Return True if the answer is over."""
     if count == step.silent_after:
         await asyncio.Event().wait()  # until the client goes away
     if count == step.cut_after:

@@ -16,26 +16,26 @@ _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 def openai(body: Mapping[str, Any]) -> Failure | None:
-    """Of Chat Completions and of Responses, whose tools are flat."""
+    """Return the refusal of tools in Chat Completions, or in Responses, whose tools are flat."""
     tools = [each for each in body.get("tools") or () if each.get("type") == "function"]
     if len(tools) > MOST_TOOLS:
-        said = (
+        message = (
             f"Invalid 'tools': array too long. Expected an array with maximum length {MOST_TOOLS}, but got an array "
             f"with length {len(tools)} instead."
         )
-        return _openai_failure(said, "tools", "array_above_max_length")
+        return _openai_failure(message, "tools", "array_above_max_length")
     for number, tool in enumerate(tools):
         function = tool.get("function", tool)
         place = f"tools[{number}].function.parameters" if "function" in tool else f"tools[{number}].parameters"
         if fault := next(_openai_faults(function.get("parameters", {})), ""):
-            said = f"Invalid schema for function '{function['name']}': {fault}"
-            return _openai_failure(said, place, "invalid_function_parameters")
+            message = f"Invalid schema for function '{function['name']}': {fault}"
+            return _openai_failure(message, place, "invalid_function_parameters")
     return None
 
 
-def _openai_failure(said: str, param: str, code: str) -> Failure:
-    error = {"message": said, "type": "invalid_request_error", "param": param, "code": code}
-    return Failure(400, said, body={"error": error})
+def _openai_failure(message: str, param: str, code: str) -> Failure:
+    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return Failure(400, message, body={"error": error})
 
 
 def _openai_faults(schema: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""An accent that somebody chooses is readable in both looks, whatever it is."""
+"""Any accent that a person chooses is readable in both looks."""
 
 import re
 
@@ -15,9 +15,9 @@ def test_what_is_made_of_a_colour_can_be_read_in_both_looks(chosen: str) -> None
     light = colours.readable(chosen)
     assert colours.least_contrast(light) >= colours.READABLE
     assert (light == chosen) == (colours.least_contrast(chosen) >= colours.READABLE)
-    made = colours.accent(light)
-    assert all(colours.contrast(made.dark, behind) >= colours.READABLE for behind in (*colours.DARK, made.dark_tint))
-    assert all(colours.contrast(light, behind) >= colours.READABLE for behind in (*colours.LIGHT, made.light_tint))
+    tones = colours.accent(light)
+    assert all(colours.contrast(tones.dark, behind) >= colours.READABLE for behind in (*colours.DARK, tones.dark_tint))
+    assert all(colours.contrast(light, behind) >= colours.READABLE for behind in (*colours.LIGHT, tones.light_tint))
     steps = colours.scale(light)
     assert colours.contrast(steps["600"], "#ffffff") >= colours.READABLE
     assert list(steps) == ["50", "100", "200", "300", "400", "500", "600", "700", "800", "900", "950"]

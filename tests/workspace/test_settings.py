@@ -1,4 +1,4 @@
-"""The workspace's settings: read and changed by those who may, and each does what it says."""
+"""The workspace's settings: the rights to read and change them, and the effect of each."""
 
 import re
 from datetime import timedelta
@@ -42,7 +42,7 @@ def picture(kind: str = "PNG", size: tuple[int, int] = (600, 300), **options: An
 
 
 def fields_of(page: Any) -> dict[str, Any]:
-    """What a browser would send of the admin's form if nobody touched it."""
+    """Return the fields that a browser would send from an untouched form of the admin."""
     form = page.context["adminform"].form
     values = {name: form[name].value() for name in form.fields}
     shown = re.findall(r'type="hidden" name="initial-(\w+)"', page.content.decode())
@@ -80,7 +80,7 @@ def test_the_page_changes_what_was_touched_and_nothing_else(admin_client: Client
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "sentence"),
     [
         ({"accent": "#ffcc00"}, "The nearest colour that can is #"),
         ({"accent": "green"}, "six digits"),
@@ -90,10 +90,10 @@ def test_the_page_changes_what_was_touched_and_nothing_else(admin_client: Client
         ({"password_length": "7"}, "greater than or equal to 8"),
     ],
 )
-def test_what_cannot_be_is_said_beside_the_field_and_kept(admin_client: Client, wrong: Any, said: str) -> None:
+def test_what_cannot_be_is_said_beside_the_field_and_kept(admin_client: Client, wrong: Any, sentence: str) -> None:
     sent = fields_of(admin_client.get(PAGE)) | wrong
     page = admin_client.post(PAGE, sent).content.decode()
-    assert said in page
+    assert sentence in page
     assert not Workspace.objects.exists()
 
 
@@ -107,12 +107,12 @@ def test_programs_read_and_change_them_with_the_scope_and_the_right() -> None:
     assert reader.ask("PATCH", API, '{"name": "Mine"}').json()["code"] == "right_missing"
     program, profile = Program(admin, "admin"), BudgetProfile.objects.create(name="Long")
     body = f'{{"name": "Lighthouse", "default_profile": "{profile.pk}", "layout": "all_first"}}'
-    told = program.ask("PATCH", API, body).json()
-    assert (told["name"], told["layout"], told["default_profile"]) == ("Lighthouse", "all_first", str(profile.pk))
-    assert (told["sharing"], told["logo"]) == (True, None)
+    values = program.ask("PATCH", API, body).json()
+    assert (values["name"], values["layout"], values["default_profile"]) == ("Lighthouse", "all_first", str(profile.pk))
+    assert (values["sharing"], values["logo"]) == (True, None)
     for wrong in ('{"accent": "#ffff00"}', '{"languages": []}', '{"sharng": false}', '{"logo": "x"}', '{"name": ""}'):
         assert program.ask("PATCH", API, wrong).status_code == 400, wrong
-    assert program.ask("GET", API).json() == told
+    assert program.ask("GET", API).json() == values
     put = program.client.put(
         f"{API}logo/",
         *_form({"file": SimpleUploadedFile("logo.webp", picture("WEBP"), "image/webp")}),
@@ -160,17 +160,17 @@ def test_a_logo_that_is_none_is_refused_in_words(admin_client: Client, content: 
 
 def test_a_change_is_there_at_once_and_costs_a_page_of_somebody_signed_in_no_statement(signed_in: Client) -> None:
     signed_in.get("/settings/")
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         page = signed_in.get("/settings/").content.decode()
-    about = [each["sql"] for each in asked if "workspace" in each["sql"]]
+    about = [each["sql"] for each in queries if "workspace" in each["sql"]]
     assert len(about) == 1 and "session_key" in about[0]  # the session's own statement brings the version
     assert "· Glasshouse" in page
     set_to(name="Lighthouse", accent="#6d28d9", notice="Ask <b>Ann</b> at https://help.example.org")
     page = signed_in.get("/settings/").content.decode()
     assert "· Lighthouse" in page and "Ask &lt;b&gt;Ann" in page
     assert '<a href="https://help.example.org"' in page
-    made = colours.accent("#6d28d9")
-    assert f"--accent: light-dark(#6d28d9, {made.dark})" in page
+    accent = colours.accent("#6d28d9")
+    assert f"--accent: light-dark(#6d28d9, {accent.dark})" in page
     home = signed_in.get("/").content.decode()
     assert "help.example.org" in home and "Lighthouse" in home
     WorkspaceVersion.objects.all().delete()  # nothing is kept then
@@ -214,8 +214,8 @@ def test_links_answer_as_if_ended_while_sharing_is_off(signed_in: Client) -> Non
     )
     assert Client().get(address).status_code == 200
     set_to(sharing=False)
-    gone = Client().get(address)
-    assert gone.status_code == 404
+    answer = Client().get(address)
+    assert answer.status_code == 404
     refused = signed_in.post(f"/api/v1/conversations/{place.pk}/shares/")
     assert (refused.status_code, refused.json()["code"]) == (403, "sharing_off")
     assert "Share by link" not in signed_in.get(f"/c/{place.pk}/organise/").content.decode()

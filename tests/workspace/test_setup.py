@@ -1,4 +1,4 @@
-"""Setting up: what the first administrator is led through, and what is said when something is wrong."""
+"""Setting up: the steps of the first administrator, and their errors."""
 
 import re
 import threading
@@ -30,11 +30,11 @@ def model() -> Iterator[ScriptedModel]:
 
 class Refusing(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        said = b'{"error": {"message": "Incorrect API key provided"}}'
+        body = b'{"error": {"message": "Incorrect API key provided"}}'
         self.send_response(401)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Not on the terminal."""
@@ -78,21 +78,21 @@ def test_only_the_first_sign_in_of_the_first_administrator_leads_there(client: C
 
 def test_from_a_provider_to_the_first_people(admin_client: Client, model: ScriptedModel) -> None:
     model.set_script("other", {"text": "Hello."})
-    found = connect(admin_client, model.openai_url, KEY)
+    answer = connect(admin_client, model.openai_url, KEY)
     provider = Provider.objects.get()
-    assert found.headers["Location"] == f"/setup/models/{provider.pk}/"
+    assert answer.headers["Location"] == f"/setup/models/{provider.pk}/"
     assert (provider.api_key, provider.enabled, provider.kind) == (KEY, True, "openai")
-    page = admin_client.get(found.headers["Location"]).content.decode()
+    page = admin_client.get(answer.headers["Location"]).content.decode()
     assert page.count('name="model"') == 2 and "offers 2 models" in page and KEY not in page
-    chosen = admin_client.post(found.headers["Location"], {"model": ["scripted"], "other": "by-name"})
+    chosen = admin_client.post(answer.headers["Location"], {"model": ["scripted"], "other": "by-name"})
     assert chosen.headers["Location"] == "/setup/default/"
     assert set(Model.objects.values_list("name", flat=True)) == {"scripted", "by-name"}
     own = Model.objects.get(name="scripted")
     assert admin_client.post("/setup/default/", {"model": str(own.pk)}).headers["Location"] == "/setup/persona/"
     own.refresh_from_db()
     assert own.default
-    made = admin_client.post("/setup/persona/", {"name": "Our editor", "description": "", "instructions": "Edit."})
-    assert made.headers["Location"] == "/setup/people/"
+    reply = admin_client.post("/setup/persona/", {"name": "Our editor", "description": "", "instructions": "Edit."})
+    assert reply.headers["Location"] == "/setup/people/"
     persona = Persona.objects.get(name="Our editor")
     assert (persona.visibility, persona.owner, persona.instructions) == ("workspace", User.objects.get(), "Edit.")
     invited = admin_client.post("/setup/people/", {"username": "ann", "email": ""}).content.decode()
@@ -111,8 +111,8 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
     page = wrong.content.decode()
     assert wrong.status_code == 422 and "cannot be reached" in page and nobody in page and KEY not in page
     row = Provider.objects.get()
-    kept = connect(admin_client, nobody, of=str(row.pk)).content.decode()
-    assert Provider.objects.get().api_key == KEY and "cannot be reached" in kept
+    form = connect(admin_client, nobody, of=str(row.pk)).content.decode()
+    assert Provider.objects.get().api_key == KEY and "cannot be reached" in form
     moved = connect(admin_client, refusing, of=str(row.pk)).content.decode()
     assert "The stored key is for the address before" in moved and "clear_api_key" in moved
     refused = connect(admin_client, refusing, "sk-wrong", of=str(row.pk)).content.decode()
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("path", "sent", "said"),
+    ("path", "sent", "sentence"),
     [
         ("/setup/provider/", {"service": "compatible", "base_url": ""}, "Enter the address of the server"),
         ("/setup/provider/", {"service": "compatible", "base_url": "ftp://x"}, "Begin with http"),
@@ -137,10 +137,10 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
         ("/setup/people/", {"username": "a b"}, "a b"),
     ],
 )
-def test_bad_input_stays_in_its_form(admin_client: Client, path: str, sent: dict[str, str], said: str) -> None:
+def test_bad_input_stays_in_its_form(admin_client: Client, path: str, sent: dict[str, str], sentence: str) -> None:
     answer = admin_client.post(path, sent)
     page = answer.content.decode()
-    assert answer.status_code == 422 and said in page and 'role="alert"' in page
+    assert answer.status_code == 422 and sentence in page and 'role="alert"' in page
     assert not Provider.objects.exists() and User.objects.count() == 1
 
 

@@ -1,4 +1,4 @@
-"""What only administrators set is kept by each process, and read anew after any change, by whatever way."""
+"""Each process caches the values that administrators set, and reads them again after any change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,8 @@ from django.db import connection, transaction
 
 from llm.learning import learn_served_window, record_calls
 from llm.models import Model, Provider
-from llm.services import learn_ratio, model_at, save_model, set_default_model
-from llm.truncation import CallReported, Sent
+from llm.services import LearntValues, learn_ratio, model_at, save_model, set_default_model
+from llm.truncation import CallReported, SentTokens
 from llm.types.model_call import Allocated, Usage
 from personas.models import BudgetProfile, SystemPrompt
 from personas.services import activate_prompt, rules_at, save_prompt, save_text, set_default_profile
@@ -74,17 +74,22 @@ def test_any_change_by_an_administrator_makes_another_version(
 def test_what_every_answer_teaches_makes_none(model: Model) -> None:
     before = version()
     learn_ratio(model=model, counted=1_000, reported=1_200)
-    record_calls(model, [CallReported(Sent(1_000), Usage(1_200, 1))])
+    record_calls(model, [CallReported(SentTokens(1_000), Usage(1_200, 1))])
     assert version() == before
-    learnt = dict(Model.objects.values("token_ratio", "ratio_samples", "reported_counts").get(pk=model.pk))
-    found = model_at(None, model.pk, learnt)
-    assert found is not None and found.ratio_samples == 1 and found.reported_counts["largest_whole"] == 1_000
+    row = Model.objects.get(pk=model.pk)
+    learnt: LearntValues = {
+        "token_ratio": row.token_ratio,
+        "ratio_samples": row.ratio_samples,
+        "reported_counts": row.reported_counts,
+    }
+    current = model_at(None, model.pk, learnt)
+    assert current is not None and current.ratio_samples == 1 and current.reported_counts["largest_whole"] == 1_000
 
 
 def test_a_changed_key_and_a_changed_prompt_are_used_at_once(model: Model, prompt: SystemPrompt) -> None:
     def used() -> tuple[str, str]:
-        found, rules = model_at(None, model.pk, {}), rules_at()
-        return found.provider.api_key if found else "", rules.system_prompt.text if rules.system_prompt else ""
+        model_row, rules = model_at(None, model.pk, {}), rules_at()
+        return model_row.provider.api_key if model_row else "", rules.system_prompt.text if rules.system_prompt else ""
 
     assert used() == ("the first key", "Be kind.")
     Provider.objects.filter(pk=model.provider_id).update(api_key="another")
@@ -93,7 +98,7 @@ def test_a_changed_key_and_a_changed_prompt_are_used_at_once(model: Model, promp
 
 
 def test_what_was_rolled_back_is_never_found_again(model: Model) -> None:
-    """Neither by whoever reads afterwards, nor once others have made the next version."""
+    """Later readers do not get it, nor does anybody after the next version."""
     with transaction.atomic():
         Model.objects.filter(pk=model.pk).update(enabled=False)
         inside = model_at(None, model.pk, {})

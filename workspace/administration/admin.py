@@ -1,4 +1,4 @@
-"""The page of the workspace's settings."""
+"""The admin's page of the workspace's settings."""
 
 from typing import Any, ClassVar, cast
 
@@ -20,7 +20,7 @@ __all__ = ["people_admin"]  # Django looks for admin pages here alone
 
 @admin.register(Workspace)
 class WorkspaceAdmin(RowAdmin):
-    """One row; the place in the menu leads to its page."""
+    """The settings: one row, to whose page the menu leads."""
 
     form = WorkspaceForm
     fieldsets: ClassVar[Any] = (
@@ -74,7 +74,7 @@ class WorkspaceAdmin(RowAdmin):
         return False
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Workspace | None:
-        """As the defaults say where there is no row yet; then the first change makes it."""
+        """Return the row; the defaults where there is none yet, since the first change creates it."""
         if object_id != str(Workspace.ONLY):
             return None
         return Workspace.objects.first() or Workspace()
@@ -83,10 +83,11 @@ class WorkspaceAdmin(RowAdmin):
         return HttpResponseRedirect(reverse("admin:accounts_workspace_change", args=[Workspace.ONLY]))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        person, given = cast("User", acting(request)), form.cleaned_data
+        person = cast("User", acting(request))
         save_settings(user=person, fields=form.changes)
-        if given.get("picture") or given.get("remove_logo"):
-            workspace.set_logo(user=person, picture=given.get("picture") or None)
+        picture = form.cleaned_data.get("picture") or None
+        if picture or form.cleaned_data.get("remove_logo"):
+            workspace.set_logo(user=person, picture=picture)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
         self.message_user(request, _("Saved. It holds everywhere from now on."))

@@ -60,7 +60,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
     def get_logo(self, row: Workspace) -> str | None:
         return reverse("logo", args=[row.logo_name]) if row.logo_name else None
 
-    def to_representation(self, instance: Any) -> dict[str, Any]:
+    def to_representation(self, instance: Any) -> Any:
         profile = default_profile()
         instance.default_profile = profile if not profile._state.adding else None
         instance.layout = profile.layout

@@ -1,6 +1,11 @@
-"""A person erased: everything that is theirs goes from database, storage and Redis; the audit names them by id alone.
+"""The erasure of a person: all their rows, files and streams are deleted; the audit names them by id alone.
 
-What others have written about them, or quoted of their files in answers of their own, stays with those. Projects and
+1. The account is deactivated and signed out, and running answers are stopped. While one still runs, the erasure ends
+   with `still_answering`.
+2. Their rows are deleted in one transaction, which records the erasure.
+3. After the commit their files and streams are deleted.
+
+Texts that other people have written about them, or quoted from their files, stay with those people. Projects and
 personas that are to stay are handed over first.
 """
 
@@ -28,10 +33,10 @@ from projects.models import Invitation
 
 
 def erase_person(*, user: AbstractUser | None, person: User) -> None:
-    """`user` is None for whoever runs commands on the server.
+    """Erase a person. `user` is None for a command on the server.
 
     Raises as `require_deletable`, `yourself`, `legal_hold` (409), and `still_answering` (409) while an answer of theirs
-    is being stopped; from that on nobody signs in to the account.
+    is being stopped; the account is deactivated by then.
     """
     if user is None:
         require_another_admin(person)

@@ -1,5 +1,6 @@
 """The form of the workspace's settings."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from django import forms
@@ -21,7 +22,7 @@ from workspace.services import FIELDS, logo_of
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
-    """`changes`: what to store, once it is valid; what nobody touched is not written over by it."""
+    """The form of the settings. `changes`: the changed fields of a valid form, so that others are not overwritten."""
 
     languages = forms.MultipleChoiceField(
         label="Languages offered",
@@ -64,7 +65,7 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         profile = default_profile()
         self.initial["layout"] = profile.layout
         self.initial["default_profile"] = None if profile._state.adding else profile.pk
-        for name, field in self.fields.items():  # what another administrator changes meanwhile is not undone
+        for name, field in self.fields.items():  # so that changes of another administrator meanwhile are not undone
             field.show_hidden_initial = name not in ("picture", "remove_logo")
         if not self.instance.logo:
             self.fields.pop("remove_logo", None)
@@ -80,6 +81,6 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         return picture
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> Mapping[str, Any]:
         stored = {*FIELDS, "default_profile", "layout"}
         return {name: self.cleaned_data[name] for name in self.changed_data if name in stored}

@@ -1,4 +1,4 @@
-"""The page of a person with what it takes projects and personas to do."""
+"""The admin's page of a person with the acts that need projects and personas."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from core.errors import ProductError
 from core.permissions import has_right
 from core.sentences import Sentence
 from personas.models import Persona
-from projects.handing_over import Owned, hand_over, owned_by
+from projects.handing_over import Possessions, hand_over, possessions_of
 from projects.models import Project
 from workspace.administration.erasing import erase_person
 
@@ -56,7 +56,7 @@ class PeopleAdmin(UserAdmin):
                     messages.SUCCESS,
                 )
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))
-        context = {"form": form, "person": person, "owned": _in_words(owned_by(person))}
+        context = {"form": form, "person": person, "owned": _in_words(possessions_of(person))}
         page = self.page(request, "hand_over", _("Hand over what %(name)s owns") % {"name": person}, context)
         page.status_code = 422 if form.errors else 200
         return page
@@ -80,7 +80,7 @@ class PeopleAdmin(UserAdmin):
         return go(reverse("admin:accounts_user_changelist"))
 
 
-def _in_words(owned: Owned) -> str:
+def _in_words(owned: Possessions) -> str:
     return ", ".join(
         [
             ngettext("%(count)d project", "%(count)d projects", owned.projects) % {"count": owned.projects},

@@ -1,4 +1,4 @@
-"""The workspace's settings together with what stands in other rows: the default budget profile and its layout."""
+"""Changes to the workspace's settings together with the default budget profile and its layout."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +18,9 @@ OF_PROFILE = ("default_profile", "layout")
 
 @transaction.atomic
 def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
-    """Changes what is named: `workspace.services.FIELDS`, `default_profile` and `layout`, which is that profile's.
+    """Change the named fields: `workspace.services.FIELDS`, `default_profile`, and `layout`, which that profile has.
 
-    Raises `invalid_setting` and, without the rights to the rows, 403.
+    Raises `invalid_setting`, and 403 without the rights to the rows.
     """
     chosen: BudgetProfile | None = fields.get("default_profile")
     if chosen is not None:
@@ -32,7 +32,7 @@ def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
 
 
 def _set_layout(user: User, layout: str) -> None:
-    """Of the default profile, which is made where there is none."""
+    """Store the layout of the default profile, which is created where there is none."""
     profile = default_profile()
     profile.layout = layout
     try:

@@ -1,4 +1,4 @@
-"""An accent that somebody has chosen: whether it can be read on our pages, and the colours that are made of it.
+"""The chosen accent: whether it can be read on our pages, and the colours that are derived from it.
 
 Colours are written #rrggbb. Contrast is WCAG's ratio, 1 to 21.
 """
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 HEX = re.compile(r"#[0-9a-f]{6}")
-READABLE = 4.5  # of text of the usual size
-CLEAR = 5.5  # what the colour for dark pages is made to have, which nobody chooses
-# What stands behind text, as in static/css/tokens.css.
+READABLE = 4.5  # the least contrast of text of the usual size
+CLEAR = 5.5  # the least contrast of the derived colour for dark pages
+# The backgrounds of text, as in static/css/tokens.css.
 LIGHT = ("#ffffff", "#fdfdfb", "#f5f5f1", "#eceee8")
 DARK = ("#131615", "#1a1e1c", "#212724", "#2b322f")
-WHITE, BLACK = "#ffffff", "#000000"
+WHITE = "#ffffff"
+BLACK = "#000000"
 STEP = 0.04  # of the way to white or black
 
 
 class Accent(NamedTuple):
-    """For light and for dark pages: the accent, and the tint of it behind what is chosen."""
+    """The accent for light and for dark pages, and its tints behind selected elements."""
 
     light: str
     dark: str
@@ -27,8 +28,9 @@ class Accent(NamedTuple):
 
     @property
     def css(self) -> str:
-        """In the place of what static/css/tokens.css has."""
-        accent, tint = f"light-dark({self.light}, {self.dark})", f"light-dark({self.light_tint}, {self.dark_tint})"
+        """Return the rule that overrides the accent of static/css/tokens.css."""
+        accent = f"light-dark({self.light}, {self.dark})"
+        tint = f"light-dark({self.light_tint}, {self.dark_tint})"
         return f":root {{ --accent: {accent}; --accent-tint: {tint}; }}"
 
 
@@ -38,37 +40,37 @@ def contrast(one: str, other: str) -> float:
 
 
 def mixed(colour: str, into: str, share: float) -> str:
-    """`share` (0 to 1) of `colour`, the rest of `into`."""
+    """Return a mixture with `share` (0 to 1) of `colour` and the rest of `into`."""
     parts = zip(_channels(colour), _channels(into), strict=True)
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in parts)
 
 
 def least_contrast(colour: str) -> float:
-    """On whatever it stands on light pages, as text or behind white text."""
+    """Return the least contrast of the colour on light pages, as text or behind white text."""
     return _least(colour, (*LIGHT, _light_tint(colour)))
 
 
 def readable(colour: str) -> str:
-    """The colour itself where it can be read on light pages, else the nearest darker one that can."""
+    """Return the colour where it can be read on light pages, else the nearest darker one that can."""
     return next(each for each in _towards(colour, BLACK) if least_contrast(each) >= READABLE)
 
 
 def accent(colour: str) -> Accent:
-    """Of a colour that is `readable`."""
+    """Return the accent of a `readable` colour."""
     dark = next(each for each in _towards(colour, WHITE) if _least(each, (*DARK, _dark_tint(each))) >= CLEAR)
     return Accent(colour, dark, _light_tint(colour), _dark_tint(dark))
 
 
 def scale(colour: str) -> dict[str, str]:
-    """Eleven colours from light to dark around it, by the names of Tailwind's steps; 600 is the colour itself."""
-    found = accent(colour)
+    """Return eleven colours from light to dark, by the names of Tailwind's steps; 600 is the colour itself."""
+    dark = accent(colour).dark
     lighter = {"50": 0.06, "100": 0.12, "200": 0.25}
     darker = {"700": 0.85, "800": 0.7, "900": 0.55, "950": 0.35}
     return {
         **{name: mixed(colour, WHITE, share) for name, share in lighter.items()},
-        "300": mixed(found.dark, WHITE, 0.7),
-        "400": found.dark,
-        "500": found.dark,
+        "300": mixed(dark, WHITE, 0.7),
+        "400": dark,
+        "500": dark,
         "600": colour,
         **{name: mixed(colour, BLACK, share) for name, share in darker.items()},
     }

@@ -1,7 +1,7 @@
-"""What administrators have set for the whole workspace.
+"""The settings of the workspace, which administrators set.
 
-Each process keeps the row for one version of the workspace (`workspace.models.version`). A session's row comes with the
-version, so that a page of somebody who is signed in knows the settings without a statement of its own.
+Each process caches the row for one version of the workspace (`workspace.models.version`). A session's row comes with
+the version, so that a signed-in person's page needs no query for the settings.
 """
 
 import hashlib
@@ -44,14 +44,15 @@ def days(name: Any, most: int, least: int = 1, **options: Any) -> "models.Positi
 
 
 class Workspace(models.Model):
-    """One row; without it everything is as the defaults say.
+    """The settings, in one row; without it the defaults hold.
 
-    `logo`: a PNG as `workspace.services` makes it, or empty. `setup`: how far the first administrator has come with
-    setting it up (`workspace.setup`).
+    `logo`: a PNG from `workspace.services`, or empty. `setup`: the first administrator's progress with the setup
+    (`workspace.setup`).
     """
 
-    ONLY = 1
-    MAX_NAME, MAX_NOTICE = 60, 500  # characters
+    ONLY = 1  # the id of the row
+    MAX_NAME = 60  # characters
+    MAX_NOTICE = 500  # characters
 
     class SecondFactor(models.TextChoices):
         NOBODY = "nobody", _("Nobody has to have one")
@@ -231,18 +232,17 @@ class Workspace(models.Model):
         self.accent = self.accent.lower()
         if self.accent and not colours.HEX.fullmatch(self.accent):
             problems["accent"] = gettext("Write a colour as # and six digits, such as #0f6b5c, or leave it empty.")
-        elif self.accent and (found := colours.least_contrast(self.accent)) < colours.READABLE:
+        elif self.accent and (contrast := colours.least_contrast(self.accent)) < colours.READABLE:
             nearest = colours.readable(self.accent)
             unreadable = Sentence(
                 "{accent} can hardly be read on light pages: its contrast is {found} to 1, and 4.5 is "
                 "needed. The nearest colour that can is {nearest}.",
                 accent=self.accent,
-                found=f"{found:.1f}",
+                found=f"{contrast:.1f}",
                 nearest=nearest,
             )
             problems["accent"] = str(unreadable)
-        known = all_languages()
-        self.languages = [code for code in known if code in self.languages]
+        self.languages = [code for code in all_languages() if code in self.languages]
         if not self.languages:
             problems["languages"] = gettext("Offer at least one language.")
         elif self.default_language not in self.languages:
@@ -262,17 +262,17 @@ class Workspace(models.Model):
 
     @property
     def offered_languages(self) -> list[tuple[str, str]]:
-        """Codes and names, in the languages' own words."""
+        """Return codes and names, each in the language itself."""
         return [(code, name) for code, name in settings.LANGUAGES if code in self.languages]
 
     @cached_property
     def colours(self) -> colours.Accent | None:
-        """None for the product's own."""
+        """Return the colours of the accent; None for the product's own."""
         return colours.accent(self.accent) if self.accent else None
 
     @cached_property
     def logo_name(self) -> str:
-        """Of its contents, so that it may be kept for ever; empty where there is none."""
+        """Return a name from the logo's contents, so that browsers may cache it for ever; empty without a logo."""
         return hashlib.sha256(bytes(self.logo)).hexdigest()[:32] if self.logo else ""
 
 
@@ -284,32 +284,35 @@ _cache = VersionedCache(_read)
 
 
 def workspace_at(version: UUID | None = None) -> Workspace:
-    """As it was at this version or later; as it is now without one. Not to be changed."""
+    """Return the settings of this version or a later one; without one a query reads the version.
+
+    Other requests share the row: do not change it.
+    """
     return _cache.get(version)
 
 
 def workspace_of(request: HttpRequest) -> Workspace:
-    """For a page; while the database is away, as it was read last."""
-    found: Workspace | None = getattr(request, "workspace", None)
-    if found is None:
+    """Return the settings for a page; the last ones that were read while the database is away."""
+    workspace: Workspace | None = getattr(request, "workspace", None)
+    if workspace is None:
         try:
-            found = workspace_at(version_of(request))
+            workspace = workspace_at(version_of(request))
         except (DatabaseError, InterfaceError):
-            found = workspace_as_last_read()
-        request.workspace = found  # type: ignore[attr-defined]  # so that one page has one state
-    return found
+            workspace = workspace_as_last_read()
+        request.workspace = workspace  # type: ignore[attr-defined]  # so that one page has one state
+    return workspace
 
 
 def workspace_as_last_read() -> Workspace:
-    """Without asking the database."""
+    """Return the last settings that this process has read, without a query."""
     return _cache.last or Workspace()
 
 
 def version_of(request: HttpRequest) -> UUID | None:
-    """Of the workspace, as it came with the session; None where nothing said it."""
+    """Return the version of the workspace that came with the session; None without one."""
     session = getattr(request, "session", None)
     if session is None:
         return None
-    session.get(SESSION_KEY)  # a session is read once somebody asks it for something
+    session.get(SESSION_KEY)  # a session is read only when a key of it is
     version: UUID | None = getattr(session, "workspace_version", None)
     return version

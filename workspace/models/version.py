@@ -1,12 +1,12 @@
-"""What only administrators set, kept by each process for as long as it stands in the database as it was read.
+"""Caches of rows that only administrators change, for one version of the workspace.
 
-One row holds a version. Triggers of the database put another in its place whenever a provider, a model, a budget
-profile, a system prompt, a group of people or the workspace's settings change, in the same transaction and by whatever
-way: a service, the admin, SQL by hand. Whoever begins a turn or carries one out reads the version along with rows that
-they need anyway. What was kept under another is read again.
+1. One row holds a version. Triggers of the database replace it whenever a provider, a model, a budget profile, a system
+   prompt, a group of people or the workspace's settings change, in the same transaction, also by SQL by hand.
+2. Code that begins or runs a turn reads the version along with rows that it needs anyway, and passes it on.
+3. A cache returns its entry for the same version, and reads it again for another one.
 
-Versions are random and not counted, so that one of a transaction that was rolled back never comes again. What
-a model teaches with every answer (`token_ratio`, `ratio_samples`, `reported_counts`) makes no new version.
+Versions are random and not counted, so that the version of a rolled-back transaction never comes again. The statistics
+that a model's answers change (`token_ratio`, `ratio_samples`, `reported_counts`) make no new version.
 """
 
 from collections.abc import Callable
@@ -35,39 +35,39 @@ class WorkspaceVersion(models.Model):
 
 
 class VersionedCache(Generic[Value]):
-    """Keep what `read` returns, for one version of the workspace. Copy a row of it before you change it."""
+    """A cache of the result of `read`, for one version of the workspace. Copy a row of it before you change it."""
 
     def __init__(self, read: Callable[[], Value]) -> None:
         self._read = read
-        self._entry: tuple[UUID, Value] | None = None  # one name, so that other threads see both or neither
+        self._entry: tuple[UUID, Value] | None = None  # one attribute, so that other threads see both or neither
 
     def get(self, version: UUID | None = None) -> Value:
-        """As it was at this version or later; without one as it is now, by a query for the version.
+        """Return the value of this version or a later one; without one a query reads the current version.
 
-        `version` must have been read after whatever the same transaction has changed itself.
+        `version` must have been read after all changes of the same transaction.
         """
         version = version or version_now()
         entry = self._entry
         if entry is None or entry[0] != version:
-            entry = (version or uuid4(), self._read())  # where there is none, nobody finds it again
+            entry = (version or uuid4(), self._read())  # without a version the entry never matches again
             self._entry = entry
         return entry[1]
 
     @property
     def last(self) -> Value | None:
-        """As it was read last, whatever has changed since."""
+        """Return the value that was read last, of whatever version."""
         return self._entry[1] if self._entry is not None else None
 
 
 class VersionedCacheByKey(Generic[Key, Value]):
-    """Keep what `read` returns for each key, for one version of the workspace."""
+    """A cache of the results of `read` by key, for one version of the workspace."""
 
     def __init__(self, read: Callable[[Key, UUID | None], Value]) -> None:
         self._read = read
         self._all: VersionedCache[dict[Key, Value]] = VersionedCache(dict)
 
     def get(self, key: Key, version: UUID | None = None) -> Value:
-        """As it was at this version or later; `read` is given the version."""
+        """Return the value of this version or a later one. `read` gets the version."""
         version = version or version_now()
         values = self._all.get(version)
         if key not in values:
@@ -78,5 +78,5 @@ class VersionedCacheByKey(Generic[Key, Value]):
 
 
 def version_now() -> UUID | None:
-    """None where there is none, which nothing is kept under."""
+    """Return the current version; None where there is no row, and then nothing is cached."""
     return WorkspaceVersion.objects.values_list("version", flat=True).first()

@@ -1,4 +1,4 @@
-"""The forms of setup: the admin's own, asked in fewer words."""
+"""The forms of the setup: those of the admin, with fewer fields."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from personas.forms import PersonaPageForm
 from personas.models import Persona
 
 COMPATIBLE = "compatible"
-# The kind of provider that each service is, and what it is called.
+# The kind of provider and the name of each service.
 SERVICES = {
     "openai": (Provider.Kind.OPENAI, "OpenAI"),
     "anthropic": (Provider.Kind.ANTHROPIC, "Anthropic"),
@@ -31,8 +31,8 @@ SERVICES = {
 class ConnectForm(ProviderForm):
     """A service, its address and its key.
 
-    What was entered wrongly is the same row when it is corrected: that of the same name, or the one that is named by
-    `of` and has no models yet.
+    A corrected entry changes the row of the wrong one: that of the same name, or the row in `of` while it has no
+    models.
     """
 
     example = "http://127.0.0.1:8001/v1"  # an address
@@ -56,18 +56,19 @@ class ConnectForm(ProviderForm):
             initial = {"service": service_of(provider), "of": provider.pk if provider is not None else ""}
             super().__init__(instance=provider, initial=initial)
             return
-        service, address = data.get("service", ""), data.get("base_url", "").strip()
+        service = data.get("service", "")
+        address = data.get("base_url", "").strip()
         kind, name = SERVICES.get(service, (Provider.Kind.OPENAI, ""))
         name = (name or urlsplit(address).netloc or address or service)[:100]
-        given = {"service": service, "base_url": address, "kind": str(kind), "name": name}
-        given |= {field: data.get(field, "") for field in ("new_api_key", "clear_api_key", "of")}
-        super().__init__(given, instance=_meant(name, given["of"]))
+        fields = {"service": service, "base_url": address, "kind": str(kind), "name": name}
+        fields |= {field: data.get(field, "") for field in ("new_api_key", "clear_api_key", "of")}
+        super().__init__(fields, instance=_provider_for(name, fields["of"]))
 
     @property
     def key_stored(self) -> bool:
         return self._had_key
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> Any:
         cleaned = super().clean()
         if cleaned.get("service") == COMPATIBLE and not cleaned.get("base_url") and "base_url" not in self.errors:
             sentence = Sentence("Enter the address of the server, such as {example}.", example=self.example)
@@ -75,15 +76,17 @@ class ConnectForm(ProviderForm):
         return cleaned
 
 
-def _meant(name: str, pk: str) -> Provider:
-    known = Provider.objects.filter(name=name).first()
-    if known is None and pk:
-        known = get_or_404(Provider.objects.all(), pk, "provider")
-        known = known if not known.models.exists() else None
-    return known or Provider()
+def _provider_for(name: str, pk: str) -> Provider:
+    """Return the provider of this name, else the one of this id while it has no models, else a new one."""
+    provider = Provider.objects.filter(name=name).first()
+    if provider is None and pk:
+        earlier = get_or_404(Provider.objects.all(), pk, "provider")
+        provider = earlier if not earlier.models.exists() else None
+    return provider or Provider()
 
 
 def service_of(provider: Provider | None) -> str:
+    """Return the key in `SERVICES` of a provider."""
     if provider is None:
         return "openai"
     kinds = {kind: service for service, (kind, _name) in SERVICES.items() if service != COMPATIBLE}
@@ -92,18 +95,19 @@ def service_of(provider: Provider | None) -> str:
 
 
 class FirstPersonaForm(PersonaPageForm):
-    """For everybody of the workspace; what is not asked is as for a new persona."""
+    """A persona for everybody of the workspace; the form leaves all other fields as for a new persona."""
 
     def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
-        given: Any = None
+        fields: Any = None
         if data is not None:
-            asked = {name: data.get(name, "") for name in ("name", "description", "instructions")}
-            given = {**asked, "visibility": Persona.Visibility.WORKSPACE.value, "date_awareness": "day"}
-        super().__init__(given, instance=Persona(owner=user), user=user)
+            fields = {name: data.get(name, "") for name in ("name", "description", "instructions")}
+            fields |= {"visibility": Persona.Visibility.WORKSPACE.value, "date_awareness": "day"}
+        super().__init__(fields, instance=Persona(owner=user), user=user)
 
 
 def invitation(user: AbstractUser, data: Any = None) -> "forms.ModelForm[User]":
-    form: Any = modelform_factory(User, form=InviteForm, fields=("username", "email"))
-    form.acting = user
-    made: forms.ModelForm[User] = form(data, auto_id="%s")
-    return made
+    """Return the form of a new person with only name and address. `user` fills it in."""
+    form_class: Any = modelform_factory(User, form=InviteForm, fields=("username", "email"))
+    form_class.acting = user
+    form: forms.ModelForm[User] = form_class(data, auto_id="%s")
+    return form

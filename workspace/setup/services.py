@@ -1,4 +1,4 @@
-"""How far a workspace is set up, and what its first administrator does about it."""
+"""The steps of the setup by the first administrator, and their progress."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from workspace.services import set_setup
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """`name` is that of its page (`setup:name`)."""
+class SetupStep:
+    """A step of the setup. `name` is that of its page (`setup:name`)."""
 
     name: str
     title: str | Promise
@@ -30,28 +30,28 @@ class Step:
 
 
 def begin(*, user: User) -> bool:
-    """Whether this is the first sign-in of somebody who may set the workspace up; from then on it is begun."""
+    """Begin the setup at the first sign-in of a superuser. Returns False at any other sign-in."""
     if not user.is_superuser or workspace_at().setup != Workspace.Setup.NEW:
         return False
     set_setup(user=user, state=Workspace.Setup.OPEN)
     return True
 
 
-def steps() -> list[Step]:
-    """In their order. What the product came with, such as the bundled model, is nobody's doing."""
+def steps() -> list[SetupStep]:
+    """Return the steps in their order. Rows that the product creates, such as the bundled model, do not count."""
     models = Model.objects.usable().filter(provider__in=connected())
     shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE).exclude(owner=None)
     return [
-        Step("provider", _("Provider"), connected().exists()),
-        Step("models", _("Models"), models.exists()),
-        Step("default", _("Default model"), models.filter(default=True).exists()),
-        Step("persona", _("Persona"), shared.exists()),
-        Step("people", _("People"), User.objects.count() > 1),
+        SetupStep("provider", _("Provider"), connected().exists()),
+        SetupStep("models", _("Models"), models.exists()),
+        SetupStep("default", _("Default model"), models.filter(default=True).exists()),
+        SetupStep("persona", _("Persona"), shared.exists()),
+        SetupStep("people", _("People"), User.objects.count() > 1),
     ]
 
 
 def connected() -> QuerySet[Provider]:
-    """The providers that an administrator has connected, the newest first."""
+    """Return the providers that an administrator has connected, newest first."""
     bundled = Q(base_url=settings.BUNDLED_MODEL_URL) if settings.BUNDLED_MODEL_URL else Q(pk__in=())
     return Provider.objects.filter(enabled=True).exclude(bundled).order_by("-created")
 
@@ -63,7 +63,7 @@ def bundled_model() -> Model | None:
 
 
 def offered(provider: Provider) -> list[str]:
-    """The names of the models that it offers now. Raises `ModelError`, and `no_models` (422) where there are none."""
+    """Return the names of the models that a provider offers. Raises `ModelError`, and `no_models` (422) for none."""
     names = test_connection(provider=provider)
     if not names:
         sentence = Sentence(
@@ -75,7 +75,7 @@ def offered(provider: Provider) -> list[str]:
 
 
 def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
-    """Adds them with what the provider says of them. Raises `no_model_chosen` (422) and what `save_model` raises."""
+    """Add models with the provider's facts about them. Raises `no_model_chosen` (422), and as `save_model`."""
     if not names:
         sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)

@@ -1,4 +1,4 @@
-"""The pages on which people say who they are. All of them lead through `accounts.access.login`."""
+"""The sign-in pages. All of them sign in by `accounts.access.login`."""
 
 from typing import Any
 
@@ -19,25 +19,26 @@ from workspace.setup import services
 
 
 class SignInView(auth.LoginView):
-    """The first sign-in of the first administrator leads to setting up."""
+    """The sign-in page. The first sign-in of the first administrator leads to the setup."""
 
     redirect_authenticated_user = True
     authentication_form: Any = SignInForm
 
     def form_valid(self, form: Any) -> HttpResponse:
-        person, then = form.get_user(), self.get_success_url()
+        person = form.get_user()
+        then = self.get_success_url()
         if then == reverse("chat:home") and services.begin(user=person):
             then = reverse("setup:start")
         return redirect(proceed(self.request, person, then))
 
-    def get_context_data(self, **more: Any) -> dict[str, Any]:
-        found = providers()
+    def get_context_data(self, **names: Any) -> Any:
+        enabled = providers()
         person = self.request.user
-        own = person.has_usable_password() if isinstance(person, User) else not any(each.only for each in found)
+        own = person.has_usable_password() if isinstance(person, User) else not any(each.only for each in enabled)
         refused = self.request.GET.get("refused", "")
         return {
-            **super().get_context_data(**more),
-            "providers": found,
+            **super().get_context_data(**names),
+            "providers": enabled,
             "passwords": own,
             "refused": refused,
             "sign_up": sign_up_is_open(),
@@ -45,12 +46,12 @@ class SignInView(auth.LoginView):
 
 
 class SignInAgainView(LoginRequiredMixin, SignInView):
-    """For whoever is signed in, and wants what asks for a fresh sign-in: only as themselves."""
+    """The page for a fresh sign-in of a person who is signed in; nobody else can sign in here."""
 
     redirect_authenticated_user = False
     extra_context = {"again": True}  # noqa: RUF012 - Django's attribute
 
-    def get_form_kwargs(self) -> dict[str, Any]:
+    def get_form_kwargs(self) -> Any:
         options = super().get_form_kwargs()
         if "data" in options:
             options["data"] = {**options["data"].dict(), "username": self.request.user.get_username()}
@@ -58,9 +59,9 @@ class SignInAgainView(LoginRequiredMixin, SignInView):
 
 
 class AdminSignInView(SignInView):
-    """The admin's own page."""
+    """The admin's sign-in page."""
 
-    redirect_authenticated_user = False  # who is signed in, and no administrator, may sign in as one
+    redirect_authenticated_user = False  # a person who is signed in may sign in as an administrator
     authentication_form = AdminSignInForm
     template_name = "admin/login.html"
     next_page = "admin:index"
@@ -70,7 +71,12 @@ class AdminSignInView(SignInView):
             return redirect("admin:index")
         return super().dispatch(request, *args, **kwargs)
 
-    def get_context_data(self, **more: Any) -> dict[str, Any]:
-        shown = {"title": _("Sign in"), "subtitle": None, "app_path": self.request.get_full_path()}
-        shown["username"] = self.request.user.get_username()
-        return {**super().get_context_data(**more), **admin.site.each_context(self.request), **shown}
+    def get_context_data(self, **names: Any) -> Any:
+        return {
+            **super().get_context_data(**names),
+            **admin.site.each_context(self.request),
+            "title": _("Sign in"),
+            "subtitle": None,
+            "app_path": self.request.get_full_path(),
+            "username": self.request.user.get_username(),
+        }

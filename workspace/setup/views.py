@@ -1,8 +1,8 @@
 """The pages on which the first administrator sets the workspace up; every step can be skipped, and done again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypedDict
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -30,11 +30,11 @@ from workspace.services import set_setup
 from workspace.setup import services
 from workspace.setup.forms import ConnectForm, FirstPersonaForm, invitation
 
-TICKED = 3  # models; where a server offers no more, all of them are meant
+TICKED = 3  # models; where a server offers no more, all of them are ticked
 
 
 def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Setting up touches everything, so it is for whoever may do everything."""
+    """Allow the view only to superusers, since the setup changes everything."""
 
     @wraps(view)
     def answer(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -56,10 +56,11 @@ def start(request: Request) -> HttpResponse:
 @sensitive_post_parameters("new_api_key")
 @require_http_methods(["GET", "POST"])
 def provider(request: Request) -> HttpResponse:
-    """A POST stores the provider and asks what it offers: a key that is right is thus never typed twice."""
+    """Show the form of a provider. A POST stores it before it checks its models, so that a right key is typed once."""
     if request.method == "GET":
-        known = get_or_404(Provider.objects.all(), request.GET["of"], "provider") if request.GET.get("of") else None
-        return _page(request, "provider", {"form": ConnectForm(provider=known)})
+        pk = request.GET.get("of")
+        row = get_or_404(Provider.objects.all(), pk, "provider") if pk else None
+        return _page(request, "provider", {"form": ConnectForm(provider=row)})
     form = ConnectForm(request.POST)
     if not form.is_valid():
         return _page(request, "provider", {"form": form}, status=422)
@@ -69,7 +70,7 @@ def provider(request: Request) -> HttpResponse:
     try:
         services.offered(row)
     except ProductError as problem:
-        again = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # whose key is stored by now
+        again = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # its key is stored by now
         again.is_valid()
         return _page(request, "provider", {"form": again, "problem": problem, "stored": row}, status=422)
     return redirect("setup:models_of", row.pk)
@@ -78,7 +79,7 @@ def provider(request: Request) -> HttpResponse:
 @administrators
 @require_GET
 def models(request: Request) -> HttpResponse:
-    """Of the newest provider."""
+    """Redirect to the models of the newest provider."""
     newest = services.connected().first()
     return redirect("setup:models_of", newest.pk) if newest is not None else redirect("setup:provider")
 
@@ -87,7 +88,8 @@ def models(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def models_of(request: Request, pk: Any) -> HttpResponse:
     row = get_or_404(Provider.objects.all(), pk, "provider")
-    chosen, typed = request.POST.getlist("model"), request.POST.get("other", "").strip()
+    chosen = request.POST.getlist("model")
+    typed = request.POST.get("other", "").strip()
     problem: ProductError | None = None
     if request.method == "POST":
         try:
@@ -95,15 +97,30 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
             return redirect("setup:default")
         except ProductError as error:
             problem = error
-    found, failure = _found(row)
-    context = {"provider": row, "found": found, "chosen": chosen, "typed": typed, "failure": failure}
-    if not chosen and len(found) <= TICKED:
-        context["chosen"] = [each["name"] for each in found]
-    return _page(request, "models", {**context, "problem": problem}, status=problem.status if problem else 200)
+    offers, failure = _offers(row)
+    if not chosen and len(offers) <= TICKED:
+        chosen = [each["name"] for each in offers]
+    context = {
+        "provider": row,
+        "found": offers,
+        "chosen": chosen,
+        "typed": typed,
+        "failure": failure,
+        "problem": problem,
+    }
+    return _page(request, "models", context, status=problem.status if problem else 200)
 
 
-def _found(row: Provider) -> tuple[list[dict[str, Any]], ProductError | None]:
-    """What it offers and has not been added, with what is known of each; why there is nothing."""
+class ModelOffer(TypedDict):
+    """A model that a provider offers. `words`: its facts; `added`: whether the workspace has it."""
+
+    name: str
+    added: bool
+    words: str
+
+
+def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
+    """Return the models that the provider offers, with their facts; or the error where it offers none."""
     try:
         names = services.offered(row)
         facts = model_facts.ask(row, names).facts
@@ -147,9 +164,12 @@ def persona(request: Request) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invite(request: Request) -> HttpResponse:
-    """A POST shows the link of whoever was invited, this once."""
-    form, link, person = invitation(request.user, request.POST if request.method == "POST" else None), "", None
-    mailed, problem = False, NO_SENTENCE
+    """Show the form of an invitation. A POST shows the link of the invited person, only this once."""
+    form = invitation(request.user, request.POST if request.method == "POST" else None)
+    link = ""
+    person = None
+    mailed = False
+    problem = NO_SENTENCE
     if form.is_bound and form.is_valid():
         person = form.save(commit=False)
         key = people.invite(user=request.user, person=person)
@@ -167,17 +187,18 @@ def invite(request: Request) -> HttpResponse:
 @administrators
 @require_POST
 def end(request: Request) -> HttpResponse:
-    """Done, or dismissed: from then on only the admin's menu leads here."""
+    """End or dismiss the setup: from then on only the admin's menu leads here."""
     set_setup(user=request.user, state=Workspace.Setup.DONE)
     return redirect("chat:home")
 
 
-def _page(request: HttpRequest, name: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+def _page(request: HttpRequest, name: str, context: Mapping[str, object], *, status: int = 200) -> HttpResponse:
+    """Return a page of the setup with the list of its steps."""
     steps = services.steps()
     names = [step.name for step in steps]
     number = names.index(name) + 1 if name in names else 0
     following = names[number] if number < len(names) else None
-    context |= {
+    frame = {
         "place": name,
         "steps": steps,
         "number": number,
@@ -185,4 +206,4 @@ def _page(request: HttpRequest, name: str, context: dict[str, Any], *, status: i
         "open": workspace_of(request).setup != Workspace.Setup.DONE,
         "heading": _("Set up the workspace"),
     }
-    return render(request, f"setup/{name}.html", context, status=status)
+    return render(request, f"setup/{name}.html", {**context, **frame}, status=status)

@@ -1,9 +1,10 @@
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import Field
 from django.urls import reverse
 
 from accounts.models import OpenIDProvider
@@ -40,26 +41,25 @@ class Command(BaseCommand):
             parser.add_argument(f"--{name.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=what)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = OpenIDProvider.objects.filter(name=options["name"]).first()
-        provider = found or OpenIDProvider(name=options["name"])
+        provider = OpenIDProvider.objects.filter(name=options["name"]).first() or OpenIDProvider(name=options["name"])
         for name in (*TEXTS, *SWITCHES):
             if options[name] is not None:
-                setattr(provider, name, options[name])
+                cast("Field[Any, Any]", provider._meta.get_field(name)).save_form_data(provider, options[name])
         if not provider.issuer or not provider.client_id:
             raise CommandError("Give --issuer and --client-id: there is no provider of this name yet.")
         secret = _secret(options["client_secret_file"])
         try:
-            said = read(provider)
+            report = read(provider)
             store_provider(user=None, provider=provider, secret=secret)
         except ProductError as error:
             raise CommandError(f"Nothing is stored. {error.detail}") from error
-        self.stdout.write(said.sentence.english)
+        self.stdout.write(report.sentence.english)
         self.stdout.write(f"Redirect address: {address('login-openid-done', provider)}")
         self.stdout.write(f"Back-channel logout: {address('openid-sign-out', provider)}")
 
 
 def address(name: str, provider: OpenIDProvider) -> str:
-    """Where the workspace is known by one address; else below it."""
+    """Return the address of a page; with a placeholder where no address of the workspace is set."""
     here = settings.CSRF_TRUSTED_ORIGINS[0] if settings.CSRF_TRUSTED_ORIGINS else "<address of the workspace>"
     return here.rstrip("/") + reverse(name, args=[provider.pk])
 

@@ -34,8 +34,10 @@ class Command(BaseCommand):
 
 
 def expiry(text: str, user: User) -> datetime | None:
-    """None for `never`. A date ends with its first minute, in the user's time zone, as does a time without a zone of
-    its own."""
+    """Return the end that the text names; None for `never`.
+
+    A date, and a time without a zone, are in the user's time zone. A token ends at the beginning of a date.
+    """
     if text == "never":
         return None
     try:

@@ -3,12 +3,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from chat.background.tasks import sweep_summaries, write_summary
+from chat.background.tasks import write_summary
 from chat.models import Conversation, Summary, SummaryJob
 from chat.models.summary import in_force
 from chat.summaries import services as summary_services
+from chat.summaries.ending import SUMMARIES
 from core import background
 from core.errors import ProductError
+from core.jobs import sweep
 from personas.models import SummaryPrompt
 
 LOOK_AGAIN = 1.0  # seconds
@@ -47,5 +49,5 @@ class Command(BaseCommand):
         while (live := begun.live().first()) is not None:
             if not background.submit(write_summary(live.pk)).result():
                 time.sleep(LOOK_AGAIN)
-                sweep_summaries()
+                sweep(SUMMARIES)
         return begun.latest("id").detail.english

@@ -1,4 +1,4 @@
-"""English: one order of day, month and year for readers everywhere, with the month as a word, and hours to 24."""
+"""English formats: day, month as a word, year, and hours to 24, which readers of all countries understand."""
 
 DATE_FORMAT = "j M Y"
 SHORT_DATE_FORMAT = DATE_FORMAT

@@ -1,3 +1,3 @@
-"""Vietnamese: Django knows the point that sets thousands apart, but not that there are three digits to a group."""
+"""Vietnamese formats: Django has the separator of thousands, but not the three digits of a group."""
 
 NUMBER_GROUPING = 3

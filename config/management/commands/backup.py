@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.backup.postgres import Refused
+from config.backup.postgres import BackupRefused
 from config.backup.services import back_up
 
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             back_up(options["path"], self.stdout.write)
-        except Refused as error:
+        except BackupRefused as error:
             raise CommandError(str(error)) from error
         except PermissionError as error:
             sentence = f"{error.filename} cannot be written, or not be closed to others: {error.strerror}."

@@ -1,6 +1,7 @@
-"""Everything the product needs, checked one by one: what is wrong and how to mend it.
+"""`manage.py doctor`: checks of all that the product needs, with the remedy for each fault.
 
-A check yields findings and raises nothing; what needs the database is not asked when that does not answer.
+To add a check: 1. write a function that yields findings and raises nothing; 2. add it to `findings`, in the second loop
+where it needs the database.
 """
 
 import platform
@@ -43,15 +44,15 @@ from readers.confinement import CALLS, FILES
 
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
-SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` wants
+SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` requires
 FEWEST_CHARACTERS = 5  # different ones
 SECONDS = 3
-NAMED = 10  # of a kind; more are counted
+NAMED = 10  # of a kind; further ones are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`mend` is what to do about it; empty when all is well."""
+    """The result of a check. `mend`: the remedy; empty where all is well."""
 
     state: State
     subject: Sentence
@@ -60,6 +61,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
+    """Yield the findings of all checks; those that need the database only where it answers."""
     for check in (
         _python,
         _data_dir,
@@ -77,9 +79,9 @@ def findings() -> Iterator[Finding]:
         _traces,
     ):
         yield from check()
-    reached = _database()
-    yield reached
-    if reached.state == "ok":
+    database = _database()
+    yield database
+    if database.state == "ok":
         for check in (_extensions, _migrations, _stored_keys, _model, _fallbacks, _models):
             yield from check()
 
@@ -121,27 +123,28 @@ def _open_to_others() -> Iterator[Finding]:
             Sentence("others on this machine can write {data}", data=str(data)),
             mend,
         )
-    found = [str(path.relative_to(data)) for path in open_to_others(data)]
-    if found:
+    paths = [str(path.relative_to(data)) for path in open_to_others(data)]
+    if paths:
         mend = Sentence(
             "Have it belong to the user of the product and start manage.py up, which closes it, or: chmod -R go-rwx."
         )
         yield Finding(
             "warn",
             Sentence("Stored files"),
-            Sentence("others on this machine may read {found} in {data}", found=_named(found), data=str(data)),
+            Sentence("others on this machine may read {found} in {data}", found=_named(paths), data=str(data)),
             mend,
         )
 
 
-def _named(found: Sequence[str]) -> str:
-    more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-    return ", ".join(found[:NAMED]) + more
+def _named(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _database() -> Finding:
     try:
-        # Not through Django's pool of connections, which tries for long and logs every try.
+        # Without Django's pool of connections, which tries for long and logs every try.
         check_database(settings.DATABASE_URL)
     except StartError as error:
         return Finding("fail", Sentence("Database"), Sentence.verbatim(str(error)))
@@ -153,8 +156,8 @@ def _database() -> Finding:
 def _extensions() -> Iterator[Finding]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
-        found = cursor.fetchone()
-    if found is None:
+        row = cursor.fetchone()
+    if row is None:
         yield Finding(
             "fail",
             Sentence("pgvector"),
@@ -162,7 +165,7 @@ def _extensions() -> Iterator[Finding]:
             Sentence("Install the extension pgvector there."),
         )
     else:
-        yield Finding("ok", Sentence("pgvector"), Sentence.verbatim(str(found[0])))
+        yield Finding("ok", Sentence("pgvector"), Sentence.verbatim(str(row[0])))
 
 
 def _migrations() -> Iterator[Finding]:
@@ -184,14 +187,14 @@ _LAYERS = {
 
 
 def _readers() -> Iterator[Finding]:
-    """What holds around the process that reads uploads, beyond its limits of memory and time."""
-    held = layers_that_hold()
+    """Check the layers that confine the process that reads uploads, beyond its limits of memory and time."""
+    active = layers_that_hold()
     for layer, mend in (
         (FILES, Sentence("Use Linux 5.13 or later with Landlock switched on.")),
         (CALLS, Sentence("Use Linux with seccomp on x86-64 or ARM64.")),
     ):
         what = _LAYERS[layer]
-        if layer in held:
+        if layer in active:
             yield Finding(
                 "ok", Sentence("Reader of uploads"), Sentence("{what}, thanks to {layer}", what=what, layer=layer)
             )
@@ -205,7 +208,7 @@ def _readers() -> Iterator[Finding]:
 
 
 def _programs() -> Iterator[Finding]:
-    """Programs of the machine that read what ours do not."""
+    """Check the programs of the machine that read files which our readers cannot."""
     if languages := recognition_languages():
         yield Finding(
             "ok", Sentence("Text recognition"), Sentence("Tesseract knows {languages}", languages=", ".join(languages))
@@ -231,7 +234,8 @@ def _redis() -> Iterator[Finding]:
     try:
         for variable, url in _stores():
             check_redis(url, variable)
-        heard, missing = background.queues_heard(), background.missing_queues()
+        worker_ages = background.queues_heard()
+        missing = background.missing_queues()
     except (StartError, redis.RedisError) as error:
         yield Finding("fail", Sentence("Redis"), Sentence.verbatim(str(error)))
         return
@@ -248,20 +252,20 @@ def _redis() -> Iterator[Finding]:
             mend,
         )
     else:
-        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in heard.items())
+        ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in worker_ages.items())
         yield Finding("ok", Sentence("Worker"), Sentence("last heard of: {ages}", ages=ages))
 
 
 def _stores() -> Iterator[tuple[str, str]]:
-    """Each Redis by the variable that names it."""
-    broker, base = settings.CELERY_BROKER_URL, settings.REDIS_URL
-    named = {
+    """Yield the URL of each Redis with the variable that names it."""
+    base = settings.REDIS_URL
+    urls = {
         "STREAMS_URL": (settings.STREAMS_URL, service_urls.redis(base, service_urls.STREAMS_DB)),
         "CHANNELS_URL": (settings.CHANNELS_URL, service_urls.redis(base, service_urls.CHANNELS_DB)),
         "CACHE_URL": (settings.CACHE_URL, service_urls.redis(base, service_urls.CACHE_DB)),
-        "BROKER_URL": (broker, service_urls.broker(base)),
+        "BROKER_URL": (settings.CELERY_BROKER_URL, service_urls.broker(base)),
     }
-    own = {variable: url for variable, (url, derived) in named.items() if url != derived}
+    own = {variable: url for variable, (url, derived) in urls.items() if url != derived}
     if "STREAMS_URL" not in own:
         yield "REDIS_URL", settings.STREAMS_URL
     yield from ((variable, url) for variable, url in own.items() if urlsplit(url).scheme in ("redis", "rediss", "unix"))
@@ -273,7 +277,7 @@ def _broker() -> Iterator[Finding]:
         with celery.connection_for_write(connect_timeout=SECONDS) as broker:
             broker.ensure_connection(max_retries=1, timeout=SECONDS)
     except (KombuError, OSError, redis.RedisError) as error:
-        reason = type(error).__name__  # its text may hold the broker's password
+        reason = type(error).__name__  # the text of the error may hold the broker's password
         yield Finding(
             "fail",
             Sentence("Broker"),
@@ -288,7 +292,7 @@ _MEND_MAIL = Sentence("Correct EMAIL_URL, as in smtps://user:password@mail.examp
 
 
 def _storage() -> Iterator[Finding]:
-    """An object is written, read and deleted."""
+    """Write, read and delete an object."""
     where = settings.STORAGE_URL.partition("?")[0].rpartition("@")[2] or str(settings.MEDIA_ROOT)  # without keys
     content = uuid4().hex.encode()
     try:
@@ -324,7 +328,7 @@ def _mail() -> Iterator[Finding]:
     try:
         sending.try_server()
     except (OSError, smtplib.SMTPException) as error:
-        reason = type(error).__name__  # its text may hold the server's password
+        reason = type(error).__name__  # the text of the error may hold the server's password
         yield Finding(
             "fail",
             Sentence("Mail"),
@@ -344,12 +348,13 @@ def _mail() -> Iterator[Finding]:
 
 
 def _errors() -> Iterator[Finding]:
-    """Whether Sentry lets us in, by an envelope with nothing in it."""
+    """Check whether Sentry accepts our key, with an empty envelope."""
     if settings.SENTRY_DSN:
         parts = urlsplit(settings.SENTRY_DSN)
-        host, (place, _, number) = parts.netloc.rpartition("@")[2], parts.path.rpartition("/")
+        host = parts.netloc.rpartition("@")[2]
+        place, _, number = parts.path.rpartition("/")
         url = f"{parts.scheme}://{host}{place}/api/{number}/envelope/?sentry_version=7&sentry_key={parts.username}"
-        yield _taken(
+        yield _accepts(
             Sentence("Errors"),
             host,
             url,
@@ -360,30 +365,30 @@ def _errors() -> Iterator[Finding]:
 
 
 def _traces() -> Iterator[Finding]:
-    """Whether the collector lets us in, by a request with no spans."""
+    """Check whether the collector accepts our credentials, with a request without spans."""
     if settings.OTEL_EXPORTER_OTLP_ENDPOINT:
         host = urlsplit(settings.OTEL_EXPORTER_OTLP_ENDPOINT).netloc.rpartition("@")[2]
         head = {"Content-Type": "application/x-protobuf", **tracing.credentials()}
         mend = Sentence(
             "Correct OTEL_EXPORTER_OTLP_ENDPOINT, the address before /v1/traces, or OTEL_EXPORTER_OTLP_HEADERS."
         )
-        yield _taken(Sentence("Traces"), host, tracing.address(), b"", head, mend)
+        yield _accepts(Sentence("Traces"), host, tracing.address(), b"", head, mend)
 
 
-def _taken(subject: Sentence, host: str, url: str, body: bytes, head: dict[str, str], mend: Sentence) -> Finding:
+def _accepts(subject: Sentence, host: str, url: str, body: bytes, head: dict[str, str], mend: Sentence) -> Finding:
     try:
         status = requests.post(url, body, headers=head, timeout=SECONDS).status_code
     except requests.RequestException as error:
         return Finding(
             "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), mend
         )
-    if status in (400, 413, 429) or status < 300:  # it knows us, whatever it thinks of nothing
+    if status in (400, 413, 429) or status < 300:  # it accepts the credentials, though not the empty body
         return Finding("ok", subject, Sentence("{host} takes them", host=host))
     return Finding("fail", subject, Sentence("{host} does not take them ({status})", host=host, status=status), mend)
 
 
 def mail_to(address: str) -> Finding:
-    """A mail to whoever wants to see that they arrive."""
+    """Send a mail to an operator who checks whether mails arrive."""
     if not sending.is_set():
         return Finding("fail", Sentence("Mail"), Sentence("there is no server"), Sentence("Set EMAIL_URL."))
     text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
@@ -434,7 +439,7 @@ ENTER_AGAIN: dict[type[models.Model], Sentence] = {
 
 
 def _stored_keys() -> Iterator[Finding]:
-    """Every secret that is stored, by whose it is."""
+    """Check every stored secret, by its kind of row."""
     for kind, subject in _SECRETS.items():
         rows: Any = kind._default_manager.select_related("owner") if kind is Webhook else kind._default_manager.all()
         try:
@@ -444,7 +449,7 @@ def _stored_keys() -> Iterator[Finding]:
                 if is_lost(getattr(row, _FIELDS.get(kind, "api_key")))
             ]
         except DatabaseError:
-            return  # a migration is missing, which has been said
+            return  # a migration is missing, which `_migrations` reports
         if lost:
             named = _named(lost)
             yield Finding(
@@ -516,7 +521,7 @@ def _model() -> Iterator[Finding]:
     try:
         usable = list(Model.objects.usable().order_by("-default", "created")[:1])
     except DatabaseError:
-        return  # a migration is missing, which has been said
+        return  # a migration is missing, which `_migrations` reports
     if not usable:
         mend = Sentence("Add a provider and a model in the admin, or with manage.py provider.")
         yield Finding("fail", Sentence("Model"), Sentence("none can be used"), mend)
@@ -570,11 +575,11 @@ def _model() -> Iterator[Finding]:
 
 
 def _fallbacks() -> Iterator[Finding]:
-    """What an answer would lose that a fallback writes."""
+    """Check the abilities that an answer loses where a fallback writes it."""
     try:
         models = list(Model.objects.usable().exclude(fallback=None).select_related("fallback__provider"))
     except DatabaseError:
-        return  # a migration is missing, which has been said
+        return  # a migration is missing, which `_migrations` reports
     for model in models:
         other = model.fallback
         if other is None:
@@ -621,15 +626,15 @@ def _fallbacks() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    """What the providers say now of the models in use; of those that do not answer, what they said last."""
+    """Check the providers' current facts about the models in use; their last facts where they do not answer."""
     try:
         usable = list(Model.objects.usable())
     except DatabaseError:
-        return  # a migration is missing, which has been said
+        return  # a migration is missing, which `_migrations` reports
     for provider in {model.provider: None for model in usable}:
-        of_it = [model for model in usable if model.provider == provider]
-        facts = model_facts.ask(provider, [model.name for model in of_it]).facts
-        for model in of_it:
+        models = [model for model in usable if model.provider == provider]
+        facts = model_facts.ask(provider, [model.name for model in models]).facts
+        for model in models:
             model.found = model.found | facts.get(model.name, {})
             yield from _facts(model)
 
@@ -638,7 +643,7 @@ def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
         mend = Sentence("Choose another for personas and conversations, then switch it off.")
-        # Not in anybody's language: the admin keeps what was found for whoever looks next.
+        # The date in no language: the admin caches findings for people with different languages.
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
@@ -659,7 +664,7 @@ def _facts(model: Model) -> Iterator[Finding]:
 
 
 class Command(BaseCommand):
-    """Ends with status 1 when anything fails; a warning alone is none."""
+    """Ends with status 1 where a check fails; a warning is no failure."""
 
     help = "Checks every dependency and setting, and says what is wrong and how to mend it."
     requires_system_checks = ()
@@ -672,8 +677,8 @@ class Command(BaseCommand):
         failed = False
         for finding in (*findings(), *([mail_to(options["mail"])] if options["mail"] else [])):
             failed = failed or finding.state == "fail"
-            subject, detail, mend = finding.subject.english, finding.detail.english, finding.mend.english
             state = styles[finding.state](f"{finding.state:<4}")
-            self.stdout.write(f"{state}  {subject}: {detail}{f' → {mend}' if mend else ''}")
+            mend = f" → {finding.mend.english}" if finding.mend else ""
+            self.stdout.write(f"{state}  {finding.subject.english}: {finding.detail.english}{mend}")
         if failed:
             sys.exit(1)

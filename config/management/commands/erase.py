@@ -31,9 +31,9 @@ class Command(BaseCommand):
             "personas": person.personas.count(),
             "tasks": person.tasks.count(),
         }
-        said = ", ".join(f"{number} {kind}" for kind, number in owned.items())
+        listed = ", ".join(f"{number} {kind}" for kind, number in owned.items())
         if not options["yes"]:
-            self.stdout.write(f"This would erase “{person}” with {said}. Repeat it with --yes to do it.")
+            self.stdout.write(f"This would erase “{person}” with {listed}. Repeat it with --yes to do it.")
             return
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -44,4 +44,4 @@ class Command(BaseCommand):
                 if error.code != "still_answering" or time.monotonic() > deadline:
                     raise CommandError(error.detail) from error
                 time.sleep(0.5)
-        self.stdout.write(f"Erased, with {said}.")
+        self.stdout.write(f"Erased, with {listed}.")

@@ -1,4 +1,4 @@
-"""`manage.py migrate`, which makes nobody wait who uses the tables meanwhile."""
+"""`manage.py migrate`, which does not keep users of the tables waiting."""
 
 import time
 from typing import Any
@@ -9,16 +9,16 @@ from django.db import OperationalError, connection
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from psycopg.errors import LockNotAvailable
 
-LOCK_SECONDS = 3  # that a migration waits for a table, and all who want that table after it wait with it
-PAUSE_SECONDS = 5  # in which they get it, before the migration asks again
+LOCK_SECONDS = 3  # that a migration waits for a table; later users of the table wait behind it
+PAUSE_SECONDS = 5  # in which those users get the table, before the migration tries again
 TRIES = 75  # in ten minutes
 
 
 class SchemaEditor(DatabaseSchemaEditor):
-    """Whose transaction gives up on a lock that it does not get soon.
+    """A schema editor whose transaction gives up on a lock that it does not get soon.
 
     Migrations without a transaction wait as long as it takes: an index that is built concurrently keeps nobody waiting,
-    and would be left behind broken.
+    and would be left invalid.
     """
 
     def __enter__(self) -> "SchemaEditor":
@@ -45,7 +45,7 @@ class Command(django_migrate.Command):
             connection.SchemaEditorClass = usual
 
     def _wait(self, error: OperationalError, left: int) -> None:
-        """What was migrated before the one that did not get its lock is done."""
+        """Wait before the next try, or raise CommandError after the last one. Earlier migrations are done."""
         if not left:
             raise CommandError(
                 "A table was in use all the time. Look in pg_stat_activity for what holds it, such as a backup, and run"

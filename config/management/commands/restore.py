@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.backup.postgres import Refused
+from config.backup.postgres import BackupRefused
 from config.backup.services import restore
 
 
@@ -20,5 +20,5 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             restore(options["path"], self.stdout.write)
-        except Refused as error:
+        except BackupRefused as error:
             raise CommandError(str(error)) from error

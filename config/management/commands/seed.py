@@ -1,4 +1,4 @@
-"""What a new workspace starts with. Safe to run at every start: what is there stays as its people made it."""
+"""The rows that a new workspace starts with. It is safe to run at every start: existing rows stay as they are."""
 
 import json
 import os
@@ -18,8 +18,8 @@ from files.services import store
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
-from personas.services import counted, create_persona, save_prompt, set_default_profile
-from projects.services import add_file, create_project
+from personas.services import create_persona, save_prompt, set_default_profile, token_counts
+from projects.services import ProjectFields, add_file, create_project
 
 SYSTEM_PROMPT = """\
 You are a careful assistant in a team's workspace. Give the answer first, then its reasons. Say what you do not know. \
@@ -56,7 +56,7 @@ class Command(BaseCommand):
                     name="Editor",
                     description="Makes a text clearer and says what it changed.",
                     instructions=EDITOR,
-                    tokens=counted(EDITOR),
+                    tokens=token_counts(EDITOR),
                     visibility=Persona.Visibility.WORKSPACE,
                     starter_messages=["Make this paragraph clearer: "],
                 )
@@ -70,8 +70,9 @@ class Command(BaseCommand):
         BudgetProfile.objects.create(name="WENDY 12k", window=12_288, ceiling=7_800, floor=3_000, keep_recent=8)
 
     def bundled_model(self) -> None:
-        """Address and key change with every start, and the row follows; whether it is enabled is the admin's choice."""
-        url, key = settings.BUNDLED_MODEL_URL, settings.BUNDLED_MODEL_KEY or "none"
+        """Store address and key of the bundled model, which change with every start; `enabled` stays as it is."""
+        url = settings.BUNDLED_MODEL_URL
+        key = settings.BUNDLED_MODEL_KEY or "none"
         if not url:
             return
         provider, created = Provider.objects.get_or_create(
@@ -80,7 +81,7 @@ class Command(BaseCommand):
         if (provider.base_url, provider.api_key) != (url, key):
             Provider.objects.filter(pk=provider.pk).update(base_url=url, api_key=key)
         if created:
-            # Prefill is slow on a shared core (about 200 tokens/s), so it is offered a third of its window of 6,144.
+            # Prefill is slow on a shared core (about 200 tokens/s), so it gets a third of its window of 6,144.
             model = Model.objects.create(
                 provider=provider, name=MODEL_NAME, context_window=2_048, max_output=512, tools=False
             )
@@ -88,7 +89,7 @@ class Command(BaseCommand):
                 set_default_model(model=model)
 
     def demo_project(self, owner: User) -> None:
-        """Something to look at with the context panel: a persona, instructions, and files sent with every question."""
+        """Create a project to look at with the context panel: a persona, instructions, and files."""
         persona = create_persona(
             user=owner,
             fields={
@@ -98,7 +99,7 @@ class Command(BaseCommand):
                 "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],
             },
         )
-        fields = {
+        fields: ProjectFields = {
             "name": "A look at Glasshouse",
             "instructions": "This project shows how Glasshouse works. Its readers see it for the first time.",
             "persona": persona,
@@ -112,11 +113,11 @@ class Command(BaseCommand):
         if User.objects.exists():
             return None
         username = os.environ.get("ADMIN_USERNAME") or "admin"
-        given = os.environ.get("ADMIN_PASSWORD", "")
-        password = given or secrets.token_urlsafe(12)
+        chosen = os.environ.get("ADMIN_PASSWORD", "")
+        password = chosen or secrets.token_urlsafe(12)
         with transaction.atomic():
-            admin = User.objects.create_superuser(username, password=password, password_once=not given)
-            said = {"is_staff": [None, True], "is_superuser": [None, True]}
-            record(user=None, action="person.added", row=admin, name=username, changes=said)
+            admin = User.objects.create_superuser(username, password=password, password_once=not chosen)
+            changes = {"is_staff": [None, True], "is_superuser": [None, True]}
+            record(user=None, action="person.added", row=admin, name=username, changes=changes)
         self.demo_project(admin)
-        return {"username": username, "password": "" if given else password}
+        return {"username": username, "password": "" if chosen else password}

@@ -1,4 +1,4 @@
-"""`make bench-peers`: the same work through Glasshouse and its peers, against the same scripted model, in alternation.
+"""`make bench-peers` does the same work with Glasshouse and its peers in turn, against the same scripted model.
 
     make bench-peers                                    everything, about 20 minutes on a quiet machine of two cores
     make bench-peers TABLES="first burst"               only these
@@ -24,7 +24,7 @@ from pathlib import Path
 from contrib.bench.peers import tables
 from contrib.bench.peers.chainlit_peer import Chainlit
 from contrib.bench.peers.client import Clients
-from contrib.bench.peers.figures import Row, table
+from contrib.bench.peers.figures import FigureRow, table
 from contrib.bench.peers.glasshouse import Glasshouse
 from contrib.bench.peers.open_webui import OpenWebUI
 from contrib.bench.peers.products import Product, install
@@ -33,7 +33,7 @@ from tests.product import ROOT, die_with_parent
 ALONE = "none"
 PEERS: dict[str, type[Product]] = {"chainlit": Chainlit, "open-webui": OpenWebUI}
 LONGEST = 3600  # seconds after which the bench ends itself
-Measure = Callable[[list[Product], Clients, argparse.Namespace], list[Row]]
+Measure = Callable[[list[Product], Clients, argparse.Namespace], list[FigureRow]]
 TABLES: dict[str, Measure] = {
     "start": lambda products, clients, chosen: tables.start(products, clients, chosen.starts),
     "first": lambda products, clients, chosen: tables.first(products, clients, chosen.runs),
@@ -45,7 +45,7 @@ TABLES: dict[str, Measure] = {
 
 @contextmanager
 def scripted_model() -> Iterator[str]:
-    """The model in a process of its own, which costs all the same; its address for OpenAI's protocol."""
+    """Run the model in a process of its own, and yield its address for OpenAI's protocol."""
     command = [sys.executable, "-m", "contrib.bench.peers.model"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0, preexec_fn=die_with_parent
@@ -92,10 +92,10 @@ def _measure(chosen: argparse.Namespace, peers: list[str], out: Path) -> None:
             products.append(kind(directory / kind.__name__, model))
             stack.callback(products[-1].end)
             products[-1].start()
-        for wanted in chosen.tables or TABLES:
-            rows = TABLES[wanted](products, clients, chosen)
-            print(table(wanted.capitalize(), rows), flush=True)
-            (out / f"peers-{wanted}.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        for name in chosen.tables or TABLES:
+            rows = TABLES[name](products, clients, chosen)
+            print(table(name.capitalize(), rows), flush=True)
+            (out / f"peers-{name}.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 def main() -> int:

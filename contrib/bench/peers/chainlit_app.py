@@ -1,4 +1,4 @@
-"""The chat that Chainlit's own guide shows, run by `chainlit run` in an environment of its own."""
+"""The chat of Chainlit's guide. `chainlit run` runs it in an environment of its own."""
 
 import os
 

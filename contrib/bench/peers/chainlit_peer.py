@@ -1,4 +1,4 @@
-"""The chat of Chainlit's own guide; it keeps nothing, and so is a floor rather than an equal."""
+"""Chainlit with the chat of its guide. It stores nothing, so it is a lower bound rather than an equal."""
 
 import json
 from pathlib import Path
@@ -25,10 +25,10 @@ class Chainlit(Product):
     def _message(self, text: str) -> Exchange:
         session = {"clientType": "webapp", "sessionId": str(uuid4()), "threadId": "", "userEnv": "{}"}
         message = {"id": str(uuid4()), "name": "user", "type": "user_message", "output": text, "createdAt": ""}
-        said = json.dumps(["client_message", {"message": message, "fileReferences": []}])
+        event = json.dumps(["client_message", {"message": message, "fileReferences": []}])
         opening = (
             (upgrade("/ws/socket.io/?EIO=4&transport=websocket"), rb'0\{"sid"'),
             (frame("40" + json.dumps(session)), rb'40\{"sid"'),
             (frame('42["connection_successful"]'), rb"clear_call_fn"),
         )
-        return Exchange(self.port, frame("42" + said), rb'"task_end"', opening=opening)
+        return Exchange(self.port, frame("42" + event), rb'"task_end"', opening=opening)

@@ -1,4 +1,4 @@
-"""Clients that only read bytes, in a process of their own: what they read is looked into when all have ended."""
+"""Clients that only read bytes, in a process of their own. The bytes are parsed when all clients have ended."""
 
 import asyncio
 import gc
@@ -9,19 +9,19 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-OVERLAP = 256  # bytes kept of what came before, so that a pattern is found across two reads
-OPENING = 60.0  # seconds in which a connection stands open
-# What a socket asks of a client that is still there, and the answer: the ping of Engine.IO.
+OVERLAP = 256  # bytes of the previous read, so that a pattern is found across two reads
+OPENING = 60.0  # seconds in which a connection must open
+# The ping of Engine.IO and its answer, as WebSocket frames; then those of WebSocket itself.
 ENGINE_PING, ENGINE_PONG = b"\x81\x012", b"\x81\x81\0\0\0\x003"
 PING, PONG = re.compile(rb"\x89\x04([\s\S]{4})"), b"\x8a\x84\0\0\0\0"
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One answer. Patterns are regular expressions over the bytes of a connection.
+    """A request for one answer. Patterns are regular expressions over the bytes of a connection.
 
-    `opening`: what is sent before the clock runs, each with the pattern to wait for. `request` begins the answer, on a
-    connection of its own where `apart` is true. `last` is the end of the answer, `refused` its failure.
+    `opening`: messages sent before the clock runs, each with the pattern to wait for. `request` begins the answer, on a
+    connection of its own if `apart`. The pattern `last` matches the end of the answer, `refused` its failure.
     """
 
     port: int
@@ -33,26 +33,26 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """`sent` and the time of each read are seconds of the machine's monotonic clock; `whole` where its end came."""
+class TimedAnswer:
+    """The bytes of an answer. `sent` and the times of `reads` are seconds of the monotonic clock. `whole`: it ended."""
 
     sent: float
     reads: tuple[tuple[float, bytes], ...]
     whole: bool
 
-    def found(self, pattern: bytes) -> list[tuple[float, re.Match[bytes]]]:
-        """Every match, with the time of the read that completed it."""
+    def matches(self, pattern: bytes) -> list[tuple[float, re.Match[bytes]]]:
+        """Return every match with the time of the read that completed it."""
         matches = list(re.finditer(pattern, self.text()))
-        found, reads, size, at = [], iter(self.reads), 0, 0.0
+        timed, reads, size, at = [], iter(self.reads), 0, 0.0
         for match in matches:
             while size < match.end():
                 at, data = next(reads)
                 size += len(data)
-            found.append((at, match))
-        return found
+            timed.append((at, match))
+        return timed
 
     def text(self) -> bytes:
-        """All that was read, with the heads of frames and chunks."""
+        """Return all bytes that were read, with the headers of frames and chunks."""
         return b"".join(data for _, data in self.reads)
 
 
@@ -65,21 +65,21 @@ def http(method: str, path: str, headers: Mapping[str, str], body: bytes = b"") 
 
 
 def upgrade(path: str) -> bytes:
-    """The request that makes a WebSocket of a connection; without compression, so that its bytes can be searched."""
+    """Return the request that opens a WebSocket. It has no compression, so that the bytes can be searched."""
     socket = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
     return http("GET", path, {**socket, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="})
 
 
 def frame(text: str) -> bytes:
-    """A text frame of a client, of less than 64 kB; its mask is zero, which leaves the text as it is."""
+    """Return a client's text frame of less than 64 kB. Its mask is zero, which leaves the text unchanged."""
     payload = text.encode()
     size = len(payload)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
     return b"\x81" + length + b"\0\0\0\0" + payload
 
 
-class _Connection(asyncio.Protocol):
-    """Keeps what it reads; says when a pattern has come, and that it never will when the other side closes."""
+class _ClientConnection(asyncio.Protocol):
+    """Stores the bytes it reads, and waits for a pattern in them."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[float, bytes]] = []
@@ -92,7 +92,7 @@ class _Connection(asyncio.Protocol):
         self.transport = transport
 
     def send(self, data: bytes, pattern: bytes) -> "asyncio.Future[re.Match[bytes]]":
-        """What is done once the pattern is in what comes from now on."""
+        """Send data. Return a future of the match of `pattern` in the bytes after it; ConnectionError if it closes."""
         self._tail, self._awaited = b"", re.compile(pattern)
         self._come: asyncio.Future[re.Match[bytes]] = asyncio.get_running_loop().create_future()
         if self._closed:
@@ -122,24 +122,24 @@ class _Connection(asyncio.Protocol):
             self._come.set_exception(ConnectionError("closed before the answer ended"))
 
 
-async def _connected(port: int) -> _Connection:
-    return (await asyncio.get_running_loop().create_connection(_Connection, "127.0.0.1", port))[1]
+async def _connected(port: int) -> _ClientConnection:
+    return (await asyncio.get_running_loop().create_connection(_ClientConnection, "127.0.0.1", port))[1]
 
 
 class _Client:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._connections: list[_Connection] = []
+        self._connections: list[_ClientConnection] = []
 
     async def open(self) -> None:
-        """Everything that a page has behind it when a person sends: the clock does not run yet."""
+        """Open the connections as a page has them before a person sends. The clock does not run yet."""
         async with asyncio.timeout(OPENING):
             self._connections = [await _connected(self._exchange.port) for _ in range(1 + self._exchange.apart)]
             for text, pattern in self._exchange.opening:
                 await self._connections[0].send(text, pattern)
 
-    async def answer(self, after: float, limit: float) -> Answer:
-        """Begins after so many seconds, and reads until the answer has ended, was refused or is late by the limit."""
+    async def answer(self, after: float, limit: float) -> TimedAnswer:
+        """Send the request after `after` seconds, and read until the answer ends, is refused or exceeds `limit`."""
         exchange, listening, asking = self._exchange, self._connections[0], self._connections[-1]
         await asyncio.sleep(after)
         listening.reads.clear()
@@ -155,14 +155,14 @@ class _Client:
                     whole = not (await asking.send(exchange.request, end))["refused"]
         except (ConnectionError, TimeoutError):
             pass  # not whole
-        return Answer(sent, tuple(listening.reads), whole)
+        return TimedAnswer(sent, tuple(listening.reads), whole)
 
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
 
 
-async def _all(exchanges: list[Exchange], within: float, limit: float) -> list[Answer]:
+async def _all(exchanges: list[Exchange], within: float, limit: float) -> list[TimedAnswer]:
     clients = [_Client(exchange) for exchange in exchanges]
     try:
         for client in clients:
@@ -174,9 +174,9 @@ async def _all(exchanges: list[Exchange], within: float, limit: float) -> list[A
             client.close()
 
 
-def _run(exchanges: list[Exchange], within: float, limit: float) -> list[Answer]:
+def _run(exchanges: list[Exchange], within: float, limit: float) -> list[TimedAnswer]:
     gc.collect()
-    gc.disable()  # a pause of ours would be taken for theirs
+    gc.disable()  # a pause here would count as the product's
     try:
         return asyncio.run(_all(exchanges, within, limit))
     finally:
@@ -184,7 +184,7 @@ def _run(exchanges: list[Exchange], within: float, limit: float) -> list[Answer]
 
 
 class Clients:
-    """The process; used as a context manager."""
+    """The process of the clients, as a context manager."""
 
     def __init__(self) -> None:
         self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
@@ -195,9 +195,9 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, exchanges: list[Exchange], within: float = 0.0, limit: float = 90.0) -> list[Answer]:
-        """All exchanges, begun evenly within so many seconds, after every connection stands open.
+    def run(self, exchanges: list[Exchange], within: float = 0.0, limit: float = 90.0) -> list[TimedAnswer]:
+        """Run all exchanges and return their answers. They begin evenly within `within` seconds, on open connections.
 
-        `limit`: the seconds after its beginning at which an answer is given up.
+        `limit`: seconds after which an answer is given up.
         """
         return self._pool.submit(_run, exchanges, within, limit).result()

@@ -1,4 +1,4 @@
-"""The arithmetic of the tables, and how they are printed: ratios and limits first."""
+"""The arithmetic of the tables, and their printing: ratios and limits first."""
 
 import math
 import os
@@ -10,10 +10,10 @@ MISSING = "–"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One figure by column, lower being better. `limits`: the greatest ratio of ours to a column that may be.
+class FigureRow:
+    """One figure by column; lower is better. `limits`: the greatest allowed ratio of ours to a column.
 
-    `at_most`: the greatest figure of ours, whatever the peers have.
+    `at_most`: the greatest allowed figure of ours, whatever the peers have.
     """
 
     what: str
@@ -23,24 +23,24 @@ class Row:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` (0 to 1) of all do not exceed; NaN where there are none."""
+    """Return the smallest value that at least `share` (0 to 1) of all do not exceed, or NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
 
 def ratio(ours: float, theirs: float) -> float:
-    """How many times the peer's figure ours is; NaN where either is missing or the peer's is zero."""
+    """Return our figure divided by the peer's, or NaN if either is missing or the peer's is zero."""
     return ours / theirs if theirs else math.nan
 
 
-def table(title: str, rows: Sequence[Row]) -> str:
-    """Every ratio of a column of ours, its limit and whether it is held; then the figures themselves."""
+def table(title: str, rows: Sequence[FigureRow]) -> str:
+    """Return the table as text: each ratio of our columns with its limit and whether it holds, then the figures."""
     columns = list(dict.fromkeys(column for row in rows for column in row.figures))
     own = [column for column in columns if column.startswith(OURS)]
     load = f"load of the machine {os.getloadavg()[0]:.1f}"
     lines = [f"\n{title}   ({load})", "".join(f"{name:>29}" for name in own) + "   limit   ratio of"]
     pairs = [(row, peer, limit) for row in rows for peer, limit in _compared(row, columns)]
-    for row, peer, limit in sorted(pairs, key=lambda pair: pair[2] is None):  # what has a limit stands first
+    for row, peer, limit in sorted(pairs, key=lambda pair: pair[2] is None):  # rows with a limit first
         lines.append("".join(_ratio(row, mine, peer, limit) for mine in own) + _limit(limit) + f"{row.what}: {peer}")
     wide = max(len(row.what) for row in rows) + 2
     lines.append(" " * wide + "".join(f"{column:>29}" for column in columns))
@@ -48,13 +48,13 @@ def table(title: str, rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _compared(row: Row, columns: Sequence[str]) -> list[tuple[str, float | None]]:
+def _compared(row: FigureRow, columns: Sequence[str]) -> list[tuple[str, float | None]]:
     peers = [column for column in columns if not column.startswith(OURS) and row.figures.get(column)]
     at_most = [(f"at most {row.at_most:,g}", 1.0)] if row.at_most else []
     return [*((peer, row.limits.get(peer)) for peer in peers), *at_most]
 
 
-def _ratio(row: Row, mine: str, peer: str, limit: float | None) -> str:
+def _ratio(row: FigureRow, mine: str, peer: str, limit: float | None) -> str:
     theirs = row.figures.get(peer, row.at_most)
     value = ratio(row.figures.get(mine, math.nan), theirs or math.nan)
     missed = limit is not None and value > limit

@@ -1,8 +1,8 @@
-"""The scripted model of `make bench-peers`: OpenAI's protocol with as little work as can be, on one event loop.
+"""The scripted model of `make bench-peers`: OpenAI's protocol with as little work as possible, on one event loop.
 
-The tests' own model counts tokens and keeps every request, which a conversation of 10,000 messages would be charged
-for. A question holds `script: TTFT TOKENS INTERVAL` (seconds). Every token of the answer says when it was sent; the
-first also when the request had arrived, and how many messages it had.
+The model of the tests counts tokens and keeps every request, which would slow a conversation of 10,000 messages. A
+question holds `script: TTFT TOKENS INTERVAL` (seconds). Every token of the answer has the stamp of its sending. The
+first also has the stamp of the request's arrival, and the number of its messages.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ STAMP = rb"=([0-9a-z]{7})(?![0-9a-z])"
 _SCRIPT = re.compile(rb"script: ([\d.]+) (\d+) ([\d.]+)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _JSON = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-_MESSAGE, _FORM = b'"role":', b"# The form"  # of a message, and of our own demand for a summary
+_MESSAGE, _FORM = b'"role":', b"# The form"  # marks of a message, and of our prompt for a summary
 SUMMARY = "## Earlier\nThey counted.\n\n## Now\nThey go on counting."
 _STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PARAGRAPH = 25  # tokens
@@ -31,7 +31,7 @@ MODELS = ("scripted", "narrow")
 
 
 def script(ttft: float, tokens: int, interval: float) -> str:
-    """A question that is answered so."""
+    """Return a question with this script."""
     return f"Say when. script: {ttft} {tokens} {interval}"
 
 
@@ -44,7 +44,7 @@ def stamp(seconds: float) -> str:
 
 
 def since(stamped: bytes, now: float) -> float:
-    """Seconds from a stamp to a later moment."""
+    """Return the seconds from a stamp to a later moment."""
     passed: int = (int(now * 1e6) - int(stamped, len(DIGITS))) % WRAP
     return passed / 1e6
 
@@ -54,7 +54,7 @@ def _event(rest: str) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-class _Connection(asyncio.Protocol):
+class _ModelConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._data = bytearray()
         self._needed = 0
@@ -130,7 +130,7 @@ class _Connection(asyncio.Protocol):
 
 async def _serve() -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(_Connection, "127.0.0.1", 0, backlog=1024)
+    server = await loop.create_server(_ModelConnection, "127.0.0.1", 0, backlog=1024)
     ended = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     sys.stdout.write(json.dumps({"port": server.sockets[0].getsockname()[1]}) + "\n")

@@ -1,4 +1,4 @@
-"""What is measured: a product's processes, how it is installed and started, and the ways to ask it."""
+"""The base of a measured product: its installation, its processes, and the ways to ask it."""
 
 import os
 import shutil
@@ -23,9 +23,9 @@ Ask = Callable[[str], Exchange]  # an exchange that sends this text
 
 
 class Product:
-    """One product's processes. `paths` are the ways to ask it, by the name of a column: each in a new conversation.
+    """A product's processes. `paths` are the ways to ask in a new conversation, by the name of a column.
 
-    `lengths` are ways to ask in a conversation that has so many messages already.
+    `lengths` are the ways to ask in a conversation that already has so many messages.
     """
 
     name = ""
@@ -36,7 +36,7 @@ class Product:
         self.directory = directory
         self.model_url = model_url
         self.port = free_port()
-        # One for all: to make one takes tens of milliseconds of the processors that are measured.
+        # One client for all requests: a new one takes tens of milliseconds of the measured processors.
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60.0)
         self.paths: dict[str, Ask] = {}
         self.lengths: dict[str, Callable[[int], Ask]] = {}
@@ -50,10 +50,10 @@ class Product:
         return {}
 
     def prepare(self) -> None:
-        """Accounts and the model, after the first start; what a person's page does first, after each."""
+        """Make accounts and the model after the first start, and do what a page does first after each start."""
 
     def people(self, count: int) -> None:
-        """Makes so many accounts, where everybody needs one of their own."""
+        """Make so many accounts, if answers at once need an account each."""
 
     def start(self) -> None:
         with (self.directory / "log").open("ab") as log:
@@ -86,7 +86,7 @@ class Product:
         return (self.directory / "log").read_text(errors="replace")[-3000:]
 
     def end(self) -> None:
-        """With all its processes."""
+        """End all processes. Those that do not end within `ENDED` seconds are killed."""
         if self._process and self._process.poll() is None:
             family = self._family()
             self._process.send_signal(signal.SIGTERM)
@@ -101,19 +101,19 @@ class Product:
         return [root, *root.children(recursive=True)]
 
     def cpu(self) -> float:
-        """Seconds of user and system time of all processes so far, also of those that have ended."""
+        """Return the seconds of user and system time of all processes so far, those that have ended included."""
         return sum(sum(process.cpu_times()[:4]) for process in self._family())
 
     def processes(self) -> int:
         return len(self._family())
 
     def memory(self) -> float:
-        """Megabytes of all processes, what they share counted once (PSS)."""
+        """Return the megabytes of all processes. Shared memory counts once (PSS)."""
         return sum(process.memory_full_info().pss for process in self._family()) / 1e6
 
 
 def environment_of(package: str) -> Path:
-    """Where the peer is installed: in `BENCH_PEERS`, by default a folder of this tree that git ignores."""
+    """Return the folder of a peer's environment: in `BENCH_PEERS`, by default in `.peers`, which git ignores."""
     return Path(os.environ.get("BENCH_PEERS") or ROOT / ".peers").absolute() / package
 
 
@@ -122,7 +122,7 @@ def program(package: str) -> str:
 
 
 def install(package: str) -> None:
-    """Installs a peer with uv into its environment, unless it is there as its requirements say."""
+    """Install a peer with uv into its environment, unless its requirements are unchanged since the last time."""
     place, requirements = environment_of(package), HERE / f"requirements-{package}.txt"
     done = place / ".installed"
     if done.exists() and done.read_text() == requirements.read_text():

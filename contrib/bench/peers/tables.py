@@ -1,4 +1,7 @@
-"""What is measured, always in alternation, each row beside the limit that we have to hold."""
+"""The measurements, with all products in turn. Each row has the limit that Glasshouse has to hold.
+
+To add a table: 1. Write a function that returns `FigureRow`s. 2. Name it in `TABLES` of `__main__`.
+"""
 
 import time
 from collections import defaultdict
@@ -7,8 +10,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from contrib.bench.peers import model
-from contrib.bench.peers.client import Answer, Clients, Exchange
-from contrib.bench.peers.figures import Row, percentile
+from contrib.bench.peers.client import Clients, Exchange, TimedAnswer
+from contrib.bench.peers.figures import FigureRow, percentile
 from contrib.bench.peers.products import Ask, Product
 
 TTFT = 0.05  # seconds the scripted model waits before its first token
@@ -16,9 +19,9 @@ SHORT = model.script(TTFT, 20, 0.002)
 RATE = 0.02  # seconds between two tokens of a stream
 WITHIN = 0.5  # seconds in which all sends of a burst, and all streams, begin
 WARMING = 3  # answers before those that are measured
-SETTLING = 0.2  # seconds in which what is stored after an answer is done: it belongs to the answer's cost
+SETTLING = 0.2  # seconds for the writes after an answer, which belong to its cost
 QUIET, IDLE_SHARE = 30.0, 0.1  # seconds, and of a processor
-IDLE = 6.0  # seconds after a start, before its memory is looked at
+IDLE = 6.0  # seconds from a start to the measurement of its memory
 FIRST_LIMIT, CPU_LIMIT = {"Open WebUI": 0.6}, {"Open WebUI": 0.8}
 BURST_LIMITS = {100: {"Open WebUI": 0.3, "Chainlit": 2.5}}
 STREAM_CPU_LIMITS = {25: {"Open WebUI": 1.0}, 100: {"Open WebUI": 0.8}}
@@ -29,10 +32,10 @@ START_LIMIT, MEMORY_AT_MOST = {"Open WebUI": 0.4}, 700.0  # megabytes
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one answer's stamps say, in seconds; `first` is None where no token came.
+class AnswerTimes:
+    """The times of one answer by its stamps, in seconds. `first` is None if no token came.
 
-    `waited`: from the send until the model had it. `added`: what the product added to the model's time to first token.
+    `waited`: from the send until the model had the request. `added`: the product's share of the time to first token.
     """
 
     whole: bool
@@ -44,23 +47,23 @@ class Seen:
     delays: Sequence[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, answer: Answer) -> "Seen":
+    def of(cls, answer: TimedAnswer) -> "AnswerTimes":
         size = sum(len(data) for _, data in answer.reads)
-        tokens: dict[bytes, float] = {}  # a product may say its whole text again at the end
-        for at, match in answer.found(model.STAMP):
+        tokens: dict[bytes, float] = {}  # a product may repeat its whole text at the end
+        for at, match in answer.matches(model.STAMP):
             tokens.setdefault(match[1], at)
-        begun = answer.found(model.BEGUN)
-        if not tokens or not begun:
+        starts = answer.matches(model.BEGUN)
+        if not tokens or not starts:
             return cls(False, size)
         delays = [model.since(stamped, at) for stamped, at in tokens.items()]
-        arrived, first = begun[0][1], next(iter(tokens.values()))
-        taken = model.since(arrived[1], first)  # from the model's having it to the first token here
-        waited = first - answer.sent - taken
+        arrived, first = starts[0][1], next(iter(tokens.values()))
+        on_the_way = model.since(arrived[1], first)  # from the request's arrival at the model to the first token here
+        waited = first - answer.sent - on_the_way
         return cls(answer.whole, size, first - answer.sent, waited, waited + delays[0], int(arrived[2]), delays)
 
 
-class Figures:
-    """Rows in the order of their first figure; each figure is given for a column."""
+class FigureTable:
+    """Collects figures by row and column. The rows are in the order of their first figure."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, float]] = {}
@@ -72,8 +75,8 @@ class Figures:
         self._rows.setdefault(what, {})[column] = value
         self._limits[what] = (limits or {}, most)
 
-    def rows(self) -> list[Row]:
-        return [Row(what, figures, *self._limits[what]) for what, figures in self._rows.items()]
+    def rows(self) -> list[FigureRow]:
+        return [FigureRow(what, figures, *self._limits[what]) for what, figures in self._rows.items()]
 
 
 def _paths(products: Sequence[Product]) -> Iterator[tuple[Product, str, Ask]]:
@@ -82,17 +85,17 @@ def _paths(products: Sequence[Product]) -> Iterator[tuple[Product, str, Ask]]:
             yield product, path, ask
 
 
-def _one(product: Product, clients: Clients, exchange: Exchange) -> tuple[Seen, float]:
-    """One answer, and the CPU milliseconds of its product."""
+def _one(product: Product, clients: Clients, exchange: Exchange) -> tuple[AnswerTimes, float]:
+    """Run one exchange. Return the times of its answer, and the CPU milliseconds of the product."""
     before = product.cpu()
     [answer] = clients.run([exchange])
     time.sleep(SETTLING)
-    return Seen.of(answer), (product.cpu() - before) * 1000
+    return AnswerTimes.of(answer), (product.cpu() - before) * 1000
 
 
-def first(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]:
-    """Answers of 20 tokens one by one."""
-    seen: dict[str, list[Seen]] = defaultdict(list)
+def first(products: Sequence[Product], clients: Clients, runs: int) -> list[FigureRow]:
+    """Measure answers of 20 tokens one by one."""
+    seen: dict[str, list[AnswerTimes]] = defaultdict(list)
     cpu: dict[str, list[float]] = defaultdict(list)
     for run in range(runs + WARMING):
         for product, path, ask in _paths(products):
@@ -100,7 +103,7 @@ def first(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]
             if run >= WARMING:
                 seen[path].append(answer)
                 cpu[path].append(spent)
-    figures = Figures()
+    figures = FigureTable()
     for path, answers in seen.items():
         added = [each.added * 1000 for each in answers if each.whole]
         figures.add("added to the first token, p50, ms", path, percentile(added, 0.5), FIRST_LIMIT)
@@ -112,17 +115,17 @@ def first(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]
     return figures.rows()
 
 
-def burst(products: Sequence[Product], clients: Clients, counts: Sequence[int], rounds: int) -> list[Row]:
-    """So many sends within half a second."""
-    figures = Figures()
+def burst(products: Sequence[Product], clients: Clients, counts: Sequence[int], rounds: int) -> list[FigureRow]:
+    """Measure so many sends within half a second."""
+    figures = FigureTable()
     for count in counts:
-        seen: dict[str, list[list[Seen]]] = defaultdict(list)
+        seen: dict[str, list[list[AnswerTimes]]] = defaultdict(list)
         for product in products:
             product.people(count)
         for _ in range(rounds):
             for _, path, ask in _paths(products):
                 answers = clients.run([ask(SHORT) for _ in range(count)], WITHIN)
-                seen[path].append([Seen.of(answer) for answer in answers])
+                seen[path].append([AnswerTimes.of(answer) for answer in answers])
                 time.sleep(1.0)
         for path, runs in seen.items():
             middle = median(_firsts(run, 0.5) for run in runs)
@@ -133,15 +136,15 @@ def burst(products: Sequence[Product], clients: Clients, counts: Sequence[int], 
     return figures.rows()
 
 
-def _firsts(answers: Sequence[Seen], share: float) -> float:
+def _firsts(answers: Sequence[AnswerTimes], share: float) -> float:
     return percentile([each.first * 1000 for each in answers if each.first is not None], share)
 
 
-def streams(products: Sequence[Product], clients: Clients, counts: Sequence[int], seconds: float) -> list[Row]:
-    """So many answers at 50 tokens a second. A delay is from the model's write of a token to its read by the client."""
+def streams(products: Sequence[Product], clients: Clients, counts: Sequence[int], seconds: float) -> list[FigureRow]:
+    """Measure so many answers at 50 tokens/s. A delay is from the model's write of a token to the client's read."""
     tokens = int(seconds / RATE)
     question = model.script(0.1, tokens, RATE)
-    figures = Figures()
+    figures = FigureTable()
     for count in counts:
         for product in products:
             product.people(count)
@@ -151,12 +154,12 @@ def streams(products: Sequence[Product], clients: Clients, counts: Sequence[int]
             answers = clients.run(exchanges, WITHIN)
             time.sleep(SETTLING)
             spent = product.cpu() - before
-            _stream_rows(figures, path, [Seen.of(answer) for answer in answers], spent, tokens)
+            _stream_rows(figures, path, [AnswerTimes.of(answer) for answer in answers], spent, tokens)
             figures.add(f"{count} streams: memory, MB", path, product.memory())
     return figures.rows()
 
 
-def _stream_rows(figures: Figures, path: str, seen: Sequence[Seen], spent: float, tokens: int) -> None:
+def _stream_rows(figures: FigureTable, path: str, seen: Sequence[AnswerTimes], spent: float, tokens: int) -> None:
     count = len(seen)
     read = sum(len(each.delays) for each in seen)
     delays = [delay * 1000 for each in seen for delay in each.delays]
@@ -174,29 +177,29 @@ def _stream_rows(figures: Figures, path: str, seen: Sequence[Seen], spent: float
     add("bytes of a token", sum(each.size for each in seen) / max(1, read))
 
 
-def length(products: Sequence[Product], clients: Clients, counts: Sequence[int], runs: int) -> list[Row]:
-    """A send in a conversation that has so many messages, until the model has the request."""
-    figures = Figures()
+def length(products: Sequence[Product], clients: Clients, counts: Sequence[int], runs: int) -> list[FigureRow]:
+    """Measure a send in a conversation that has so many messages, until the model has the request."""
+    figures = FigureTable()
     for count in counts:
         asks = [(p, name, make(count)) for p in products for name, make in p.lengths.items()]
         for product in products:
             _settled(product)
-        seen: dict[str, list[tuple[Seen, float]]] = defaultdict(list)
+        seen: dict[str, list[tuple[AnswerTimes, float]]] = defaultdict(list)
         for _ in range(runs + 1):
             for product, name, ask in asks:
                 seen[name].append(_one(product, clients, ask(SHORT)))
-        for name, (begun, *rest) in seen.items():
+        for name, (first_send, *rest) in seen.items():
             waited = [each.waited * 1000 for each, _ in rest if each.whole]
             limits = ALL_SENT_LIMITS.get(count)
             figures.add(f"{count:,} messages: until the model has it, p50, ms", name, percentile(waited, 0.5), limits)
-            figures.add(f"{count:,} messages: the first after the import, ms", name, begun[0].waited * 1000)
+            figures.add(f"{count:,} messages: the first after the import, ms", name, first_send[0].waited * 1000)
             figures.add(f"{count:,} messages: CPU of a send, ms", name, median(spent for _, spent in rest))
             figures.add(f"{count:,} messages: the model was given", name, median(each.messages for each, _ in rest))
     return figures.rows()
 
 
 def _settled(product: Product) -> None:
-    """Waits until what an import leaves to do is done; no longer than `QUIET` seconds."""
+    """Wait until the work after an import is done, but at most `QUIET` seconds."""
     deadline = time.monotonic() + QUIET
     while time.monotonic() < deadline:
         before = product.cpu()
@@ -205,11 +208,11 @@ def _settled(product: Product) -> None:
             return
 
 
-def start(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]:
-    """Each is stopped and started again, the others being idle: until a message is answered, and its memory then."""
+def start(products: Sequence[Product], clients: Clients, runs: int) -> list[FigureRow]:
+    """Restart each product while the others are idle. Measure the time to a first answer, and the memory after it."""
     took: dict[str, list[float]] = defaultdict(list)
     memory: dict[str, list[float]] = defaultdict(list)
-    figures = Figures()
+    figures = FigureTable()
     for _ in range(runs):
         for product in products:
             product.end()
@@ -226,7 +229,7 @@ def start(products: Sequence[Product], clients: Clients, runs: int) -> list[Row]
 
 
 def _answered(product: Product, clients: Clients) -> float:
-    """The moment at which an answer is whole."""
+    """Ask until an answer is whole, and return that moment."""
     ask = next(iter(product.paths.values()))
     for _ in range(10):
         [answer] = clients.run([ask(SHORT)], limit=30.0)

@@ -1,8 +1,8 @@
-"""Documents, questions and judgements of which answers which.
+"""Collections of documents and questions, with judgements of which document answers which question.
 
-Three collections are made here, of invented words but shaped like public ones: abstracts, titles, and long documents
-with headings. `COLLECTIONS` names a folder of others, one folder each, as BEIR lays them out: corpus.jsonl,
-queries.jsonl, and qrels/test.tsv. None is fetched.
+Three collections are generated from invented words, in the shape of public ones: abstracts, titles, and long documents
+with headings. The variable `COLLECTIONS` may name a folder of others, one folder each in BEIR's layout: corpus.jsonl,
+queries.jsonl, and qrels/test.tsv. None is downloaded.
 """
 
 import json
@@ -19,7 +19,7 @@ FOLDERS = "COLLECTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`relevant`: by query, how relevant documents are to it, at least 1."""
+    """Documents and queries by id. `relevant`: by query, the relevance of documents, at least 1."""
 
     name: str
     documents: Mapping[str, str]
@@ -28,7 +28,7 @@ class Collection:
 
 
 class Shape(NamedTuple):
-    """`documents` of as many `parts` under headings, or of one without, each of as many `words`."""
+    """The shape of a generated collection: documents, parts of a document, words of a part. One part has no heading."""
 
     documents: int
     parts: int
@@ -37,19 +37,19 @@ class Shape(NamedTuple):
 
 SHAPES = {"abstracts": Shape(500, 1, 120), "titles": Shape(800, 1, 14), "long documents": Shape(120, 6, 260)}
 QUERIES = 60
-ASKED = (3, 3)  # words of a query that belong to its topic, and that stand anywhere
+ASKED = (3, 3)  # words of a query: of its topic, and common ones
 TOPIC, OF_TOPIC = 12, 0.08  # words of a topic, and their share of a text about it
-COMMON = 2_000  # words that stand in texts of any topic, the first ones often
+COMMON = 2_000  # words of texts on any topic; the first ones are frequent
 
 
 def collections() -> Iterator[Collection]:
-    yield from (made(name, shape) for name, shape in SHAPES.items())
+    yield from (generated(name, shape) for name, shape in SHAPES.items())
     if folder := os.environ.get(FOLDERS):
         yield from (read(each) for each in sorted(Path(folder).iterdir()) if (each / "corpus.jsonl").is_file())
 
 
 def read(folder: Path) -> Collection:
-    """A collection as BEIR lays it out; of its questions those that have judgements."""
+    """Read a collection in BEIR's layout. Questions without judgements are never asked."""
     documents = {row["_id"]: f"{row.get('title', '')}\n{row['text']}".strip() for row in _rows(folder / "corpus.jsonl")}
     queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl")}
     relevant: dict[str, dict[str, int]] = {}
@@ -65,8 +65,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def made(name: str, shape: Shape) -> Collection:
-    """Documents of one topic each; a query asks for a topic in some of its words."""
+def generated(name: str, shape: Shape) -> Collection:
+    """Generate a collection. Each document has one topic, and a query has some words of a topic."""
     source = random.Random(name)
     common = [_word(source) for _ in range(COMMON)]
     topics = [[_word(source) for _ in range(TOPIC)] for _ in range(QUERIES)]

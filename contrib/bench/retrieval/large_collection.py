@@ -1,6 +1,6 @@
-"""Builds a large collection through the product's own indexing, and measures search. contrib.bench.search starts it.
+"""Build a large collection through the product's own indexing, and measure search. contrib.bench.search starts it.
 
-Words follow Zipf's law. A query has three to six words that stand together in one chunk, so common words among them.
+Words follow Zipf's law. A query has three to six words of one chunk, common words among them.
 """
 
 import json
@@ -71,7 +71,7 @@ def _file(owner: User, number: int, texts: list[str]) -> File:
 
 
 def build(chunks: int) -> float:
-    """Seconds that the indexing of one file of 100 chunks took when all others were there."""
+    """Build the collection. Return the seconds to index its last file of 100 chunks."""
     owner = User.objects.create_user("bench")
     texts = _texts(random.Random(1))
     seconds = 0.0
@@ -92,7 +92,7 @@ def _queries(source: random.Random) -> list[str]:
 
 
 def _times(queries: list[str], once: Callable[[str], object]) -> tuple[float, float]:
-    """Milliseconds, p50 and p95."""
+    """Return the p50 and p95 of a query in milliseconds."""
     for query in queries[:5]:
         once(query)
     times = []
@@ -112,8 +112,8 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
     embedder = active_embedder()
 
     def words(query: str) -> object:
-        asked = ranking.asked(files, [query])
-        return ranking.bm25(files, asked.queries[0], asked.collection)
+        prepared = ranking.prepare_search(files, [query])
+        return ranking.bm25(files, prepared.queries[0], prepared.collection)
 
     def vectors(query: str) -> object:
         vector = embed(embedder, [query])[0]

@@ -1,7 +1,7 @@
-"""Indexes collections as the product does, and measures its search. contrib.bench.retrieval.table starts it.
+"""Index collections as the product does, and measure its search. contrib.bench.retrieval.table starts it.
 
-Beside the search stand BM25 alone, for how well it ranks, and the search without feedback, for how long it takes: both
-are asked each question one after the other, so that what else the machine does meets both.
+The ranking is compared with BM25 alone, and the time with the search without feedback. All answer each question in
+turn, so that other work on the machine affects all.
 """
 
 import json
@@ -24,14 +24,14 @@ from files.index.search import search
 from files.models import Chunk, File
 
 DEPTH = 10
-HITS = 50  # chunks, of which several may be of one document
+HITS = 50  # chunks; several may be of one document
 NEVER = 10**9  # more chunks than there are
 
 Row = dict[str, object]
 
 
 def _stored(collection: Collection) -> dict[UUID, str]:
-    """The documents as files of one person; their ids by file."""
+    """Store the documents as files of one person. Return the documents' ids by file."""
     owner = User.objects.create_user(collection.name)
     names: dict[UUID, str] = {}
     for name, text in collection.documents.items():
@@ -45,11 +45,11 @@ def _stored(collection: Collection) -> dict[UUID, str]:
 
 
 def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
-    """The files of the best chunks by BM25 alone."""
-    asked = ranking.asked(files, [query])
-    scores = ranking.bm25(files, asked.queries[0], asked.collection)
-    found = scores.best(HITS)
-    best = [chunk for _, chunk in sorted(zip(-scores.of(found), found, strict=True))]
+    """Return the files of the best chunks by BM25 alone."""
+    prepared = ranking.prepare_search(files, [query])
+    scores = ranking.bm25(files, prepared.queries[0], prepared.collection)
+    chunks = scores.best(HITS)
+    best = [chunk for _, chunk in sorted(zip(-scores.of(chunks), chunks, strict=True))]
     of_chunk = dict(Chunk.objects.filter(pk__in=best).values_list("pk", "file_id"))
     return [of_chunk[chunk] for chunk in best]
 
@@ -59,7 +59,7 @@ def _by_search(query: str, files: QuerySet[File]) -> list[UUID]:
 
 
 def _once(query: str, files: QuerySet[File]) -> list[UUID]:
-    """Without what the best of a first ranking say."""
+    """Return the files of the search without relevance feedback."""
     with patch.object(feedback, "FEWEST", NEVER):
         return _by_search(query, files)
 
@@ -68,20 +68,20 @@ def measure(collection: Collection) -> list[Row]:
     names = _stored(collection)
     files = File.objects.filter(owner__username=collection.name)
     ways: Sequence[Callable[[str, QuerySet[File]], list[UUID]]] = (_by_search, _once, _by_words)
-    found: dict[str, list[float]] = {way.__name__: [] for way in ways}
+    gains: dict[str, list[float]] = {way.__name__: [] for way in ways}
     times: dict[str, list[float]] = {way.__name__: [] for way in ways}
     for at, (query, relevant) in enumerate(collection.relevant.items()):
         for way in ways if at % 2 else ways[::-1]:
             began = time.perf_counter()
             ranked = way(collection.queries[query], files)
             times[way.__name__].append((time.perf_counter() - began) * 1_000)
-            found[way.__name__].append(ndcg(dict.fromkeys(names[each] for each in ranked), relevant, DEPTH))
+            gains[way.__name__].append(ndcg(dict.fromkeys(names[each] for each in ranked), relevant, DEPTH))
     print(f"{collection.name}: {len(names)} documents, {len(collection.relevant)} questions", file=sys.stderr)
-    means = {name: statistics.mean(each) for name, each in found.items()}
-    beside = {"BM25 alone": "_by_words", "once": "_once"}
+    means = {name: statistics.mean(each) for name, each in gains.items()}
+    peers = {"BM25 alone": "_by_words", "once": "_once"}
     return [
         *(_row(f"{collection.name}, nDCG@{DEPTH} : {of}", means["_by_search"], means[way], "")
-          for of, way in beside.items()),
+          for of, way in peers.items()),
         _row(f"{collection.name}, p50 : once", _middle(times["_by_search"]), _middle(times["_once"]), "ms"),
         _row(f"{collection.name}, p95 : once", _slow(times["_by_search"]), _slow(times["_once"]), "ms"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""How well search ranks, and how long it takes, over the collections that there are.
+"""Measure the ranking and the time of search over all collections.
 
 python -m contrib.bench.retrieval.table
 """
@@ -15,7 +15,7 @@ PROGRAM = "import django; django.setup(); from contrib.bench.retrieval.measure i
 
 
 def rows() -> list[dict[str, Any]]:
-    """Each row: name, value, unit, and what it is held against (`peer` or `limit`) with the ratio of the two."""
+    """Return rows with the name, value, unit, the `peer` or `limit`, and the ratio to it."""
     services = Services()
     urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
     environment = {**os.environ, **urls, "DJANGO_SETTINGS_MODULE": "config.settings"}
@@ -24,8 +24,8 @@ def rows() -> list[dict[str, Any]]:
         done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, check=True)
     finally:
         services.end()
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    table: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return table
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Figures of parts of the product: each module is run as a process of its own that sets Django up, and prints JSON."""
+"""Measurements of parts of the product. Each module runs in a process of its own, sets Django up, and prints JSON."""

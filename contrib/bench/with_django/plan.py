@@ -1,4 +1,4 @@
-"""From the database to the finished prompt: the age of a conversation must not matter. Prints rows as JSON."""
+"""Measure the time from the database to the prompt: a conversation's length must not matter. Prints rows as JSON."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""Markdown that was written to be slow: what the greatest text of each kind costs. Prints rows as JSON."""
+"""Measure the rendering of the longest texts of hostile Markdown, by kind. Prints rows as JSON."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""How long `manage.py replay` takes over stored turns, as they were and under another profile. Prints rows as JSON."""
+"""Measure `manage.py replay` over stored turns, as they were and under another profile. Prints rows as JSON."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from chat.lab.past import AS_IT_WAS, Variation  # noqa: E402
 from chat.lab.services import chosen, planned  # noqa: E402
 from chat.models import Message, Turn  # noqa: E402
 from chat.prompts import builder, report  # noqa: E402
-from chat.prompts.turn_context import context_of_turn  # noqa: E402
+from chat.prompts.turn_context import context_of_past_turn  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from llm.services import cache_rule  # noqa: E402
 from personas.models import BudgetProfile  # noqa: E402
@@ -47,20 +47,20 @@ def main() -> None:
 
 
 def answer(user: User, model: Model) -> None:
-    """A conversation whose every answer has the report that its turn would have stored."""
+    """Store a conversation whose answers have the reports that their turns would have stored."""
     conversation = past(user, TURNS, words=40, model=model)
     messages = list(Message.objects.filter(conversation=conversation).select_related("parent").order_by("depth"))
-    for question, said in zip(messages[::2], messages[1::2], strict=True):
+    for question, reply in zip(messages[::2], messages[1::2], strict=True):
         now = timezone.now()
         turn = Turn.objects.create(
-            conversation=conversation, user_message=question, answer=said, model=model, status="done",
+            conversation=conversation, user_message=question, answer=reply, model=model, status="done",
             started=now, finished=now,
         )  # fmt: skip
-        context = context_of_turn(turn, model)
-        made = builder.plan(context, question)
-        asked = builder.fingerprint(context, made.prompt)
-        entry = cache.expected(asked, None, cache_rule(model))
-        call = report.stored(context, made, cycle=1, refused=None, cache=entry)
+        context = context_of_past_turn(turn, model)
+        plan = builder.plan(context, question)
+        fingerprint = builder.fingerprint(context, plan.prompt)
+        entry = cache.forecast(fingerprint, None, cache_rule(model))
+        call = report.stored(context, plan, cycle=1, refused=None, cache=entry)
         Turn.objects.filter(pk=turn.pk).update(report={"calls": [call]})
 
 

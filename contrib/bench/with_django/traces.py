@@ -1,9 +1,8 @@
-"""What the spans of one turn cost the processor: of its request, its answer and its call, while they are sent and while
-traces are off.
+"""Measure the CPU time of the spans of one turn (its request, answer and call), with traces sent and with traces off.
 
     DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.with_django.traces
 
-What takes them is a server on loopback that answers and forgets. Prints JSON.
+A server on loopback takes the spans and forgets them. Prints JSON.
 """
 
 import json
@@ -22,7 +21,7 @@ from django.conf import settings  # noqa: E402 - there are none before the set-u
 from opentelemetry.trace import SpanKind  # noqa: E402
 
 from core.logs import otlp, tracing  # noqa: E402
-from core.logs.context import knowing  # noqa: E402
+from core.logs.context import log_context  # noqa: E402
 
 TURNS = 2_000
 LIMIT, LIMIT_OFF = 1_000.0, 50.0  # µs
@@ -36,12 +35,12 @@ class _Taking(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def turn() -> None:
     request_id = uuid4().hex
-    with knowing({"request_id": request_id}):
+    with log_context({"request_id": request_id}):
         with tracing.of_request("POST", request_id, ""):
             pass
         with tracing.span("answer", SpanKind.CONSUMER, turn_id=request_id):
@@ -52,7 +51,7 @@ def turn() -> None:
 
 
 def microseconds() -> float:
-    """Of the processor, the threads that send included, a turn."""
+    """Return the CPU microseconds of one turn, the threads that send included."""
     began = time.process_time()
     for _ in range(TURNS):
         turn()

@@ -1,9 +1,9 @@
-"""What every page, list, plan, send and search in messages takes in a workspace that `contrib.bench.fill` makes.
+"""Measure every page, list, plan, send and search in messages, in a workspace that `contrib.bench.fill` makes.
 
     DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.with_django.volume --people 2 …
 
-The numbers are those of `contrib.bench.fill`; a database that has its people is measured as it is. Prints JSON, which
-`contrib.bench.volume` compares. The admin's pages are measured by `contrib.bench.measure_admin`.
+The numbers are those of `contrib.bench.fill`. A database that is filled is measured as it is. Prints JSON, which
+`contrib.bench.volume` compares. `contrib.bench.measure_admin` measures the admin's pages.
 """
 
 import json
@@ -30,7 +30,7 @@ from django.urls import URLPattern, URLResolver, get_resolver  # noqa: E402
 from accounts.models import Session, User  # noqa: E402
 from chat.models import Conversation, Message, Share, Turn  # noqa: E402
 from contrib.bench import fill  # noqa: E402
-from contrib.bench.measure_admin import asked  # noqa: E402
+from contrib.bench.measure_admin import cost_of  # noqa: E402
 from contrib.bench.retrieval import messages  # noqa: E402
 from files.models import File  # noqa: E402
 from llm.models import Model  # noqa: E402
@@ -38,16 +38,15 @@ from personas.models import Persona  # noqa: E402
 from projects.models import Project  # noqa: E402
 from projects.planner.models import Task  # noqa: E402
 
-PERSON = "fill-000002"  # who has the first project
+PERSON = "fill-000002"  # the owner of the first project
 RUNS = 7
-NOT_MEASURED = re.compile(
-    r"^/(admin/|login/|logout/|setup/|offline/|api/docs/|api/v1/(schema|asyncapi)/)"  # of nobody's rows, or elsewhere
-)
+# Pages without rows of a person, and the admin.
+NOT_MEASURED = re.compile(r"^/(admin/|login/|logout/|setup/|offline/|api/docs/|api/v1/(schema|asyncapi)/)")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """`time` in ms, the shortest of several: our processor time and the database's."""
+class PageCost:
+    """The cost of a page. `time` in ms, the shortest of several: our CPU time and the database's time."""
 
     status: int
     queries: int
@@ -55,8 +54,8 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """`form` makes it a POST, which is taken back."""
+class PageRequest:
+    """A request to measure. With a `form` it is a POST, which is rolled back."""
 
     address: str
     form: dict[str, Any] | None = None
@@ -64,13 +63,13 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Begins with POST where it is one; without the keys of rows, which differ."""
+        """The address without the keys of rows, which differ between workspaces. A POST begins with “POST”."""
         plain = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=/s/)fill-\d+|\d{4}-\d{2}(-\d{2})?", "…", self.address)
         return plain if self.form is None else f"POST {plain}"
 
 
 def without_arguments(patterns: list[URLPattern | URLResolver], before: str = "/") -> Iterator[str]:
-    """The addresses of the product that name no row, nested ones too."""
+    """Yield the addresses of the product that name no row, nested ones too."""
     for each in patterns:
         here = before + str(each.pattern).lstrip("^").rstrip("$").replace("\\Z", "")
         if re.search(r"[<(]", here):
@@ -81,8 +80,8 @@ def without_arguments(patterns: list[URLPattern | URLResolver], before: str = "/
             yield here.replace("\\", "")
 
 
-def requests(person: User) -> list[Request]:
-    """Every list and page that this person can ask for, and what is said of the newest of their rows."""
+def requests(person: User) -> list[PageRequest]:
+    """Return requests for every list and page of this person, and for the pages of their newest rows."""
     own: dict[str, QuerySet[Any]] = {
         "conversation": Conversation.objects.filter(owner=person).exclude(project=None),
         "message": Message.objects.filter(owner=person, role="assistant"),
@@ -93,7 +92,7 @@ def requests(person: User) -> list[Request]:
         "task": Task.objects.filter(owner=person),
         "link": Share.objects.filter(conversation__owner=person),
     }
-    rows = {name: found.order_by("-pk")[0] for name, found in own.items()}
+    rows = {name: queryset.order_by("-pk")[0] for name, queryset in own.items()}
     key = {name: str(row.pk) for name, row in rows.items()}
     place, day = rows["conversation"].pk, rows["conversation"].updated.date()
     gets = [
@@ -117,15 +116,19 @@ def requests(person: User) -> list[Request]:
         *(f"/tasks/month/{rows['task'].date:%Y-%m}/", f"/tasks/year/{rows['task'].date:%Y}/", f"/daily/{day}/"),
         *in_the_api(key, day),
     ]
-    said = {"text": "What was said everywhere?"}
+    form = {"text": "What was said everywhere?"}
     posts = [
-        *(Request("/", said), Request(f"/c/{place}/turns/", said)),
-        *(Request("/plan/", said), Request(f"/c/{place}/plan/", said), Request(f"/c/{place}/plan/?panel", said)),
-        Request(f"/api/v1/conversations/{place}/turns/", said, "application/json"),
-        Request(f"/api/v1/conversations/{place}/plan/", said, "application/json"),
-        Request(f"/api/v1/projects/{key['project']}/search/", {"query": "tenth"}, "application/json"),
+        *(PageRequest("/", form), PageRequest(f"/c/{place}/turns/", form)),
+        *(
+            PageRequest("/plan/", form),
+            PageRequest(f"/c/{place}/plan/", form),
+            PageRequest(f"/c/{place}/plan/?panel", form),
+        ),
+        PageRequest(f"/api/v1/conversations/{place}/turns/", form, "application/json"),
+        PageRequest(f"/api/v1/conversations/{place}/plan/", form, "application/json"),
+        PageRequest(f"/api/v1/projects/{key['project']}/search/", {"query": "tenth"}, "application/json"),
     ]
-    return [*map(Request, dict.fromkeys(gets)), *posts]
+    return [*map(PageRequest, dict.fromkeys(gets)), *posts]
 
 
 def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
@@ -133,7 +136,7 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
         yield f"/api/v1/{kind}/{key[row]}/"
     for kind, row in (("projects", "project"), ("personas", "persona"), ("tasks", "task"), ("shares", "link")):
         yield f"/api/v1/{kind}/{key[row]}/"
-    yield from (f"/api/v1/conversations/?{asked}" for asked in ("q=tenth", "archived=true", "page_size=200"))
+    yield from (f"/api/v1/conversations/?{query}" for query in ("q=tenth", "archived=true", "page_size=200"))
     for part in ("messages/", "messages/?page_size=200", "shares/", "permissions/", "export/"):
         yield f"/api/v1/conversations/{key['conversation']}/{part}"
     yield from (f"/api/v1/projects/{key['project']}/{part}" for part in ("files/", "members/", "invitations/"))
@@ -145,7 +148,7 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
 
 
 def further_pages(client: Client) -> Iterator[str]:
-    """The second and third page of the lists that have a person's or everybody's rows."""
+    """Yield the second and third page of the lists with a person's or everybody's rows."""
     for address in ("conversations/?", "files/?", "tasks/?", "audit/?", "search/?q=everywhere&"):
         link = f"/api/v1/{address}page_size=5"
         for _ in range(2):
@@ -157,28 +160,32 @@ def further_pages(client: Client) -> Iterator[str]:
             yield link
 
 
-def measured(person: User) -> dict[str, Measured]:
-    """By name. Of addresses that name no row, those are left out that want more, or lead elsewhere. Raises RuntimeError
-    where another one does."""
+def measured(person: User) -> dict[str, PageCost]:
+    """Return the cost of each page by name.
+
+    An address without a row is left out if it needs parameters or redirects. Raises RuntimeError if another one fails.
+    """
     client = Client(raise_request_exception=False)
     Session.objects.visible_to(person).delete()
     client.force_login(person)
-    wanted = requests(person)
-    found: dict[str, Measured] = {}
+    first_pages = requests(person)
+    costs: dict[str, PageCost] = {}
     refused: list[str] = []
     anything = set(without_arguments(get_resolver().url_patterns))
-    pages = [*wanted, *(Request(each) for each in further_pages(client))]
+    pages = [*first_pages, *(PageRequest(each) for each in further_pages(client))]
     for number, request in enumerate(pages):
-        name = request.name if number < len(wanted) else f"{re.sub('cursor=.*', 'cursor=…', request.name)} {number}"
-        # What a process keeps from then on, such as kinds of rows, is asked once.
+        name = (
+            request.name if number < len(first_pages) else f"{re.sub('cursor=.*', 'cursor=…', request.name)} {number}"
+        )
+        # The first request fills the caches of the process, such as content types.
         status = once(client, request).status
         if status < 300:
-            found[name] = min((once(client, request) for _ in range(RUNS)), key=lambda each: each.time)
+            costs[name] = min((once(client, request) for _ in range(RUNS)), key=lambda each: each.time)
         elif request.address not in anything:
             refused.append(f"{name} answered {status}")
     if refused:
         raise RuntimeError(", ".join(refused))
-    return found
+    return costs
 
 
 async def read(answer: Any) -> None:
@@ -186,13 +193,13 @@ async def read(answer: Any) -> None:
         pass
 
 
-def once(client: Client, request: Request) -> Measured:
+def once(client: Client, request: PageRequest) -> PageCost:
     def answered() -> Any:
         answer: Any
         if request.form is None:
             answer = client.get(request.address)
         elif request.type == "multipart":
-            answer = client.post(request.address, request.form, headers={"HX-Request": "true"})
+            answer = client.post(request.address, request.form, headers={"HX-PageRequest": "true"})
         else:
             answer = client.post(request.address, request.form, content_type=request.type)
         if answer.streaming:
@@ -200,12 +207,12 @@ def once(client: Client, request: Request) -> Measured:
         return answer
 
     if request.form is None:
-        answer, queries, taken = asked(answered)
+        answer, queries, milliseconds = cost_of(answered)
     else:
         with transaction.atomic():
-            answer, queries, taken = asked(answered)
+            answer, queries, milliseconds = cost_of(answered)
             transaction.set_rollback(True)
-    return Measured(answer.status_code, queries, taken)
+    return PageCost(answer.status_code, queries, milliseconds)
 
 
 def has(person: User) -> dict[str, int]:
@@ -214,9 +221,9 @@ def has(person: User) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """In the database of DATABASE_URL, which is empty or of an earlier run.
+    """Measure in the database of DATABASE_URL, which is empty or from an earlier run.
 
-    `has`: how many rows are the person's; `pages`: by name; `searches`: ms each, of ten people.
+    Returns `has`: the person's rows by model; `pages`: costs by name; `searches`: ms of each query of ten people.
     """
     setup_test_environment()
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}

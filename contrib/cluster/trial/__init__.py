@@ -1,1 +1,1 @@
-"""What the cluster survives: faults one after the other, a deploy, and many streams, all with work on its way."""
+"""Trials of the cluster under load: faults one after the other, a deploy, and many streams."""

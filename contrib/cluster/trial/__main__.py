@@ -1,7 +1,7 @@
-"""`python -m contrib.cluster.trial`: tries what FAULTS names, all without it, on a cluster of its own,
-behind the proxy that PROXY names.
+"""`python -m contrib.cluster.trial` tries faults and loads on a cluster of its own.
 
-Ends with 1 where something was lost, late or not back in time. CLUSTER is the directory that is made and stays.
+FAULTS names the trials; without it all run. PROXY names the proxy. CLUSTER is a new directory that stays. The exit code
+is 1 if something was lost, late or not back in time.
 """
 
 import asyncio
@@ -14,24 +14,24 @@ from pathlib import Path
 import aiohttp
 
 from contrib.cluster.company import Company
-from contrib.cluster.keeper import kept
+from contrib.cluster.keeper import run_contained
 from contrib.cluster.process import ClusterError
 from contrib.cluster.proxy import PROXIES, Kind, chosen
 from contrib.cluster.trial import deploy, streams, table
 from contrib.cluster.trial.client import session_of
+from contrib.cluster.trial.fault_trial import FaultTrial, requests_words
 from contrib.cluster.trial.faults import Fault, faults
-from contrib.cluster.trial.suffer import Trial, requests_words
 from tests.product import free_port
 
-LOADS = {"deploy": (deploy.SAID, deploy.tried), "streams": (streams.SAID, streams.tried)}
+LOADS = {"deploy": (deploy.DESCRIPTION, deploy.run_trial), "streams": (streams.DESCRIPTION, streams.run_trial)}
 
 
 def _order() -> list[str]:
-    loads = [said for said, _ in LOADS.values()]
+    loads = [description for description, _ in LOADS.values()]
     return [
-        table.about(proxy, said)
+        table.about(proxy, description)
         for proxy in PROXIES.values()
-        for said in [*(each.said for each in faults(proxy)), *loads]
+        for description in [*(each.description for each in faults(proxy)), *loads]
     ]
 
 
@@ -41,51 +41,51 @@ async def _tend(company: Company) -> None:
         await asyncio.sleep(0.5)
 
 
-async def _fault(trial: Trial, fault: Fault) -> bool:
-    outcome, ready = await trial.suffer(fault)
+async def _fault(trial: FaultTrial, fault: Fault) -> bool:
+    outcome, ready = await trial.run(fault)
     proxy = trial.company.proxy.kind
     table.written(proxy, table.row(proxy, outcome, ready), _order())
     for kind, result in outcome.results.items():
         print(f"  {kind}: {result}")
     print(f"  requests: {requests_words(outcome)}; /readyz: {ready}; all back after {outcome.back} s")
-    for said in outcome.wrong:
-        print(f"  ! {said}")
+    for sentence in outcome.wrong:
+        print(f"  ! {sentence}")
     return not outcome.wrong
 
 
 async def _load(company: Company, session: aiohttp.ClientSession, name: str) -> bool:
-    about, tried = LOADS[name]
-    said, well = await tried(company, session)
+    about, run_trial = LOADS[name]
+    summary, well = await run_trial(company, session)
     proxy = company.proxy.kind
-    table.written(proxy, table.load_row(proxy, about, said), _order())
-    print(f"  {said}")
+    table.written(proxy, table.load_row(proxy, about, summary), _order())
+    print(f"  {summary}")
     return well
 
 
 async def _try(company: Company, names: Sequence[str]) -> list[str]:
-    """The names of those that did not go well."""
+    """Run the trials and return the names of those that failed."""
     tending, bad = asyncio.create_task(_tend(company)), []
-    known = {each.name: each for each in faults(company.proxy.kind)}
+    by_name = {each.name: each for each in faults(company.proxy.kind)}
     async with session_of(company) as session:
-        trial = Trial(company, session)
-        if set(names) & set(known):
+        trial = FaultTrial(company, session)
+        if set(names) & set(by_name):
             await trial.begin()
         for name in names:
-            begun = time.monotonic()
+            began = time.monotonic()
             print(name, flush=True)
             try:
-                well = await (_fault(trial, known[name]) if name in known else _load(company, session, name))
+                well = await (_fault(trial, by_name[name]) if name in by_name else _load(company, session, name))
             except ClusterError as error:
                 print(f"  ! {error}")
                 well = False
-            print(f"  {'well' if well else 'NOT WELL'}, {time.monotonic() - begun:.0f} s in all", flush=True)
+            print(f"  {'well' if well else 'NOT WELL'}, {time.monotonic() - began:.0f} s in all", flush=True)
             bad += [] if well else [name]
     tending.cancel()
     return bad
 
 
 def _with_company(proxy: Kind, names: Sequence[str], place: Path) -> list[str]:
-    """Without faults its lines cannot be cut, which costs processor time."""
+    """Run the trials on a new cluster. Its lines can be cut only for faults, since wires cost processor time."""
     directory = Path(os.environ.get("CLUSTER") or place / "company")
     company = Company(directory, free_port(), proxy, wired=not set(names) <= set(LOADS))
     try:
@@ -98,20 +98,20 @@ def _with_company(proxy: Kind, names: Sequence[str], place: Path) -> list[str]:
 def main(place: Path) -> int:
     try:
         proxy = chosen(os.environ.get("PROXY") or "haproxy")
-        known = [*(each.name for each in faults(proxy)), *LOADS]
-        wanted = os.environ.get("FAULTS", "").split() or known
-        if unknown := set(wanted) - set(known):
-            raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(known)}.")
-        begun = time.monotonic()
-        bad = _with_company(proxy, [name for name in known if name in wanted], place)
+        names = [*(each.name for each in faults(proxy)), *LOADS]
+        chosen_names = os.environ.get("FAULTS", "").split() or names
+        if unknown := set(chosen_names) - set(names):
+            raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(names)}.")
+        began = time.monotonic()
+        bad = _with_company(proxy, [name for name in names if name in chosen_names], place)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
-    well = f"{len(wanted) - len(bad)} of {len(wanted)} went well"
+    well = f"{len(chosen_names) - len(bad)} of {len(chosen_names)} went well"
     missing = f"; not {', '.join(bad)}" if bad else ""
-    print(f"{well}{missing}; {(time.monotonic() - begun) / 60:.0f} minutes in all")
+    print(f"{well}{missing}; {(time.monotonic() - began) / 60:.0f} minutes in all")
     return 1 if bad else 0
 
 
 if __name__ == "__main__":
-    sys.exit(kept(main))
+    sys.exit(run_contained(main))

@@ -1,4 +1,4 @@
-"""A program that uses the company's API through its proxy, and notes how long each answer took."""
+"""A client of the API through the proxy. It records how long each request took."""
 
 import asyncio
 import json
@@ -13,16 +13,16 @@ import aiohttp
 from contrib.cluster.company import Company
 from contrib.cluster.process import ClusterError
 
-PATIENCE = 90.0  # seconds; longer than anything may take, so that what takes too long is seen to
-AGAIN_AFTER = 1.0  # seconds, as the page waits before it connects anew
+PATIENCE = 90.0  # seconds; longer than any limit, so that a late answer is measured
+AGAIN_AFTER = 1.0  # seconds; the page waits as long before it reconnects
 LAST = {"RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR"}
 LIVE = {"queued", "running"}
 BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`status` 0: no answer, since the connection broke. `at`: seconds of the monotonic clock."""
+class TimedRequest:
+    """A request and how long it took. `status` 0: the connection broke. `at`: seconds of the monotonic clock."""
 
     what: str
     at: float
@@ -34,39 +34,44 @@ class Asked:
 class Client:
     def __init__(self, company: Company, session: aiohttp.ClientSession) -> None:
         self._session, self._url = session, f"{company.url}/api/v1/"
-        self.asked: list[Asked] = []
+        self.requests: list[TimedRequest] = []
 
     async def call(
         self, method: str, path: str, body: Any = None, *, what: str = "", data: Any = None, sent: Sequence[float] = ()
     ) -> Any:
-        """The JSON of an answer of 2xx, else None. `data`: a form instead of JSON, whose pieces were `sent` at these
-        times; the last begins the wait."""
-        begun, status, found, code = time.monotonic(), 0, None, ""
-        given: dict[str, Any] = {"data": data} if data is not None else {"json": body} if method != "GET" else {}
+        """Return the JSON of an answer of 2xx, else None.
+
+        `data` is a form instead of a JSON `body`. Its pieces are `sent` at these times; the wait begins with the last.
+        """
+        began, status, answer_json, code = time.monotonic(), 0, None, ""
+        content: dict[str, Any] = {"data": data} if data is not None else {"json": body} if method != "GET" else {}
         try:
-            async with self._session.request(method, self._url + path, **given) as answer:
+            async with self._session.request(method, self._url + path, **content) as answer:
                 status, text = answer.status, await answer.read()
                 with suppress(ValueError):
-                    found = json.loads(text)
+                    answer_json = json.loads(text)
                 if status >= 300:
-                    code, found = str((found or {}).get("code", "")) if isinstance(found, dict) else "", None
+                    code, answer_json = (
+                        str((answer_json or {}).get("code", "")) if isinstance(answer_json, dict) else "",
+                        None,
+                    )
         except BROKEN:
             status = 0
-        begun = sent[-1] if sent else begun
-        self.asked.append(Asked(what or f"{method} {path}", begun, time.monotonic() - begun, status, code))
-        return found
+        began = sent[-1] if sent else began
+        self.requests.append(TimedRequest(what or f"{method} {path}", began, time.monotonic() - began, status, code))
+        return answer_json
 
     async def insistent(self, method: str, path: str, body: Any = None, seconds: float = 120.0) -> Any:
-        """Asks again until it is answered with 2xx. Raises ClusterError where that is in vain."""
+        """Repeat a request until it is answered with 2xx. Raises ClusterError on 400, on 404 and after `seconds`."""
         until = time.monotonic() + seconds
-        while (found := await self.call(method, path, body)) is None:
-            if time.monotonic() > until or self.asked[-1].status in (400, 404):
-                raise ClusterError(f"{method} {path} is answered with {self.asked[-1]}.")
+        while (answer := await self.call(method, path, body)) is None:
+            if time.monotonic() > until or self.requests[-1].status in (400, 404):
+                raise ClusterError(f"{method} {path} is answered with {self.requests[-1]}.")
             await asyncio.sleep(AGAIN_AFTER)
-        return found
+        return answer
 
     async def events(self, turn: str) -> AsyncIterator[dict[str, Any]]:
-        """Those of a turn to its last, connecting anew wherever it breaks; each with `arrived`, in Unix time."""
+        """Yield the events of a turn to its last, each with `arrived` in Unix time. Reconnects after a break."""
         seq = 0
         while True:
             with suppress(*BROKEN):
@@ -84,7 +89,7 @@ class Client:
 
 
 async def _none() -> AsyncIterator[bytes]:
-    for line in list[bytes]():  # an answer that is no stream has no lines
+    for line in list[bytes]():  # an error has no lines
         yield line
 
 
@@ -95,5 +100,5 @@ def session_of(company: Company) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=connector, timeout=times, headers=headers)
 
 
-def slowest(asked: Iterable[Asked]) -> float:
-    return max((each.seconds for each in asked), default=0.0)
+def slowest(requests: Iterable[TimedRequest]) -> float:
+    return max((each.seconds for each in requests), default=0.0)

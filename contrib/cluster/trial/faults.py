@@ -1,4 +1,8 @@
-"""What goes wrong, one after the other: what begins it, what ends it, and what `/readyz` has to say meanwhile."""
+"""The faults: how each begins and ends, and what `/readyz` must answer meanwhile.
+
+To add a fault: 1. Write functions that begin and end it. 2. Add a `Fault` to `BEHIND`, or to `faults` if it concerns
+the proxy. 3. Run `make test-cluster FAULTS=its-name`, which adds its row to docs/operate/trials.md.
+"""
 
 import shutil
 import signal
@@ -18,9 +22,9 @@ FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WEBS = frozenset({"web-1", "web-2"})
 NOBODY = frozenset[str]()
 ANSWERED_WITHIN = 5.0  # seconds, every request
-NOTICED_AFTER = 3.0  # seconds in which somebody sees that PostgreSQL or its replica is gone, and acts
-MOVED_WITHIN = 30.0  # seconds in which Sentinel has a replica take the place of Redis's first
-ROOM = "64k"  # of a full disk
+NOTICED_AFTER = 3.0  # seconds until an operator or Patroni acts on the loss of PostgreSQL or its replica
+MOVED_WITHIN = 30.0  # seconds in which Sentinel promotes a replica of Redis
+ROOM = "64k"  # size of a full disk
 CLOCK = "turns-3"
 
 
@@ -30,12 +34,15 @@ def _nothing(company: Company) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """`seconds` from `begin` to `end`. `unready`: the web processes whose `/readyz` must not be 200 meanwhile; of
-    others it must; None: either may be. `before` is done before the work begins, `after` once it is settled.
-    `answered_within`: seconds that a request may take."""
+    """A fault that lasts `seconds` from `begin` to `end`.
+
+    `unready`: the web processes whose `/readyz` must not be 200 meanwhile. That of the others must be 200. None: either
+    is right. `before` runs before the work begins, `after` once it is settled. `answered_within`: seconds that a
+    request may take.
+    """
 
     name: str
-    said: str
+    description: str
     begin: Act
     end: Act = _nothing
     seconds: float = 0.0
@@ -46,46 +53,48 @@ class Fault:
 
 
 def _kill(name: str, unready: frozenset[str] | None = NOBODY) -> Fault:
-    said = f"kill -9 of {name}, started again after 2 s"
-    return Fault(f"kill-{name}", said, lambda company: company.processes[name].kill(), seconds=4.0, unready=unready)
+    description = f"kill -9 of {name}, started again after 2 s"
+    return Fault(
+        f"kill-{name}", description, lambda company: company.processes[name].kill(), seconds=4.0, unready=unready
+    )
 
 
 def _freeze(
-    name: str, seconds: float, unready: frozenset[str] | None = NOBODY, fault: str = "", said: str = ""
+    name: str, seconds: float, unready: frozenset[str] | None = NOBODY, fault: str = "", description: str = ""
 ) -> Fault:
     def send(number: signal.Signals) -> Act:
         return lambda company: company.processes[name].signal(number)
 
-    said = said or f"{name} stopped (SIGSTOP) for {seconds:g} s"
+    description = description or f"{name} stopped (SIGSTOP) for {seconds:g} s"
     stop, go_on = send(signal.SIGSTOP), send(signal.SIGCONT)
-    return Fault(fault or f"stop-{name}", said, stop, go_on, seconds, unready)
+    return Fault(fault or f"stop-{name}", description, stop, go_on, seconds, unready)
 
 
 def _cut(wire: str, who: str, whom: str, unready: frozenset[str] | None = NOBODY) -> Fault:
-    said = f"the network between {who} and {whom} loses everything for 20 s"
-    return _freeze(f"wire-{wire}", 20.0, unready, f"cut-{wire}", said)
+    description = f"the network between {who} and {whom} loses everything for 20 s"
+    return _freeze(f"wire-{wire}", 20.0, unready, f"cut-{wire}", description)
 
 
 def _with_waiting(fault: Fault) -> Fault:
-    """Allow requests to wait until the fault ends: the database hangs, and they have sent it a statement."""
+    """Allow requests to wait until the fault ends, since their statements wait for a database that hangs."""
     return replace(fault, answered_within=fault.seconds + ANSWERED_WITHIN)
 
 
 def _behind_pgbouncer(fault: Fault) -> Fault:
-    """Allow requests to wait for as long as PgBouncer does for a PostgreSQL that is away."""
+    """Allow requests to wait as long as PgBouncer waits for a PostgreSQL that is away."""
     return replace(fault, answered_within=QUERY_WAIT_TIMEOUT + ANSWERED_WITHIN)
 
 
-def _away(name: str, seconds: float, unready: frozenset[str] | None, fault: str, said: str) -> Fault:
+def _away(name: str, seconds: float, unready: frozenset[str] | None, fault: str, description: str) -> Fault:
     def go(company: Company) -> None:
-        company.processes[name].wanted = False
+        company.processes[name].should_run = False
         company.processes[name].kill()
 
-    return Fault(fault, said, go, lambda company: company.processes[name].start(), seconds, unready)
+    return Fault(fault, description, go, lambda company: company.processes[name].start(), seconds, unready)
 
 
 def _fail_over(company: Company) -> None:
-    company.postgres.first.process.wanted = False
+    company.postgres.first.process.should_run = False
     company.postgres.first.process.kill()
     time.sleep(NOTICED_AFTER)
     company.postgres.fail_over()
@@ -97,7 +106,7 @@ def _hang(company: Company) -> None:
 
 
 def _lose_replica(company: Company) -> None:
-    """What was sent meanwhile waits; somebody notices, as Patroni does, and has the first go on alone."""
+    """Cut the replica off. Commits wait until the primary goes on alone, as Patroni would make it."""
     company.processes["wire-replica"].signal(signal.SIGSTOP)
     time.sleep(NOTICED_AFTER)
     company.postgres.go_alone()
@@ -109,7 +118,7 @@ def _find_replica(company: Company) -> None:
 
 
 def _lose_redis(company: Company) -> None:
-    company.redis.process.wanted = False
+    company.redis.process.should_run = False
     company.redis.process.kill()
     _moves(company)
 
@@ -121,7 +130,7 @@ def _hand_redis_over(company: Company) -> None:
 
 
 def _moves(company: Company) -> None:
-    """Waits, in the thread of `begin`, while others ask on."""
+    """Wait until Redis has failed over. This blocks the thread of `begin` only."""
     until = time.monotonic() + MOVED_WITHIN
     while not (company.pair and company.pair.moved()):
         if time.monotonic() > until:
@@ -143,7 +152,7 @@ def _flush(company: Company) -> None:
 
 
 def _fill_disks(company: Company) -> None:
-    """Where uploads arrive, before they go to the bucket."""
+    """Fill the disks on which uploads arrive before they go to the bucket."""
     for place in _arrivals(company):
         _run("mount", "-t", "tmpfs", "-o", f"size={ROOM},mode=700", "none", str(place))
 
@@ -166,23 +175,23 @@ def _run(*command: str) -> None:
 
 def _clock(seconds: int) -> Fault:
     shift = f"{seconds:+d}s"
-    said = f"a worker's clock is {abs(seconds) // 60} minutes {'ahead' if seconds > 0 else 'behind'} for 40 s"
+    description = f"a worker's clock is {abs(seconds) // 60} minutes {'ahead' if seconds > 0 else 'behind'} for 40 s"
 
     def start(company: Company) -> None:
-        """A third worker, so that nothing else ends for it."""
+        """Start a third worker with a wrong clock, so that no other worker has to end."""
         if not FAKETIME:
             raise ClusterError("Install Debian's package faketime first.")
         process = company.product.process(CLOCK, "glasshouse-turns@", "3")
         company.own[CLOCK] = process
         process.start(LD_PRELOAD=str(FAKETIME[0]), FAKETIME=shift, DONT_FAKE_MONOTONIC="1")
         company.until(lambda: "turns" in process.tail(20_000), "the third worker is there")
-        time.sleep(10)  # it loads, connects and hears
+        time.sleep(10)  # it loads and connects
 
     def stop(company: Company) -> None:
         company.own.pop(CLOCK).stop(60.0)
 
     name = "clock-ahead" if seconds > 0 else "clock-behind"
-    return Fault(name, said, _nothing, seconds=40.0, before=start, after=stop)
+    return Fault(name, description, _nothing, seconds=40.0, before=start, after=stop)
 
 
 BEHIND = (
@@ -203,7 +212,7 @@ BEHIND = (
     Fault("redis-flushed", "Redis flushed (FLUSHALL)", _flush, seconds=1.0),
     Fault("redis-full", "Redis full (maxmemory, noeviction) for 20 s", _memory("1"), _memory("0"), 20.0, None),
     _kill("redis", None),
-    # What comes back takes itself for the first, until Sentinel has it follow the new one.
+    # The old primary comes back as a primary, until Sentinel makes it follow the new one.
     Fault(
         "redis-fails-over", "Redis's first killed; Sentinel has the replica take its place, and the old one comes back",
         _lose_redis, lambda company: company.redis.process.start(), unready=None,
@@ -247,7 +256,7 @@ BEHIND = (
 
 
 def faults(proxy: Kind) -> tuple[Fault, ...]:
-    """Of a company behind this proxy, in their order. Where nothing watches a proxy, one that hangs answers nobody."""
+    """Return the faults of a cluster behind this proxy, in order. A proxy without a watchdog is not frozen."""
     watched = (_freeze(proxy.program, 15.0), _kill(proxy.watch), _freeze(proxy.watch, 15.0)) if proxy.watch else ()
     cut = _cut(f"{proxy.program}-web-2", proxy.called, "web-2")
     return (*BEHIND, _kill(proxy.program), *watched, cut)

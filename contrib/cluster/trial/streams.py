@@ -1,4 +1,4 @@
-"""Many answers that stream at once, through the proxy with TLS: is each whole, in order, and how late its events?"""
+"""Many answers that stream at once through the proxy with TLS: are they whole and in order, and how late are events?"""
 
 import asyncio
 import json
@@ -18,18 +18,18 @@ from contrib.cluster.trial.work import conversation, scripted, text_of
 from tests.scripted_model import expected_text
 
 COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
-SAID = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
+DESCRIPTION = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
 SCRIPT = {"tokens": 250, "interval": 0.02, "ttft": 0.1}  # 50 tokens a second, for five seconds
 AT_ONCE = 20  # conversations that are made side by side
 WHOLE = "complete"
 LATEST = 1.0  # seconds, of 99 in a hundred events
 DATA = re.compile(rb"^data: (\{.*\})$", re.M)
 
-Piece = tuple[float, bytes]  # when it came, in Unix time
+Piece = tuple[float, bytes]  # Unix time of its arrival, and its bytes
 
 
-async def tried(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
-    """A line for the table, and whether all was well."""
+async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
+    """Run the trial. Return a line for the table, and whether all was well."""
     client, gate = Client(company, session), asyncio.Semaphore(AT_ONCE)
 
     async def place() -> str:
@@ -38,9 +38,9 @@ async def tried(company: Company, session: aiohttp.ClientSession) -> tuple[str, 
 
     places = await asyncio.gather(*(place() for _ in range(COUNT)))
     processes = [psutil.Process(process.pid) for process in company.own.values() if process.pid]
-    before, begun = _cpu(processes), time.monotonic()
+    before, began = _cpu(processes), time.monotonic()
     pieces = await asyncio.gather(*(_stream(company, session, each, n) for n, each in enumerate(places)))
-    spent, took = _cpu(processes) - before, time.monotonic() - begun
+    spent, took = _cpu(processes) - before, time.monotonic() - began
     ends, in_order, delays = Counter[str](), 0, list[float]()
     for each in pieces:
         end, ordered, late = _looked_at(each)
@@ -50,28 +50,28 @@ async def tried(company: Company, session: aiohttp.ClientSession) -> tuple[str, 
     middle, last = statistics.median(delays or [0.0]), delays[int(0.99 * len(delays))] if delays else 0.0
     load = psutil.getloadavg()[0]
     tokens = COUNT * SCRIPT["tokens"]
-    said = (
+    summary = (
         f"{ends[WHOLE]} {WHOLE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
         f"p99 {last:.2f} s; {took:.0f} s in all; {spent / tokens * 1e6:.0f} µs of processor a token in all our "
         f"processes (load of the machine {load:.0f})"
     )
-    return said, ends[WHOLE] == in_order == COUNT and last <= LATEST
+    return summary, ends[WHOLE] == in_order == COUNT and last <= LATEST
 
 
 async def _stream(company: Company, session: aiohttp.ClientSession, place: str, number: int) -> list[Piece]:
-    """What came of one answer, parsed only afterwards: who reads must not be what is measured."""
+    """Read one answer. It is parsed later, so that the reader does not slow what is measured."""
     await asyncio.sleep(WITHIN * number / COUNT)
-    found = list[Piece]()
+    pieces = list[Piece]()
     headers = {"Accept": "text/event-stream"}
     address = f"{company.url}/api/v1/conversations/{place}/turns/"
     async with session.post(address, json={"text": scripted("hi", SCRIPT)}, headers=headers) as answer:
         async for data in answer.content.iter_any():
-            found.append((time.time(), data))
-    return found
+            pieces.append((time.time(), data))
+    return pieces
 
 
 def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
-    """How the answer came to its end, whether its events came in order, and the delay of each with text, in seconds."""
+    """Return how an answer ended, whether its events came in order, and the delays of events with text in seconds."""
     arrivals, at = list[tuple[int, float]](), 0
     for when, data in pieces:
         at += len(data)
@@ -84,9 +84,9 @@ def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
         events.append((arrivals[number][1], json.loads(match[1])))
     texts = [(when, event) for when, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
     numbers = [event["seq"] for _, event in events if event.get("seq")]
-    said, last = text_of(event for _, event in events), events[-1][1] if events else {"type": "nothing"}
+    text, last = text_of(event for _, event in events), events[-1][1] if events else {"type": "nothing"}
     ended = last["type"] == "RUN_FINISHED" or (last["type"] == "SNAPSHOT" and last["status"] == "done")
-    end = WHOLE if ended and said == expected_text(SCRIPT) else f"with {len(said)} characters, {last['type']}"
+    end = WHOLE if ended and text == expected_text(SCRIPT) else f"with {len(text)} characters, {last['type']}"
     return end, numbers == sorted(set(numbers)), [when - event["ts"] for when, event in texts]
 
 

@@ -1,6 +1,7 @@
-"""What is on its way while something fails: answers with their readers, uploads, summaries, runs, approvals.
+"""The work that is under way during a fault: answers with readers, uploads, summaries, runs, approvals, questions.
 
-`begun` starts it and `settled` waits until nothing of it moves any more; then each says what became of it.
+Each kind of work has two methods: `begin` starts it, and `settled` waits for its end and counts its outcome in a
+`TrialResult`. To add a kind: write a class with both methods, and add it to `LiveWork.begin`.
 """
 
 import asyncio
@@ -22,16 +23,16 @@ ANSWERS = 20
 SHORT, LONG = {"tokens": 120, "interval": 0.1, "ttft": 0.2}, {"tokens": 250, "interval": 0.1, "ttft": 0.2}
 UPLOADS, RUNS, APPROVALS = 2, 2, 2
 UPLOAD_BYTES, UPLOAD_PIECES, UPLOAD_SECONDS = 400_000, 40, 8.0
-EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # that a summary is written of, and how long that takes
+EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # length of the conversation that is summarised, and seconds of its summary
 PAST = " ".join(f"word{number}" for number in range(200))
-READ = ("ready", "too_long")  # for any window there is
+READ = ("ready", "too_long")  # too long for any window
 OVER = ("done", "failed", "stopped", "interrupted")
 SETTLED_WITHIN = 150.0  # seconds
 
 
 @dataclass
-class Result:
-    """How many of a kind became what; `wrong` says in sentences what must not be."""
+class TrialResult:
+    """Counts the outcomes of one kind of work. `wrong` has a sentence for each failure."""
 
     became: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -45,27 +46,27 @@ def scripted(text: str, script: dict[str, Any]) -> str:
 
 
 async def conversation(client: Client, **more: Any) -> str:
-    """With a title of its own, else the model would be asked for one."""
+    """Create a conversation and return its id. It has a title, else the model would be asked for one."""
     return str((await client.insistent("POST", "conversations/", {"title": "Trial", **more}))["id"])
 
 
 async def ask(client: Client, place: str, text: str, script: dict[str, Any]) -> Any:
-    made = await client.insistent("POST", f"conversations/{place}/turns/", {"text": scripted(text, script)})
-    return made["turns"][0]
+    answer = await client.insistent("POST", f"conversations/{place}/turns/", {"text": scripted(text, script)})
+    return answer["turns"][0]
 
 
 async def settles(look: Callable[[], Awaitable[Any]], seconds: float = SETTLED_WITHIN) -> Any:
-    """What `look` returns once that is true; None where it is not in time."""
+    """Call `look` every second until it returns something true. Return its last value after `seconds`."""
     until = time.monotonic() + seconds
     while True:
-        found = await look()
-        if found or time.monotonic() > until:
-            return found
+        state = await look()
+        if state or time.monotonic() > until:
+            return state
         await asyncio.sleep(1.0)
 
 
 async def status_of(client: Client, path: str, *over: str) -> Any:
-    """The row at the path once its status is one of `over`, else what it is when time is up."""
+    """Return the row at the path once its status is one of `over`, or as it is when time is up."""
     row: Any = None
 
     async def look() -> Any:
@@ -78,18 +79,18 @@ async def status_of(client: Client, path: str, *over: str) -> Any:
 
 
 def text_of(events: Iterable[dict[str, Any]]) -> str:
-    """What an answer says to whoever reads its events: a SNAPSHOT stands in the place of what is lost."""
-    said = ""
+    """Return the text of an answer by its events. A SNAPSHOT replaces the events before it."""
+    text = ""
     for event in events:
         if event["type"] == "SNAPSHOT":
-            said = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
+            text = "".join(part["text"] for part in event["parts"] if part["type"] == "text")
         elif event["type"] == "TEXT_MESSAGE_CONTENT":
-            said += event["delta"]
-    return said
+            text += event["delta"]
+    return text
 
 
-class Answer:
-    """An answer with somebody who follows it."""
+class StreamedAnswer:
+    """An answer with a reader of its events."""
 
     def __init__(self, client: Client, script: dict[str, Any]) -> None:
         self.client, self.script, self.text = client, script, expected_text(script)
@@ -104,7 +105,7 @@ class Answer:
         async for event in self.client.events(self.turn):
             self.events.append(event)
 
-    async def settled(self, result: Result) -> None:
+    async def settled(self, result: TrialResult) -> None:
         try:
             await asyncio.wait_for(self.reading, SETTLED_WITHIN)
         except TimeoutError:
@@ -120,16 +121,16 @@ class Answer:
             result.became["lost"] += 1
             result.wrong.append(f"{self.turn} is {row['status']} {code} with {len(row.get('text', ''))} characters")
 
-    def _look_at_events(self, row: Any, result: Result) -> None:
+    def _look_at_events(self, row: Any, result: TrialResult) -> None:
         numbers = [event["seq"] for event in self.events if event.get("seq")]
         if numbers != sorted(set(numbers)):
             result.wrong.append(f"the events of {self.turn} came as {numbers}")
-        said = text_of(self.events)
-        if row.get("status") == "done" and said != row["text"]:
-            result.wrong.append(f"the reader of {self.turn} got {len(said)} of {len(row['text'])} characters")
+        text = text_of(self.events)
+        if row.get("status") == "done" and text != row["text"]:
+            result.wrong.append(f"the reader of {self.turn} got {len(text)} of {len(row['text'])} characters")
 
     async def _gone_on(self) -> bool:
-        """Whether the conversation's newest answer is another one, and complete."""
+        """Return whether a new answer has continued the interrupted one and is complete."""
 
         async def look() -> Any:
             page = await self.client.call("GET", f"conversations/{self.place}/messages/")
@@ -139,8 +140,8 @@ class Answer:
         return bool(await settles(look, 90.0))
 
 
-class Upload:
-    """`seconds` that its sending takes."""
+class SlowUpload:
+    """An upload that takes `seconds` to send."""
 
     def __init__(self, client: Client, seconds: float = UPLOAD_SECONDS) -> None:
         self.client, self.seconds = client, seconds
@@ -162,31 +163,31 @@ class Upload:
             await asyncio.sleep(self.seconds / UPLOAD_PIECES)
             self.sent.append(time.monotonic())
 
-    async def settled(self, result: Result) -> None:
-        made = await self.sending
-        if made is None:
+    async def settled(self, result: TrialResult) -> None:
+        file = await self.sending
+        if file is None:
             result.became["refused"] += 1
             return
-        row = await status_of(self.client, f"files/{made['id']}/", *READ, "failed")
+        row = await status_of(self.client, f"files/{file['id']}/", *READ, "failed")
         result.became["read" if row["status"] in READ else row["status"]] += 1
         if row["status"] not in READ or row["size"] != len(self.bytes):
-            result.wrong.append(f"the file {made['id']} is {row['status']}: {row.get('error')}")
+            result.wrong.append(f"the file {file['id']} is {row['status']}: {row.get('error')}")
 
 
-async def past(client: Client) -> str:
-    """A conversation with a summary, which is written anew again and again. It takes a while to make."""
+async def conversation_with_summary(client: Client) -> str:
+    """Create a conversation with a summary, which the faults have rewritten. Returns its id. This takes a while."""
     place = await conversation(client)
-    said = {"text": PAST, "summary": {"text": "## Earlier\nWords.\n\n## Now\nMore words.", "ttft": SUMMARY_SECONDS}}
+    script = {"text": PAST, "summary": {"text": "## Earlier\nWords.\n\n## Now\nMore words.", "ttft": SUMMARY_SECONDS}}
     for number in range(EXCHANGES):
-        made = await ask(client, place, f"{PAST} {number}", said if number == 0 else {"text": PAST})
-        await status_of(client, f"turns/{made['id']}/", *OVER)
+        turn = await ask(client, place, f"{PAST} {number}", script if number == 0 else {"text": PAST})
+        await status_of(client, f"turns/{turn['id']}/", *OVER)
     await client.insistent("POST", f"conversations/{place}/summarise/")
     if not await settles(lambda: client.call("GET", f"conversations/{place}/summary/")):
         raise ClusterError("No summary was written, before anything was broken.")
     return place
 
 
-class Summary:
+class SummaryRebuild:
     def __init__(self, client: Client, place: str) -> None:
         self.client, self.place = client, place
 
@@ -194,22 +195,22 @@ class Summary:
         self.old = (await self.client.insistent("GET", f"conversations/{self.place}/summary/"))["id"]
         await self.client.insistent("POST", f"summaries/{self.old}/rebuild/")
 
-    async def settled(self, result: Result) -> None:
-        """One that is not written leaves the conversation open, which a message shows."""
+    async def settled(self, result: TrialResult) -> None:
+        """Wait for the summary, then send a message: a failed summary must not block the conversation."""
         written = await settles(self._written, 60.0)
         result.became["written" if written else "not written"] += 1
-        made = await ask(self.client, self.place, "and now", {"text": "So be it."})
-        row = await status_of(self.client, f"turns/{made['id']}/", *OVER)
+        turn = await ask(self.client, self.place, "and now", {"text": "So be it."})
+        row = await status_of(self.client, f"turns/{turn['id']}/", *OVER)
         if row["status"] != "done":
             result.wrong.append(f"after the summary an answer is {row['status']}")
 
     async def _written(self) -> bool:
-        found = await self.client.call("GET", f"conversations/{self.place}/summary/")
-        return bool(found and found["id"] != self.old)
+        summary = await self.client.call("GET", f"conversations/{self.place}/summary/")
+        return bool(summary and summary["id"] != self.old)
 
 
-class Run:
-    """A checklist of three, the first of which takes a while."""
+class ChecklistRun:
+    """A run through a checklist of three items. The first takes a while."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -225,7 +226,7 @@ class Run:
         await self.client.insistent("POST", f"tasks/{task['id']}/draft/", items)
         self.run = (await self.client.insistent("POST", f"tasks/{task['id']}/runs/", {"start": True}))["id"]
 
-    async def settled(self, result: Result) -> None:
+    async def settled(self, result: TrialResult) -> None:
         row = await status_of(self.client, f"runs/{self.run}/", "done", "failed", "stopped", "waiting")
         tried = max((step["attempt"] for step in row.get("steps", ())), default=1)
         result.became["done" if row["status"] == "done" and tried == 1 else f"{row['status']} with another try"] += 1
@@ -233,8 +234,8 @@ class Run:
             result.wrong.append(f"the run {self.run} is {row['status']}: {row.get('code')} {row.get('detail')}")
 
 
-class Approval:
-    """An answer that asks whether it may open an address; it is told no once all is over."""
+class ToolApproval:
+    """An answer that asks for permission to open an address. It is refused once the fault is over."""
 
     def __init__(self, client: Client, persona: str) -> None:
         self.client, self.persona = client, persona
@@ -245,7 +246,7 @@ class Approval:
         script = {"steps": [{"tool_calls": [call]}, {"text": "So be it."}]}
         self.turn = (await ask(self.client, place, uuid4().hex, script))["id"]
 
-    async def settled(self, result: Result) -> None:
+    async def settled(self, result: TrialResult) -> None:
         row = await status_of(self.client, f"turns/{self.turn}/", "running", *OVER)
         call = next((part["id"] for part in row.get("parts", ()) if part.get("approval") == "waiting"), None)
         if call is not None and row["status"] == "running":
@@ -253,13 +254,13 @@ class Approval:
             row = await status_of(self.client, f"turns/{self.turn}/", *OVER)
         whole = row["status"] == "done" and row["text"] == "So be it."
         result.became["decided" if whole else row["status"]] += 1
-        # A tool may have acted: such an answer waits for its person.
+        # A tool may have acted, so an interrupted answer is not retried: it waits for its person.
         if not whole and row["status"] != "interrupted":
             result.wrong.append(f"the approval's turn {self.turn} is {row['status']}")
 
 
-class Asking:
-    """A short question every other second, and a look at oneself every half: what anybody does meanwhile."""
+class QuestionStream:
+    """A short question every 2 s and a `GET me/` every 0.5 s, as of people who work meanwhile."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.turns = client, list[str]()
@@ -288,8 +289,8 @@ class Asking:
 
     async def _send(self, place: str) -> None:
         text = scripted(uuid4().hex, {"text": "Yes."})
-        made = await self.client.call("POST", f"conversations/{place}/turns/", {"text": text}, what="send")
-        self.turns += [made["turns"][0]["id"]] if made else []
+        answer = await self.client.call("POST", f"conversations/{place}/turns/", {"text": text}, what="send")
+        self.turns += [answer["turns"][0]["id"]] if answer else []
         await asyncio.sleep(5.0)
         self._places.put_nowait(place)
 
@@ -298,7 +299,7 @@ class Asking:
             task.cancel()
         await asyncio.gather(*self._sent, return_exceptions=True)
 
-    async def settled(self, result: Result) -> None:
+    async def settled(self, result: TrialResult) -> None:
         for turn in self.turns:
             row = await status_of(self.client, f"turns/{turn}/", *OVER)
             result.became["answered" if row["status"] == "done" else row["status"]] += 1
@@ -307,8 +308,11 @@ class Asking:
 
 
 @dataclass
-class Work:
-    """`persona`: whose answers ask for permissions. `place`: a conversation with a summary, see `past`."""
+class LiveWork:
+    """All work that is under way during a fault.
+
+    `persona`: its answers ask for permissions. `place`: the id that `conversation_with_summary` has returned.
+    """
 
     client: Client
     persona: str
@@ -316,26 +320,26 @@ class Work:
     parts: dict[str, list[Any]] = field(default_factory=dict)
 
     async def begin(self) -> None:
-        """Answers and uploads are the last to begin."""
+        """Begin all work. Answers and uploads come last, so that they are still under way when the fault begins."""
         client = self.client
-        self.asking = Asking(client)
+        self.asking = QuestionStream(client)
         slow: dict[str, list[Any]] = {
-            "summaries": [Summary(client, self.place)],
-            "runs": [Run(client) for _ in range(RUNS)],
-            "approvals": [Approval(client, self.persona) for _ in range(APPROVALS)],
+            "summaries": [SummaryRebuild(client, self.place)],
+            "runs": [ChecklistRun(client) for _ in range(RUNS)],
+            "approvals": [ToolApproval(client, self.persona) for _ in range(APPROVALS)],
         }
         await _all(each.begin() for several in slow.values() for each in several)
         quick: dict[str, list[Any]] = {
-            "answers": [Answer(client, (SHORT, LONG)[number % 2]) for number in range(ANSWERS)],
-            "uploads": [Upload(client) for _ in range(UPLOADS)],
+            "answers": [StreamedAnswer(client, (SHORT, LONG)[number % 2]) for number in range(ANSWERS)],
+            "uploads": [SlowUpload(client) for _ in range(UPLOADS)],
         }
         await _all(each.begin() for several in quick.values() for each in several)
         await self.asking.begin()
         self.parts = {**quick, **slow, "questions": [self.asking]}
 
-    async def settled(self) -> dict[str, Result]:
+    async def settled(self) -> dict[str, TrialResult]:
         await self.asking.end()
-        results = {kind: Result() for kind in self.parts}
+        results = {kind: TrialResult() for kind in self.parts}
         await _all(each.settled(results[kind]) for kind, several in self.parts.items() for each in several)
         return results
 

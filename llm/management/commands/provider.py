@@ -1,5 +1,9 @@
+"""Create or update a provider and its models from the command line."""
+
 import argparse
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from core.errors import ProductError
 from llm import learning, model_facts
 from llm.models import Model, Provider
 from llm.services import known_of, save_model, save_provider, set_fallback, test_connection
+from llm.types.facts import ModelValues
 
 KEY_WORDS = {
     "stored": "with a key",
@@ -67,30 +72,32 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        chosen = ProviderOptions.of(options)
         try:
-            provider = _store(options)
+            provider = _store(chosen)
             self.stdout.write(f"{provider}: {KEY_WORDS[state_of(provider.api_key)]}")
-            if options["test"]:
+            if chosen.test:
                 self._test(provider)
         except ProductError as error:
             raise CommandError(error.detail) from error
-        names = list(dict(options["models"]))
-        if options["test"] and not names:
+        names = list(dict(chosen.models))
+        if chosen.test and not names:
             names = list(provider.models.values_list("name", flat=True))
         model_facts.read(provider, names=names, trying=True)
-        self._say(provider.models.filter(name__in=[*names, *options["forget"]]).order_by("name"))
+        self._print(provider.models.filter(name__in=[*names, *chosen.forget]).order_by("name"))
 
     def _test(self, provider: Provider) -> None:
         offered = test_connection(provider=provider)
         facts = model_facts.ask(provider, offered).facts
         self.stdout.write(f"It answers and offers {len(offered)} {'model' if len(offered) == 1 else 'models'}:")
         for name in sorted(offered):
-            known = known_of(Model(provider=provider, name=name, found=facts.get(name, {})))
-            self.stdout.write(f"  {name}: {model_facts.in_words(known) or 'nothing is known of it'}")
+            values = known_of(Model(provider=provider, name=name, found=facts.get(name, {})))
+            self.stdout.write(f"  {name}: {model_facts.in_words(values) or 'nothing is known of it'}")
 
-    def _say(self, models: QuerySet[Model]) -> None:
+    def _print(self, models: QuerySet[Model]) -> None:
         for model in models:
-            served, note = model_facts.served_window(model), ""
+            served = model_facts.served_window(model)
+            note = ""
             if served is not None and served < model.context_window:
                 note = f" (more than the {served:,} that the provider serves)"
             elif "context_window" not in {*known_of(model), *model.set_by_hand}:
@@ -103,63 +110,108 @@ class Command(BaseCommand):
             self.stdout.write(f"  {model.name}: {model.context_window:,} tokens{note}{default}{fallback}{written}")
 
 
+@dataclass(frozen=True, slots=True)
+class ProviderOptions:
+    """Options of the command. `models`: names with their windows in tokens. `settings`: values for all of them."""
+
+    name: str
+    kind: str | None
+    base_url: str | None
+    api_key: str | None
+    api_key_file: Path | None
+    models: Sequence[tuple[str, int | None]]
+    settings: ModelValues
+    fallback: str | None
+    forget: Sequence[str]
+    default: bool
+    test: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "ProviderOptions":
+        """Return the options that argparse has read."""
+        settings: ModelValues = {}
+        if options["tools"] is not None:
+            settings["tools"] = options["tools"]
+        if options["vision"] is not None:
+            settings["vision"] = options["vision"]
+        if options["max_output"] is not None:
+            settings["max_output"] = options["max_output"]
+        if options["max_images"] is not None:
+            settings["max_images"] = options["max_images"]
+        return cls(
+            name=options["name"],
+            kind=options["kind"],
+            base_url=options["base_url"],
+            api_key=options["api_key"],
+            api_key_file=options["api_key_file"],
+            models=options["models"],
+            settings=settings,
+            fallback=options["fallback"],
+            forget=options["forget"],
+            default=options["default"],
+            test=options["test"],
+        )
+
+
 @transaction.atomic
-def _store(options: dict[str, Any]) -> Provider:
-    settings = {
-        name: options[name] for name in ("tools", "vision", "max_output", "max_images") if options[name] is not None
-    }
-    if settings and not options["models"]:
+def _store(options: ProviderOptions) -> Provider:
+    """Store the provider and its models."""
+    if options.settings and not options.models:
         raise CommandError("Name the models that this is about with --model.")
     provider = save_provider(
-        name=options["name"],
-        kind=options["kind"],
-        base_url=options["base_url"],
-        api_key=_key(options["api_key"], options["api_key_file"]),
-        models=options["models"],
-        default=options["default"],
+        name=options.name,
+        kind=options.kind,
+        base_url=options.base_url,
+        api_key=_key(options.api_key, options.api_key_file),
+        models=options.models,
+        default=options.default,
     )
-    for name, _window in options["models"]:
-        save_model(provider=provider, name=name, settings=settings)
-    for name in options["forget"]:
+    for name, _window in options.models:
+        save_model(provider=provider, name=name, settings=options.settings)
+    for name in options.forget:
         model = provider.models.filter(name=name).first()
         if model is None:
             raise CommandError(f"{provider} has no model named {name}.")
         learning.forget_learnt(user=None, model=model)
-    if options["fallback"]:
-        _set_fallback(provider, options)
+    if options.fallback:
+        _set_fallback(provider, options.fallback, [name for name, _window in options.models])
     return provider
 
 
-def _set_fallback(provider: Provider, options: dict[str, Any]) -> None:
-    fallback = model_named(options["fallback"])
-    for name, _window in options["models"]:
+def _set_fallback(provider: Provider, fallback_name: str, names: Sequence[str]) -> None:
+    """Set the fallback of the named models of a provider."""
+    fallback = model_named(fallback_name)
+    for name in names:
         if name != fallback.name or provider != fallback.provider:
             set_fallback(model=provider.models.get(name=name), fallback=fallback)
 
 
 def model_named(text: str) -> Model:
-    """`llama3.2:3b` of the one provider that has it, or `Ollama/llama3.2:3b`. Raises `CommandError`."""
-    of_provider, _, name = text.partition("/")
-    named = Q(name=text) | Q(provider__name=of_provider, name=name)
-    found = list(Model.objects.usable().filter(named))
-    if len(found) != 1:
-        why = "There is no usable model" if not found else "Several providers have a model"
+    """Return the usable model of a text such as `llama3.2:3b` or `Ollama/llama3.2:3b`. Raises `CommandError`."""
+    provider_name, _, name = text.partition("/")
+    named = Q(name=text) | Q(provider__name=provider_name, name=name)
+    models = list(Model.objects.usable().filter(named))
+    if len(models) != 1:
+        why = "There is no usable model" if not models else "Several providers have a model"
         raise CommandError(f"{why} named {text}. Give MODEL or PROVIDER/MODEL as `manage.py provider` has stored it.")
-    return found[0]
+    return models[0]
 
 
 def model_and_window(text: str) -> tuple[str, int | None]:
-    """`llama3.2:3b:8192` is the model llama3.2:3b with 8,192 tokens; `llama3.2:3b` names no window."""
-    name, _, window = text.rpartition(":")
-    found = (name, int(window)) if name and window.isascii() and window.isdecimal() else (text, None)
-    if not found[0].strip():
+    """Return the name and window of an argument: `llama3.2:3b:8192` has 8,192 tokens, `llama3.2:3b` has no window."""
+    name, _, digits = text.rpartition(":")
+    window = int(digits) if name and digits.isascii() and digits.isdecimal() else None
+    if window is None:
+        name = text
+    if not name.strip():
         raise argparse.ArgumentTypeError("give NAME or NAME:WINDOW")
-    return found
+    return name, window
 
 
-def _key(given: str | None, file: Path | None) -> str | None:
-    if given is not None:
-        return given
+def _key(api_key: str | None, file: Path | None) -> str | None:
+    """Return the key of the option, the file or the environment; None where there is none."""
+    if api_key is not None:
+        return api_key
     if file is None:
         return os.environ.get("PROVIDER_API_KEY") or None
     try:

@@ -17,10 +17,10 @@ from files.models import File
 from projects import services
 from projects.models import Project, roles
 
-AT_ONCE = 20  # files that wait to be read at most: a folder of thousands does not hold up what people upload
+AT_ONCE = 20  # the most files that wait to be read, so that a large folder does not delay uploads of users
 POLL = 0.5  # seconds
-PATIENCE = 120.0  # seconds without any file getting done
-BAR = 30  # characters
+PATIENCE = 120.0  # seconds without a file that is read
+BAR = 30  # characters of the progress bar
 
 
 class Command(BaseCommand):
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         user = _user(options["user"])
         paths = list(_paths(options["path"]))
         project = _project(user, options["project"])
-        self.known = {file.sha256: file for file in services.files_of(project)}
+        self.by_digest = {file.sha256: file for file in services.files_of(project)}
         self.failures: list[str] = []
         self.pending: dict[UUID, Path] = {}
         self.skipped = 0
@@ -58,9 +58,9 @@ class Command(BaseCommand):
 
     def _take(self, user: User, project: Project, path: Path) -> None:
         digest = _digest(path)
-        file = self.known.get(digest)
+        file = self.by_digest.get(digest)
         if file is None:
-            file = self.known[digest] = _upload(user, project, path)
+            file = self.by_digest[digest] = _upload(user, project, path)
         elif file.status == File.Status.FAILED and file.owner_id == user.pk:
             file_services.retry(user=user, file=file)
         elif file.status not in File.UNREAD or file.pk in self.pending:
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         self.pending[file.pk] = path
 
     def _wait(self, needed: bool, number: int, total: int) -> None:
-        """Until one of the pending files is done. A worker reads them; without one nothing would ever be done."""
+        """Wait for one of the pending files, if `needed`. Raises CommandError if no worker reads any for `PATIENCE`."""
         deadline = time.monotonic() + PATIENCE
         while needed and not self._collect():
             if time.monotonic() > deadline:
@@ -81,13 +81,14 @@ class Command(BaseCommand):
             time.sleep(POLL)
 
     def _collect(self) -> bool:
-        done = File.objects.filter(pk__in=self.pending).exclude(status__in=File.UNREAD)
-        found = list(done.only("status", "error"))
-        for file in found:
+        """Remove the files that are read or failed from the pending ones. Return whether there were any."""
+        rows = File.objects.filter(pk__in=self.pending).exclude(status__in=File.UNREAD)
+        done = list(rows.only("status", "error"))
+        for file in done:
             path = self.pending.pop(file.pk)
             if file.status == File.Status.FAILED:
                 self.failures.append(f"{path}: {file.problem.english}")
-        return bool(found)
+        return bool(done)
 
     def _show(self, number: int, total: int) -> None:
         if not self.stderr.isatty():
@@ -112,10 +113,10 @@ class Command(BaseCommand):
 def _user(name: str | None) -> User:
     people = User.objects.filter(is_active=True)
     if name is not None:
-        found = people.filter(username=name).first()
-        if found is None:
+        user = people.filter(username=name).first()
+        if user is None:
             raise CommandError(f"There is no user “{name}”.")
-        return found
+        return user
     admin = people.filter(is_superuser=True).order_by("date_joined", "pk").first()
     if admin is None:
         raise CommandError("There is no administrator. Name somebody with --user.")
@@ -123,11 +124,11 @@ def _user(name: str | None) -> User:
 
 
 def _project(user: User, name: str) -> Project:
-    found = list(Project.objects.visible_to(user).filter(name=name)[:2])
-    if len(found) > 1:
+    rows = list(Project.objects.visible_to(user).filter(name=name)[:2])
+    if len(rows) > 1:
         raise CommandError(f"{user} sees several projects named “{name}”. Rename one of them first.")
     try:
-        project = found[0] if found else services.create_project(user=user, fields={"name": name})
+        project = rows[0] if rows else services.create_project(user=user, fields={"name": name})
         roles.require_editor(user=user, project=project)
     except ProductError as error:
         raise CommandError(error.detail) from error
@@ -135,7 +136,7 @@ def _project(user: User, name: str) -> Project:
 
 
 def _paths(path: Path) -> Iterator[Path]:
-    """The file, or all files below the folder in order; hidden ones, and links out of it, are passed over."""
+    """Yield the file, or all files below the folder in order, without hidden files and links."""
     if path.is_file():
         yield path
         return

@@ -1,8 +1,8 @@
-"""The codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03`: docs/develop/context.md, “Tasks”.
+"""Codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03` (docs/develop/context.md, “Tasks”).
 
-A code is the series it is numbered in and a number from 1 to 99. It never changes and is never given twice, so it is
-what people and models call a task by. Series: `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and
-`D2026-11-21-T` for tasks, and the task's code with `.C` for its items.
+A code has a series and a number from 1 to 99. It never changes and is never reused, so users and models refer to tasks
+by their codes. Series are `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and `D2026-11-21-T` for tasks, and
+the code of the task with `.C` for its items.
 """
 
 import re
@@ -21,20 +21,20 @@ MAX_NUMBER = 99  # two digits
 MAX_LENGTH = 19
 
 _LETTERS = {"objective": "O", "task": "T"}
-_SPANS = {"year": ("Y", 4), "month": ("M", 7), "day": ("D", 10)}  # the letter, and how much of an ISO date follows
+_SPANS = {"year": ("Y", 4), "month": ("M", 7), "day": ("D", 10)}  # the letter, and the characters of an ISO date
 _SHAPE = r"Y\d{4}-O\d{2}|M\d{4}-\d{2}-[OT]\d{2}|D\d{4}-\d{2}-\d{2}-T\d{2}(?:\.C\d{2})?"
 _CODE = re.compile(_SHAPE, re.ASCII)
-# Letters of other scripts may touch a mention: Chinese has no spaces. An e-mail address or a longer word is none.
+# Letters of other scripts may touch a mention, since Chinese has no spaces. An e-mail address or a longer word is none.
 _MENTION = re.compile(rf"(?<![0-9A-Za-z_.])@({_SHAPE})(?![0-9A-Za-z_])", re.ASCII | re.IGNORECASE)
 
 
 class BadCode(ValueError):
-    """What was read is no code, or one of a day that does not exist."""
+    """Text that is no code, or a code of a day that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """`start` is the first day of the year or month, or the day. `item` is an item's number in the task's checklist."""
+    """Parsed code. `start`: the first day of the year or month, or the day. `item`: the number in the checklist."""
 
     level: Level
     horizon: Horizon
@@ -62,18 +62,20 @@ class Code:
 
     @property
     def task(self) -> "Code":
-        """The task that an item belongs to; of everything else, itself."""
+        """Return the code of the task of an item; for other codes, the code itself."""
         return self if self.item is None else Code("task", self.horizon, self.start, self.number)
 
 
 def parse(text: str) -> Code:
-    """Raises `BadCode`, also for months and days that no calendar has and for the number 00."""
+    """Parse a code. Raises `BadCode`, also for a month or day that does not exist, and for the number 00."""
     if not _CODE.fullmatch(text):
         raise BadCode(
             Sentence("“{text}” is not a code such as Y2026-O01, M2026-11-T03 or D2026-11-21-T02.C03.", text=text)
         )
     own, _, item = text.partition(".C")
-    span, letter, number = own[1:-4], own[-3], own[-2:]
+    span = own[1:-4]
+    letter = own[-3]
+    number = own[-2:]
     horizon: Horizon = "year" if own[0] == "Y" else "month" if own[0] == "M" else "day"
     level: Level = "item" if item else "objective" if letter == "O" else "task"
     try:
@@ -84,14 +86,14 @@ def parse(text: str) -> Code:
 
 
 def first_day(horizon: str, day: date) -> date:
-    """Of the year or month that `day` is in; a day is its own."""
+    """Return the first day of the year or month that contains `day`; for a day, the day itself."""
     if horizon == "year":
         return day.replace(month=1, day=1)
     return day.replace(day=1) if horizon == "month" else day
 
 
 def series(level: str, horizon: str, day: date) -> str:
-    """What objectives and tasks of the period around `day` are numbered in. Raises KeyError for items."""
+    """Return the series of objectives or tasks of the period that contains `day`. Raises KeyError for items."""
     letter, length = _SPANS[horizon]
     return f"{letter}{day.isoformat()[:length]}-{_LETTERS[level]}"
 
@@ -101,20 +103,20 @@ def item_series(task: str) -> str:
 
 
 def make(series: str, number: int) -> str:
-    """`number` is 1 to 99."""
+    """Return the code with this number, 1 to 99."""
     return f"{series}{number:02d}"
 
 
 def mentions(text: str) -> list[str]:
-    """The codes that a text mentions with @, in capitals, each once, in order; impossible ones are not among them.
+    """Return the valid codes that a text mentions with @, in capitals, each once, in order.
 
-    A mention ends where the code does: `@D2026-11-21-T02.` at the end of a sentence is of the task.
+    A mention ends with its code: `@D2026-11-21-T02.` at the end of a sentence mentions the task.
     """
     return list(dict.fromkeys(code for _, _, code in places(text)))
 
 
 def places(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where the mentions stand, from their @ on: start, end and the code in capitals."""
+    """Yield (start, end, code in capitals) of each mention, from its @ on."""
     for match in _MENTION.finditer(text):
         code = match[1].upper()
         if is_code(code):

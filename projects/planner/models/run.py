@@ -1,4 +1,4 @@
-"""Runs, in which a model works through a task's checklist; `chat.runs` carries them out."""
+"""Runs, in which a model works through the checklist of a task. `chat.runs` executes them."""
 
 from typing import ClassVar
 
@@ -23,11 +23,11 @@ class RunQuerySet(models.QuerySet["Run"]):
 
 
 class Run(models.Model):
-    """A model works through a task's checklist, item by item, each a turn of the run's conversation.
+    """Work of a model on the checklist of a task, item by item. Each item is a turn of the run's conversation.
 
-    The rows decide what comes next (`chat.runs.state_machine`). `started` is when the checklist was accepted: before,
-    it is being drafted. `item` is the item that is worked on or waited for. While the run waits, and after it failed,
-    `code` says why for programs and `detail` in a sentence for people, `needs` what is asked of them.
+    The rows determine the next step (`chat.runs.state_machine`). `started`: when the checklist was accepted; before, it
+    is being drafted. `item`: the present item. For a run that waits or has failed, `code` is the reason for programs,
+    `detail` the reason in a sentence, and `needs` the request to the user.
     """
 
     class Status(models.TextChoices):
@@ -40,7 +40,7 @@ class Run(models.Model):
         DONE = "done", _("Done")
 
     LIVE = (Status.DRAFTING, Status.RUNNING)
-    UNFINISHED = (*LIVE, Status.WAITING)  # at work, or waiting for somebody
+    UNFINISHED = (*LIVE, Status.WAITING)
     OPEN = (*LIVE, Status.READY, Status.WAITING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -88,10 +88,11 @@ class Run(models.Model):
 
 
 class RunStep(models.Model):
-    """One turn of a run. `code` is that of its item, empty for drafting; codes are never given twice.
+    """Turn of a run.
 
-    `number` counts from 1 in the run, `attempt` from 1 for the item. `reminds`: the turn only asks again about an item
-    that was left open. `question` is what the model asked the user.
+    `code`: the code of its item; empty for a draft. Codes are never reused. `number` counts from 1 in the run,
+    `attempt` from 1 for the item. `reminds`: the turn only reminds the model of an item that it left open. `question`:
+    the model's question to the user.
     """
 
     class Status(models.TextChoices):

@@ -1,6 +1,6 @@
-"""Objectives, tasks and checklist items: one table, since all three have a code, a status, a place and a parent.
+"""Objectives, tasks and checklist items, in one table, and the history of their changes.
 
-Why one: docs/decisions/0005-one-table-for-tasks.md. What may be done with a row is in `projects.planner.rules`.
+docs/decisions/0005-one-table-for-tasks.md gives the reasons for one table. `projects.planner.rules` has the rules.
 """
 
 from typing import ClassVar, NamedTuple
@@ -21,37 +21,41 @@ MAX_NEEDS = 500
 MAX_MODEL = 200
 
 
-class Progress(NamedTuple):
+class TaskProgress(NamedTuple):
     done: int
     total: int
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "TaskQuerySet":
-        """One's own; a task of a shared project is not shared with it."""
+        """Return the user's own tasks. Sharing a project does not share its tasks."""
         return self.filter(owner_id=user.pk)
 
-    def beside(self, task: "Task") -> "TaskQuerySet":
-        """Those that share one order with `task`, itself among them: a task's items, or a level of one period."""
+    def in_list_of(self, task: "Task") -> "TaskQuerySet":
+        """Return the rows that share one order with `task`, itself included: a checklist, or a level of one period."""
         if task.level == Task.Level.ITEM:
             return self.filter(parent_id=task.parent_id, level=task.level)
         return self.filter(owner_id=task.owner_id, level=task.level, horizon=task.horizon, date=task.date)
 
 
 class Task(models.Model):
-    """An objective, a task or a checklist item, by its `level`.
+    """Objective, task or checklist item, by its `level`.
 
-    `code` is its ID (`codes`) and never changes; `date` is the first day of its year or month, or its day.
-    `position` orders it among those `beside` it. Statuses and their names in iCalendar (RFC 5545, STATUS of VTODO):
-    open NEEDS-ACTION, doing IN-PROCESS, done COMPLETED, dropped CANCELLED; waiting is work that needs the user (what
-    A2A calls input-required), moved is a day task that goes on under another code, `moved_to`.
-    A `breakpoint` is on an item: work by a model stops before it and tells what it `needs`, until the user has
-    `cleared` it.
-    `model` is the name of the model that made it, empty for people. `proposed`: nobody has accepted it, so no model
-    works on it, and it stands in no prompt but those of `proposed_in`, the id of the conversation in which the model
-    made it. One that was declined is dropped and stays proposed.
-    `draft` is on a day task that a model works on and that has no checklist yet: `projects.planner.drafts`.
-    `draft_code` and `draft_detail` say why it was refused, `heartbeat` when a worker was last offered it.
+    `code`: its ID (`codes`), which never changes. `date`: the first day of its year or month, or its day. `position`:
+    its place in its list (`TaskQuerySet.in_list_of`).
+
+    Statuses, with their names in iCalendar (RFC 5545, STATUS of VTODO): open NEEDS-ACTION, doing IN-PROCESS, done
+    COMPLETED, dropped CANCELLED. A waiting row needs the user (input-required in A2A). A moved row is a day task that
+    goes on under another code, `moved_to`.
+
+    `breakpoint`, of an item: a model stops before it and says what it `needs`, until the user has `cleared` it.
+
+    `model`: the name of the model that made it; empty for users. `proposed`: the user has not accepted it. No model
+    works on it, and only prompts of the conversation `proposed_in`, in which it was made, contain it. A declined row is
+    dropped and stays proposed.
+
+    `draft`, of a day task of a model without a checklist: the draft mark (`projects.planner.drafts`). `draft_code` and
+    `draft_detail` are the reason of a refusal, `heartbeat` is the time when a worker was last offered the draft.
     """
 
     class Level(models.TextChoices):
@@ -77,7 +81,7 @@ class Task(models.Model):
         DROPPED = "dropped", _("Dropped")
         MOVED = "moved", _("Moved")
 
-    # Within a sentence, as in “M2026-11-T03 is done”.
+    # Statuses inside a sentence, as in “M2026-11-T03 is done”.
     STATUS_WORDS: ClassVar[dict[str, Sentence]] = {
         "open": Sentence("open"),
         "doing": Sentence("doing"),
@@ -126,8 +130,8 @@ class Task(models.Model):
 
     objects = TaskQuerySet.as_manager()
 
-    # Not columns: `with_progress` and `with_checklists` of `projects.planner.queries` put them on rows that are shown.
-    progress: Progress | None = None
+    # Not columns; set by `with_progress` and `with_checklists` of `projects.planner.queries`.
+    progress: TaskProgress | None = None
     checklist: list["Task"]
 
     class Meta:
@@ -174,22 +178,22 @@ class Task(models.Model):
 
     @property
     def to_decide(self) -> bool:
-        """Whether its person has yet to accept or decline it."""
+        """Return whether the user has yet to accept or decline it."""
         return self.proposed and self.status in self.UNFINISHED
 
     @property
     def declined(self) -> bool:
-        """Whether its person has declined what a model proposed, or the model has taken it back."""
+        """Return whether the user has declined the proposal, or the model has withdrawn it."""
         return self.proposed and self.status == self.Status.DROPPED
 
     @property
     def blocking(self) -> bool:
-        """A breakpoint that the user has neither cleared nor passed."""
+        """Return whether it is an active breakpoint, which the user has neither cleared nor passed."""
         return self.breakpoint and self.cleared is None and self.status in self.UNFINISHED
 
 
 class CodeSeries(models.Model):
-    """The last number given in a series of codes; it outlives the rows, so that no number comes twice."""
+    """Last used number of a series of codes. It stays when rows are deleted, so that no number is reused."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     series = models.CharField(max_length=MAX_LENGTH)
@@ -211,16 +215,16 @@ class TaskChangeQuerySet(models.QuerySet["TaskChange"]):
         return self.filter(owner_id=user.pk)
 
     def of(self, task: Task) -> "TaskChangeQuerySet":
-        """Of the task and of its checklist, deleted items too."""
+        """Return the changes of a task and its checklist, those of deleted items included."""
         rows = self.filter(owner_id=task.owner_id)
         return rows.filter(Q(code=task.code) | Q(code__startswith=f"{task.code}."))
 
 
 class TaskChange(models.Model):
-    """One field of a task, before and after, as text. A code names one task for ever, so the row outlives the task.
+    """Change of a field of a task, with both values as text. Codes are never reused, so the row outlives the task.
 
-    `field` is a field of `Task`, or "created" (after: the title) or "deleted" (before: the title).
-    `user` is who acted or had a model act; `model` is the name of that model, empty when they did it themselves.
+    `field`: a field of `Task`, or “created” (`after` is the title), or “deleted” (`before` is the title). `user`: the
+    user who acted, or for whom a model acted. `model`: the name of this model; empty for an act of the user.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="task_changes")

@@ -1,13 +1,13 @@
 from django import template
 
 from accounts.models import User
-from projects.planner.models.task import Progress
+from projects.planner.models.task import TaskProgress
 from projects.planner.pages import today_count
 
 register = template.Library()
 
 
 @register.simple_tag
-def tasks_today(user: User) -> Progress:
-    """The user's tasks of today, without dropped and moved ones, in one query."""
+def tasks_today(user: User) -> TaskProgress:
+    """Return the progress of the user's tasks of today, without dropped and moved ones, by one query."""
     return today_count(user)

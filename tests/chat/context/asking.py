@@ -59,8 +59,8 @@ def sent(answer: Json) -> list[str]:
 
 
 def message_of(answer: Json, source_or_section: str) -> Json:
-    found: Json = next(m for m in answer["messages"] if source_or_section in (m["source"], m["section"]))
-    return found
+    message: Json = next(m for m in answer["messages"] if source_or_section in (m["source"], m["section"]))
+    return message
 
 
 def _message(name: str, role: str, tokens: int | None, fields: Json) -> Json:

@@ -1,4 +1,4 @@
-"""The document budget and the summary plan where the published vectors are silent.
+"""The document budget and the summary plan, in cases that the published vectors do not cover.
 
 Rules: docs/develop/context.md, “Files and projects” and “Summaries”.
 """
@@ -54,15 +54,15 @@ def test_other_profiles_take_shares_of_what_is_not_fixed() -> None:
 def test_beside_a_large_project_summaries_are_rare_and_keep_several_messages() -> None:
     limit, fixed, turn = 11_017, 6_480, 240  # a project of 57 %
     bounds = bounds_by_share(limit, fixed)
-    summary_tokens, summaries, kept = 0, 0, list[SummaryMessage]()
+    summary_tokens, summaries, sent = 0, 0, list[SummaryMessage]()
     for number in range(30):
-        kept += [SummaryMessage(f"u{number}", "user", 120), SummaryMessage(f"a{number}", "assistant", turn - 120)]
-        used = fixed + summary_tokens + sum(message.tokens for message in kept)
-        planned = plan_summary(kept, bounds, used=used, fixed=fixed)
+        sent += [SummaryMessage(f"u{number}", "user", 120), SummaryMessage(f"a{number}", "assistant", turn - 120)]
+        used = fixed + summary_tokens + sum(message.tokens for message in sent)
+        planned = plan_summary(sent, bounds, used=used, fixed=fixed)
         if planned:
             summaries, summary_tokens = summaries + 1, planned.summary_tokens
-            kept = kept[len(planned.summarise) :]
-            assert len(kept) >= 4
+            sent = sent[len(planned.summarise) :]
+            assert len(sent) >= 4
     assert summaries <= 4
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_ever_hidden(messages: list[SummaryMessage], keep_recent: int
     if planned:
         assert planned.summarise + planned.keep == [message.id for message in messages]
         assert planned.summarise and planned.keep
-        kept = messages[len(planned.summarise) :]
-        assert kept[0].role == "user"
-        assert planned.after == planned.summary_tokens + fixed + sum(message.tokens for message in kept)
+        sent = messages[len(planned.summarise) :]
+        assert sent[0].role == "user"
+        assert planned.after == planned.summary_tokens + fixed + sum(message.tokens for message in sent)
         assert planned.summary_tokens >= 256 and planned.floor_reached == (planned.after <= 3_000)

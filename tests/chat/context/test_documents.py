@@ -5,7 +5,7 @@ Rules: docs/develop/context.md, “Order” and “Files and projects”.
 
 import pytest
 
-from chat.context.rendering import Numbers, documents_json, number_documents, split_project_files
+from chat.context.rendering import CitationNumbers, documents_json, number_documents, split_project_files
 from chat.context.types import Document
 
 FILES = [Document("a", tokens=300), Document("b", tokens=200), Document("c", tokens=99)]
@@ -16,7 +16,7 @@ def ids(files: list[Document]) -> list[str]:
 
 
 def test_a_second_search_continues_where_the_first_ended() -> None:
-    numbers = Numbers()
+    numbers = CitationNumbers()
     first = documents_json([Document("x", "X", "one"), Document("y", "Y", "two")], numbers)
     second = documents_json([Document("z", "Z", "three"), Document("x", "X", "one again")], numbers)
     assert first == (
@@ -28,7 +28,7 @@ def test_a_second_search_continues_where_the_first_ended() -> None:
 
 def test_numbers_given_before_are_kept() -> None:
     numbers = number_documents([Document("new"), Document("old", number=7), Document("newer")])
-    assert [numbers.of(name) for name in ("old", "new", "newer")] == [7, 8, 9]
+    assert [numbers.assign(name) for name in ("old", "new", "newer")] == [7, 8, 9]
 
 
 def test_project_files_below_sixty_percent_are_all_inline() -> None:

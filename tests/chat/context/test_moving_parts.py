@@ -1,16 +1,16 @@
-"""What moves in S and R, and what stays (docs/develop/context.md, “Order”)."""
+"""Parts that move in S and R, and parts that stay (docs/develop/context.md, “Order”)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from chat.context.rendering import DateAwareness, Moment, NoteForm, ToolGuidance, reminder_text, system_text
+from chat.context.rendering import CallState, DateAwareness, NoteForm, ToolGuidance, reminder_text, system_text
 
 SEARCH = ToolGuidance("search", "Use it for facts.", is_search=True)
 CLOCK = ToolGuidance("clock", "Use it for the time.")
 NOON = datetime(2026, 11, 21, 12, 5, tzinfo=UTC)
-NEAR_END = Moment("near_end", NOON, tools=(SEARCH, CLOCK), available=frozenset({"search", "clock"}))
+NEAR_END = CallState("near_end", NOON, tools=(SEARCH, CLOCK), available=frozenset({"search", "clock"}))
 STABLE = replace(NEAR_END, layout="files_first")
 
 
@@ -20,7 +20,7 @@ def test_the_date_is_the_last_line() -> None:
 
 @pytest.mark.parametrize(("awareness", "shown"), [("day", False), ("minute", True), ("off", False)])
 def test_a_persona_chooses_how_much_of_the_time_is_told(awareness: DateAwareness, shown: bool) -> None:
-    text = system_text("Be kind.", Moment("near_end", NOON, awareness))
+    text = system_text("Be kind.", CallState("near_end", NOON, awareness))
     assert ("12:05" in text) == shown and ("2026" in text) == (awareness != "off")
 
 
@@ -54,7 +54,7 @@ def test_without_reminders_there_is_none() -> None:
 
 def test_documents_in_the_prompt_bring_the_rules_of_citations_in_every_layout() -> None:
     for layout in ("near_end", "files_first", "all_first"):
-        moment = Moment(layout, NOON, tools=(CLOCK,), available=frozenset({"clock"}))
+        moment = CallState(layout, NOON, tools=(CLOCK,), available=frozenset({"clock"}))
         assert "# Citations" not in system_text("Be kind.", moment)
         assert "# Citations" in system_text("Be kind.", replace(moment, documents=True))
 

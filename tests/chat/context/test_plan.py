@@ -206,7 +206,7 @@ def test_a_call_without_results_loses_its_calls() -> None:
 
 def test_only_the_call_without_a_result_is_taken_from_its_message() -> None:
     answer = context(user("U1"), call("TC", "a", "b"), result("TRb", "b"))
-    assert [made["id"] for made in message_of(answer, "TC")["tool_calls"]] == ["b"]
+    assert [tool_call["id"] for tool_call in message_of(answer, "TC")["tool_calls"]] == ["b"]
 
 
 def test_a_call_without_results_and_text_is_left_out() -> None:

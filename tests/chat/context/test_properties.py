@@ -1,4 +1,4 @@
-"""What holds for every prompt, over conversations in several scripts, counted by tiktoken over what is really sent.
+"""Properties of every prompt, over conversations in several scripts. tiktoken counts the sent messages.
 
 `make fuzz` tries more conversations (`CONTEXT_EXAMPLES`).
 """
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start, read_turn, turn_bounds
-from chat.context.rendering import LAYOUTS, Renderer, cost
+from chat.context.rendering import LAYOUTS, PromptRenderer, cost
 from chat.context.types import (
     Block,
     ContextError,
@@ -49,7 +49,7 @@ uploads = st.lists(documents, max_size=2).map(tuple)
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[ContextMessage]:
-    """A question, up to three cycles with calls whose results may be missing or unasked for, and perhaps an answer."""
+    """Generate a question, up to three cycles of calls with missing or surplus results, and perhaps an answer."""
     messages = [ContextMessage("", "user", draw(texts), files=draw(uploads))]
     for cycle in range(draw(st.integers(0, 3))):
         ids = draw(st.lists(st.sampled_from(["a", "b", f"c{cycle}"]), min_size=1, max_size=2, unique=True))
@@ -93,7 +93,7 @@ def requests(draw: st.DrawFn, /, **fixed: Any) -> ContextRequest:
 
 @st.composite
 def marked(draw: st.DrawFn) -> ContextRequest:
-    """A request in which any turn may be pinned or left out, and any file."""
+    """Generate a request in which any turn and any file may be pinned or left out."""
     request = draw(requests())
     marks: st.SearchStrategy[Mark | None] = st.sampled_from([None, None, "pinned", "excluded"])
     return replace(
@@ -146,16 +146,16 @@ def test_a_prompt_never_exceeds_the_limit_as_it_is_really_sent(request: ContextR
 def test_no_result_stands_without_its_call_and_no_call_without_its_results(request: ContextRequest) -> None:
     if prompt := built(request):
         open_calls: set[str] = set()
-        made: set[str | None] = set()
+        called: set[str | None] = set()
         for message in messages_of(prompt):
             if message.role == "user":
                 assert not open_calls
-                made = set()
+                called = set()
             if message.role == "tool":
-                assert message.tool_call_id in made
+                assert message.tool_call_id in called
                 open_calls.discard(message.tool_call_id or "")
             calls = {call.id for call in message.tool_calls}
-            made |= calls
+            called |= calls
             open_calls |= calls
         assert not open_calls
 
@@ -233,7 +233,7 @@ def test_what_is_left_out_is_never_sent_and_a_pinned_turn_that_fits_always(reque
     prompt = built(request)
     if prompt is None:
         return
-    renderer, left = Renderer(request), request.room.input_limit - required_tokens(request)
+    renderer, left = PromptRenderer(request), request.room.input_limit - required_tokens(request)
     sent = {message.source for message in messages_of(prompt)}
     current = current_turn_start(request.messages)
     for begin, end in turn_bounds(request.messages, 0, current):
@@ -250,8 +250,8 @@ def test_what_is_left_out_is_never_sent_and_a_pinned_turn_that_fits_always(reque
             assert (turn[0].id in sent) == fits
             left -= cost(whole) if fits else 0
     uploads = [message for message in prompt.messages if message.section == "file"]
-    kept = {file.id for message in request.messages for file in message.sent_files}
-    assert {pk for message in uploads for pk in (message.source or "").split("+")} <= kept
+    sent_files = {file.id for message in request.messages for file in message.sent_files}
+    assert {pk for message in uploads for pk in (message.source or "").split("+")} <= sent_files
     assert prompt.report.used <= request.room.input_limit
 
 
@@ -262,7 +262,7 @@ def test_a_larger_window_may_send_fewer_small_turns_with_priority() -> None:
         ContextMessage("R1", "tool", None, 100, tool_call_id="c"),
     ]
     messages = [*group, ContextMessage("U2", "user", None, 40), ContextMessage("U3", "user", None, 10)]
-    asked = ContextRequest(
+    request = ContextRequest(
         Room(100, reserved_output=0, buffer=0),
         messages,
         COUNTER,
@@ -270,7 +270,7 @@ def test_a_larger_window_may_send_fewer_small_turns_with_priority() -> None:
         message_overhead=0,
         stub_tokens=100,
     )
-    small, large = built(asked), built(with_window(asked, 220))
+    small, large = built(request), built(with_window(request, 220))
     assert small and [message.source for message in messages_of(small)] == ["U2", "U3"]
     assert large and [message.source for message in messages_of(large)] == ["T1", "R1", "U3"]
 

@@ -1,4 +1,4 @@
-"""The report, and giving the engine only the end of a conversation (docs/develop/context.md, “What comes back”)."""
+"""The report, and requests with only the end of a conversation (docs/develop/context.md, “What comes back”)."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,13 +26,13 @@ def assistant(name: str, tokens: int = 10, **fields: Any) -> ContextMessage:
     return ContextMessage(name, "assistant", None, tokens, **fields)
 
 
-def states(asked: ContextRequest) -> dict[str | None, tuple[str, str | None]]:
-    return {source.id or source.kind: (source.state, source.reason) for source in build(asked).report.sources}
+def states(context_request: ContextRequest) -> dict[str | None, tuple[str, str | None]]:
+    return {source.id or source.kind: (source.state, source.reason) for source in build(context_request).report.sources}
 
 
 def test_every_source_says_what_became_of_it() -> None:
     result = ContextMessage("R1", "tool", "found", 300, tool_call_id="c")
-    asked = request(
+    context_request = request(
         user("U0", 900, files=(Document("f0", "f0", None, 5),)),
         user("U1", 500),
         user("U2", images=(ImageRef("i", 20),)),
@@ -43,7 +43,7 @@ def test_every_source_says_what_became_of_it() -> None:
         project_files=(Document("p", "p", None, 30),),
         window=500,
     )
-    assert states(asked) == {
+    assert states(context_request) == {
         "system": ("full", None),
         "p": ("full", None),
         "f0": ("left_out", "behind_gap"),
@@ -60,23 +60,23 @@ def test_every_source_says_what_became_of_it() -> None:
 
 def test_a_shortened_source_says_from_what_to_what() -> None:
     result = ContextMessage("R1", "tool", None, 3_000, tool_call_id="c")
-    asked = request(user("U1"), assistant("T1", tool_calls=(CALL,)), result, system=Block(None, 300))
-    source = build(asked).report.sources[-1]
+    call = request(user("U1"), assistant("T1", tool_calls=(CALL,)), result, system=Block(None, 300))
+    source = build(call).report.sources[-1]
     assert (source.id, source.state, source.cut_from, source.tokens) == ("R1", "shortened", 3_000, 680)
-    cut = build(replace(asked, messages=[user("U1")], system=Block(None, 800), policy="priority")).report.sources[0]
+    cut = build(replace(call, messages=[user("U1")], system=Block(None, 800), policy="priority")).report.sources[0]
     assert (cut.kind, cut.state, cut.cut_from, cut.tokens) == ("system", "shortened", 800, 300)
 
 
 def test_a_removed_system_prompt_is_reported_as_left_out() -> None:
-    asked = request(user("U1", 980), system=Block(None, 400), policy="priority")
-    assert states(asked)["system"] == ("left_out", "no_room")
+    context_request = request(user("U1", 980), system=Block(None, 400), policy="priority")
+    assert states(context_request)["system"] == ("left_out", "no_room")
 
 
 def test_orphans_are_reported_with_their_own_reason() -> None:
     lost = ContextMessage("R9", "tool", "found", 5, tool_call_id="x")
-    asked = request(user("U1"), assistant("T1", tool_calls=(CALL,)), lost, user("U2"))
-    assert states(asked)["T1"] == ("left_out", "call_without_result")
-    assert states(asked)["R9"] == ("left_out", "result_without_call")
+    context_request = request(user("U1"), assistant("T1", tool_calls=(CALL,)), lost, user("U2"))
+    assert states(context_request)["T1"] == ("left_out", "call_without_result")
+    assert states(context_request)["R9"] == ("left_out", "result_without_call")
     current = request(user("U1"), assistant("T1", tool_calls=(CALL,)), lost)
     assert states(current)["T1"] == ("left_out", "call_without_result")
 
@@ -91,8 +91,8 @@ def test_images_and_counts_of_another_tokenizer_are_estimates() -> None:
 def test_what_only_the_caller_knows_is_in_the_report_as_given() -> None:
     failed = SourceReport("file", "broken.pdf", "left_out", 0, "failed_file")
     searched = SourceReport("project_file", "big.pdf", "by_search", 0)
-    asked = request(user("U1"), extra_sources=(failed, searched), versions={"system": "v7"})
-    report = build(asked).report
+    context_request = request(user("U1"), extra_sources=(failed, searched), versions={"system": "v7"})
+    report = build(context_request).report
     assert report.sources[-2:] == [failed, searched] and report.versions == {"system": "v7"}
     assert report.as_dict()["sources"][-1]["state"] == "by_search" and report.as_dict()["versions"] == {"system": "v7"}
 
@@ -123,9 +123,9 @@ def test_a_caller_is_asked_for_more_while_there_is_room() -> None:
 
 
 def test_a_caller_is_not_asked_for_more_when_no_message_could_fit() -> None:
-    asked = replace(end_of_conversation(5, window=73), message_overhead=4)
-    assert build(asked).report.left == 3 and not build(asked).wants_older
-    assert build(replace(asked, room=Room(74, reserved_output=0, buffer=0))).wants_older
+    context_request = replace(end_of_conversation(5, window=73), message_overhead=4)
+    assert build(context_request).report.left == 3 and not build(context_request).wants_older
+    assert build(replace(context_request, room=Room(74, reserved_output=0, buffer=0))).wants_older
 
 
 def test_a_turn_that_was_not_loaded_whole_is_not_sent() -> None:

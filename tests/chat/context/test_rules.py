@@ -85,7 +85,7 @@ def test_a_shortened_result_keeps_head_and_tail_around_a_counted_marker() -> Non
 
 @pytest.mark.parametrize("limit", [300, 1_000, 4_000])
 def test_a_result_shortened_before_it_is_stored_stays_within_its_limit(limit: int) -> None:
-    whole = StoredResult(tokens=count(PROSE), characters=len(PROSE), kept=len(PROSE), id="r1")
+    whole = StoredResult(tokens=count(PROSE), characters=len(PROSE), stored=len(PROSE), id="r1")
     text, stored = shortened_result(PROSE, limit, whole, tokenizer(CATCH_ALL))
     head, tail = text[: stored.head], text[stored.head + stored.marker :]
     assert PROSE.startswith(head) and PROSE.endswith(tail) and abs(count(head) - count(tail)) <= 4
@@ -218,8 +218,8 @@ def test_stubs_and_a_cut_system_prompt_do_not_call_for_the_omission_note() -> No
 def test_priority_cuts_a_system_prompt_on_a_token_boundary_with_the_marker() -> None:
     answer = context(user("U1", 5), system={"text": PROSE}, policy="priority", message_overhead=4)
     system = message_of(answer, "system")
-    kept = system["content"].removesuffix(f"\n{MARKER}")
-    assert PROSE.startswith(kept) and kept != system["content"]
+    beginning = system["content"].removesuffix(f"\n{MARKER}")
+    assert PROSE.startswith(beginning) and beginning != system["content"]
     assert system["tokens"] == count(system["content"]) + 4 and 295 <= system["tokens"] <= 300
 
 

@@ -1,4 +1,4 @@
-"""The prompt lab's page: who may do what there, what it shows of whose words, and that a worker does the work."""
+"""The prompt lab's page: its rights, the private texts that it hides, and the job of its worker."""
 
 import json
 from datetime import timedelta
@@ -15,6 +15,7 @@ from chat.lab import services
 from chat.lab.models import Replay, ReplayedTurn
 from chat.ledger.models import ModelCall
 from chat.models import Turn
+from core.jobs import sweep
 from llm.models import Model
 from personas.models import BudgetProfile
 from tests.application import Application
@@ -35,8 +36,8 @@ def admin(committed: None) -> Client:
 def talked(person: Person, questions: int = 3) -> str:
     place = person.caller.conversation()
     for number in range(questions):
-        asked = person.caller.ask(f"{SECRET} {number}", {"text": f"{SECRET} answered"}, place)
-        assert person.caller.ended(asked["id"])["status"] == "done"
+        turn = person.caller.ask(f"{SECRET} {number}", {"text": f"{SECRET} answered"}, place)
+        assert person.caller.ended(turn["id"])["status"] == "done"
     return place
 
 
@@ -75,12 +76,12 @@ def test_turns_are_planned_again_and_shown_without_a_word_of_them(
 
 def test_a_turn_that_cannot_be_compared_says_why(application: Application, person: Person, admin: Client) -> None:
     place = talked(person, 1)
-    gone = Model.objects.create(provider=Model.objects.get(name="scripted").provider, name=uuid4().hex)
-    person.caller.ended(person.caller.ask("Once more.", None, place, models=[str(gone.pk)])["id"])
-    gone.delete()
+    deleted_model = Model.objects.create(provider=Model.objects.get(name="scripted").provider, name=uuid4().hex)
+    person.caller.ended(person.caller.ask("Once more.", None, place, models=[str(deleted_model.pk)])["id"])
+    deleted_model.delete()
     job = started(admin, form(place))
     assert (job.totals["turns"], job.totals["compared"]) == (2, 1)
-    assert f"The model {gone.name} was deleted." in page_of(admin, job)
+    assert f"The model {deleted_model.name} was deleted." in page_of(admin, job)
 
 
 def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
@@ -109,7 +110,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "sentence"),
     [
         ({"conversation_id": "nonsense"}, "There is no such conversation"),
         ({"conversation_id": str(uuid4())}, "There is no such conversation"),
@@ -124,12 +125,12 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
     ],
 )
 def test_bad_input_is_said_and_nothing_is_begun(
-    application: Application, person: Person, admin: Client, fields: dict[str, Any], said: str
+    application: Application, person: Person, admin: Client, fields: dict[str, Any], sentence: str
 ) -> None:
     talked(person, 1)
     before = Replay.objects.count()
     page = admin.post(ADD, {**form(), **fields})
-    assert page.status_code == 200 and said in page.content.decode().replace("&#x27;", "'")
+    assert page.status_code == 200 and sentence in page.content.decode().replace("&#x27;", "'")
     assert Replay.objects.count() == before
 
 
@@ -148,13 +149,12 @@ def test_the_page_of_a_conversation_leads_there(application: Application, person
     assert place in admin.get(ADD, {"conversation_id": place}).content.decode()
 
 
-def test_what_a_dead_worker_left_is_begun_anew_and_given_up_in_the_end(committed: None, person: Person) -> None:
-    job = Replay.objects.create(author=person.user, status="running", attempt=1)
+def test_a_replay_that_keeps_losing_its_worker_is_given_up_and_stays_so(committed: None, person: Person) -> None:
+    job = Replay.objects.create(author=person.user, status="running", attempt=services.MAX_ATTEMPTS)
     Replay.objects.filter(pk=job.pk).update(heartbeat=timezone.now() - timedelta(seconds=31))
-    assert job.pk in services.unclaimed()
-    Replay.objects.filter(pk=job.pk).update(attempt=services.MAX_ATTEMPTS)
-    services.run(job.pk)
+    sweep(services.REPLAYS)
     job.refresh_from_db()
     assert (job.status, job.code) == ("failed", "replay_gave_up")
-    services.run(job.pk)  # what has ended stays as it is
-    assert job.pk not in services.unclaimed()
+    services.run(job.pk)
+    job.refresh_from_db()
+    assert job.status == "failed" and job.detail

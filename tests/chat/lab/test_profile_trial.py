@@ -1,4 +1,4 @@
-"""What a budget profile would make of real conversations, beside its form."""
+"""Trials of a budget profile on real conversations, beside its form."""
 
 import re
 from typing import Any

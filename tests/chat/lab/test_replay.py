@@ -1,4 +1,4 @@
-"""The prompt lab: stored turns planned again, equal where nothing is changed, and what is said where that cannot be."""
+"""The prompt lab: a replay of stored turns gives the same plan if nothing has changed, else it says why not."""
 
 import json
 from io import StringIO
@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from accounts.models import User
 from chat.lab.past import AS_IT_WAS, Variation
-from chat.lab.services import Result, chosen, planned
+from chat.lab.services import TurnComparison, chosen, planned
 from chat.ledger.models import ModelCall
 from chat.models import Conversation, Summary, Turn
 from files.models import File
@@ -20,7 +20,7 @@ from personas.services import save_prompt
 from tests.application import Application
 from tests.chat.citing import ANSWER, SEARCH, ask
 from tests.chat.conversations import past
-from tests.chat.documents import asked, picture, upload
+from tests.chat.documents import ask_and_wait, picture, upload
 from tests.chat.growing import small, until_summarised
 from tests.chat.openai_clients import client_of
 from tests.conftest import Person
@@ -29,12 +29,12 @@ DOWN = "http://127.0.0.1:9/v1"
 WORDS = "several words that take room " * 60
 
 
-def again(owner: User, variation: Variation = AS_IT_WAS) -> list[Result]:
+def again(owner: User, variation: Variation = AS_IT_WAS) -> list[TurnComparison]:
     return list(planned(chosen(most=1_000, owner=owner), variation))
 
 
-def equal(results: list[Result]) -> list[Result]:
-    """The same, where every number is as it was."""
+def equal(results: list[TurnComparison]) -> list[TurnComparison]:
+    """Return whether a replay has the same figures as the stored turn."""
     assert [problem for result in results for problem in result.problems] == []
     assert [result.planned for result in results] == [result.sent for result in results]
     assert [change for result in results for change in result.changes] == []
@@ -52,7 +52,7 @@ def talked(person: Person, questions: int = 4, persona: Persona | None = None, *
     body = {"persona": str(persona.pk)} if persona else {}
     place = str(person.caller.post("conversations/", body, expect=201)["id"])
     for number in range(questions):
-        asked(person, place, f"Question {number}. {WORDS}", **more)
+        ask_and_wait(person, place, f"Question {number}. {WORDS}", **more)
     return place
 
 
@@ -64,9 +64,9 @@ def test_tools_files_reminders_and_reasoning(application: Application, person: P
     person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})
     ask(person, place, model, "Which clause?", {**SEARCH, "reasoning": "Let me look."}, SEARCH, ANSWER)
     note, image = upload(person, "note.txt", b"Twelve apples."), upload(person, "shot.png", picture())
-    asked(person, place, "How many?", models=[str(model.pk)], files=[note["id"], image["id"]])
+    ask_and_wait(person, place, "How many?", models=[str(model.pk)], files=[note["id"], image["id"]])
     ask(person, place, model, "And now?", SEARCH, ANSWER)
-    assert [len(each.again.past) for each in equal(again(person.user)) if each.again] == [3, 1, 2]
+    assert [len(each.replanned.past) for each in equal(again(person.user)) if each.replanned] == [3, 1, 2]
 
 
 def test_tasks_branches_stops_and_models_side_by_side(application: Application, person: Person) -> None:
@@ -91,9 +91,9 @@ def test_summaries(application: Application, person: Person) -> None:
     place = UUID(person.caller.post("conversations/", {"persona": str(small(person).pk)}, expect=201)["id"])
     until_summarised(person, place)
     until_summarised(person, place)
-    asked(person, str(place), "What was that?")
+    ask_and_wait(person, str(place), "What was that?")
     results = equal(again(person.user))
-    assert any(each.again and each.again.past[0].stored["summary"] for each in results)
+    assert any(each.replanned and each.replanned.past[0].stored["summary"] for each in results)
     Summary.objects.filter(conversation=place).delete()
     problems = [each.problems for each in again(person.user)]
     assert problems[-1][0].code == "summary_deleted" and problems[0] == []
@@ -105,17 +105,17 @@ def test_marks_of_that_time(application: Application, person: Person) -> None:
     pinned, left_out, _ = list(questions)
     for question, mark in ((pinned, "pinned"), (left_out, "excluded")):
         assert person.caller.http.patch(f"messages/{question}/", json={"mark": mark}).status_code == 200
-    asked(person, place, "What is left?")
+    ask_and_wait(person, place, "What is left?")
     for question in (pinned, left_out):
         assert person.caller.http.patch(f"messages/{question}/", json={"mark": None}).status_code == 200
-    asked(person, place, "And now?")
+    ask_and_wait(person, place, "And now?")
     results = equal(again(person.user))
     assert [each.sent.left_out > 0 for each in results if each.sent] == [False, False, False, True, False]
 
 
 def test_a_fallback_and_a_count_of_the_provider(application: Application, person: Person) -> None:
     stand_in = model_of(application)
-    asked(
+    ask_and_wait(
         person,
         talked(person, 0),
         "Is anybody there?",
@@ -123,9 +123,9 @@ def test_a_fallback_and_a_count_of_the_provider(application: Application, person
     )
     counted = model_of(application, "anthropic", name="claude-old", context_window=8_192)
     long = talked(person, 2, models=[str(counted.pk)])
-    asked(person, long, "word " * 4_000, models=[str(counted.pk)])
+    ask_and_wait(person, long, "word " * 4_000, models=[str(counted.pk)])
     results = equal(again(person.user))
-    assert results[-1].again and results[-1].again.past[0].stored["provider_count"]
+    assert results[-1].replanned and results[-1].replanned.past[0].stored["provider_count"]
 
 
 def test_what_a_program_asks_with_tools_of_its_own(application: Application, person: Person) -> None:
@@ -143,13 +143,13 @@ def test_what_a_program_asks_with_tools_of_its_own(application: Application, per
 def test_rows_that_change_later_change_nothing_of_what_was(
     application: Application, person: Person, place: str
 ) -> None:
-    """The texts, the room, the model's facts and the project's files are those of that time."""
+    """A replay uses the texts, the room, the model's facts and the project's files of that time."""
     profile = BudgetProfile.objects.create(name=uuid4().hex, window=16_000)
     persona = Persona.objects.create(owner=person.user, name="P", instructions="Be brief.", budget_profile=profile)
     person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk)})
     model = model_of(application)
     ask(person, place, model, "Which clause?", SEARCH, ANSWER)
-    asked(person, place, WORDS, models=[str(model.pk)])
+    ask_and_wait(person, place, WORDS, models=[str(model.pk)])
     Persona.objects.update(instructions="Be long.", date_awareness="off")
     BudgetProfile.objects.filter(pk=profile.pk).update(window=8_000, layout="all_first", message_overhead=9)
     Model.objects.filter(pk=model.pk).update(context_window=9_000, tokenizer="o200k_base", token_ratio=1.7)
@@ -165,8 +165,8 @@ def test_rows_that_change_later_change_nothing_of_what_was(
 def test_what_is_gone_is_named(application: Application, person: Person) -> None:
     model, file = model_of(application), upload(person, "secret-name.txt", b"Some text.")
     place = talked(person, 1)
-    asked(person, place, "What is in it?", files=[file["id"]])
-    asked(person, place, "And you?", models=[str(model.pk)])
+    ask_and_wait(person, place, "What is in it?", files=[file["id"]])
+    ask_and_wait(person, place, "And you?", models=[str(model.pk)])
     person.caller.http.delete(f"files/{file['id']}/")
     model.delete()
     first, second, third = again(person.user)
@@ -200,7 +200,7 @@ def test_another_profile_leaves_out_more_and_costs_less(application: Application
     assert last.planned.tokens < last.sent.tokens and last.planned.cost < last.sent.cost
     reasons = {each["reason"] for each in last.changes if each["change"] == "changed"}
     assert "no_room" in reasons <= {"no_room", "behind_gap"}
-    assert last.again and last.again.planned[-1].report["limit"] < 1_500 - 400
+    assert last.replanned and last.replanned.planned[-1].report["limit"] < 1_500 - 400
     tiny = BudgetProfile.objects.create(name=uuid4().hex, window=700, reserved_output=500)
     *_, refused = again(person.user, Variation(profile=tiny))
     assert refused.sent and refused.planned is None and refused.problems[0].code == "context_too_long"
@@ -210,7 +210,7 @@ def test_another_model_counts_in_its_own_way_and_has_its_own_prices(application:
     talked(person, 2)
     model = model_of(application, tokenizer="cl100k_base", tools=False, input_price=1, output_price=1)
     *_, last = again(person.user, Variation(model=model))
-    assert last.again and last.again.planned[-1].report["model"] == model.name
+    assert last.replanned and last.replanned.planned[-1].report["model"] == model.name
     assert last.sent and last.sent.cost is None and last.planned and last.planned.cost
 
 
@@ -220,13 +220,13 @@ def test_a_model_without_tools_is_not_asked_a_second_time(
     ask(person, place, caller_of_tools, "Which clause?", SEARCH, ANSWER)
     [result] = again(person.user, Variation(model=model_of(application, tools=False)))
     assert result.sent and result.planned and (result.sent.calls, result.planned.calls) == (2, 1)
-    assert result.again and result.again.planned[0].report["tools"] == []
+    assert result.replanned and result.replanned.planned[0].report["tools"] == []
 
 
 def test_another_layout_is_served_from_the_cache(application: Application, person: Person, place: str) -> None:
     model = model_of(application, "responses", name="gpt-5-scripted", tools=False)
     for number in range(3):
-        asked(person, place, f"Question {number}. {WORDS * 4}", models=[str(model.pk)])
+        ask_and_wait(person, place, f"Question {number}. {WORDS * 4}", models=[str(model.pk)])
     *_, last = again(person.user, Variation(layout="all_first"))
     assert last.sent and last.planned and last.planned.cached >= last.sent.cached > 0
 
@@ -236,8 +236,8 @@ def test_another_version_of_the_system_prompt(application: Application, person: 
     text = "You are being tested with a longer prompt than before, word by word."
     version = save_prompt(user=None, kind=SystemPrompt, text=text, activate=False)
     *_, last = again(person.user, Variation(prompt=version))
-    assert last.again and last.sent and last.planned and last.planned.tokens > last.sent.tokens
-    system = last.again.planned[0].report["messages"][0]
+    assert last.replanned and last.sent and last.planned and last.planned.tokens > last.sent.tokens
+    system = last.replanned.planned[0].report["messages"][0]
     assert system["text"] is not None and system["text"].startswith(text) and "Today is" in system["text"]
 
 
@@ -272,23 +272,23 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
     model = model_of(application, input_price=1, output_price=1)
     ask(person, place, model, "Which clause?", SEARCH, ANSWER)
     other = model_of(application, name=application.model.set_script(uuid4().hex, {"text": "Clause 8."}))
-    said = json.loads(
+    row = json.loads(
         replay(
             "--conversation", place, "--ask", "--json", "--model", f"{other.provider.name}/{other.name}"
         ).splitlines()[0]
     )
-    assert (said["answered"], said["answers"]) == (ANSWER["text"], "Clause 8.")
+    assert (row["answered"], row["answers"]) == (ANSWER["text"], "Clause 8.")
     body = application.model.requests("Which clause?")[-1].body
     assert body["tool_choice"] == "none" and [each["role"] for each in body["messages"]].count("tool") == 1
     call = ModelCall.objects.get(purpose="replay", conversation=UUID(place))
     assert (call.person, call.model) == (None, other)
     down = model_of(application, url=DOWN)
-    said = json.loads(replay("--conversation", place, "--ask", "--json", "--model", down.name).splitlines()[0])
-    assert said["problems"][0]["code"] == "provider_unreachable" and "answers" not in said
+    row = json.loads(replay("--conversation", place, "--ask", "--json", "--model", down.name).splitlines()[0])
+    assert row["problems"][0]["code"] == "provider_unreachable" and "answers" not in row
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--conversation", "nonsense"], "no such conversation"),
         (["--conversation", str(uuid4())], "no such conversation"),
@@ -303,8 +303,8 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
         (["--most", "3"], "--most is for a --conversation"),
     ],
 )
-def test_bad_input_is_said(committed: None, arguments: list[str], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+def test_bad_input_is_said(committed: None, arguments: list[str], sentence: str) -> None:
+    with pytest.raises(CommandError, match=sentence):
         replay(*arguments)
 
 

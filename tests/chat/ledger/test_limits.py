@@ -1,4 +1,4 @@
-"""Limits: what holds whom, what a turn sets aside, and what people and programs are told."""
+"""Limits: whom they bind, the tokens that a turn reserves, and the notices to people and programs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ from chat.ledger.models import ModelCall
 from chat.ledger.sums import sum_days
 from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
-from chat.prompts.preview import Draft, plan_ahead
+from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.wording import plan_line
-from chat.readings.services import Asked, planned, start_reading
+from chat.readings.services import ReadingRequest, estimate, start_reading
 from chat.runs.services import create_run
 from chat.runs.state_machine import advance
-from chat.sending.services import queue, send, send_kept
+from chat.sending.services import queue, send, send_next
 from chat.summaries import services as summaries
-from chat.turns.store import Ending, Outcome, end
+from chat.turns.store import Ending, TurnOutcome, end
 from chat.turns.submit import Ask, regenerate
 from core.audit.origin import Origin, acting, origin
 from core.errors import ProductError
@@ -82,10 +82,11 @@ def refusal(person: User, **more: Any) -> ProductError:
 
 
 def done(turn: Turn, tokens: int) -> None:
-    """As its worker ends it, whose model has read so many tokens."""
+    """End a turn as its worker does, with so many tokens read by the model."""
     turn = Turn.objects.select_related("conversation__owner", "model__provider").get(pk=turn.pk)
     call: Any = {"cycle": 1, "used": tokens, "tools_tokens": 0, "limit": 8_000, "usage": {"input": tokens, "output": 1}}
-    assert end(turn, Ending(Turn.Status.DONE), Outcome([{"type": "text", "text": "x"}], 1, calls=[call])) is not None
+    outcome = TurnOutcome([{"type": "text", "text": "x"}], 1, calls=[call])
+    assert end(turn, Ending(Turn.Status.DONE), outcome) is not None
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def program(token: ApiToken) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "amount", "said"),
+    ("unit", "amount", "start"),
     [
         ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
         ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
@@ -103,7 +104,7 @@ def program(token: ApiToken) -> Iterator[None]:
     ],
 )
 def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
-    user: User, unit: str, amount: object, said: str
+    user: User, unit: str, amount: object, start: str
 ) -> None:
     limit(unit, amount, user=user)
     used(user, timezone.now() - timedelta(days=1))
@@ -111,7 +112,7 @@ def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
     if unit != "money":
         used(user)
     error = refusal(user)
-    assert error.detail.startswith(said) and error.detail.endswith("your text is kept.")
+    assert error.detail.startswith(start) and error.detail.endswith("your text is kept.")
     assert 0 < error.extra["retry_after"] <= 25 * 3600
     assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
     assert not Message.objects.filter(conversation__owner=user).exists()
@@ -175,7 +176,7 @@ def test_a_turn_that_lost_its_worker_gives_back_what_it_had_set_aside(user: User
     limit("turns", 1, user=other)
     lost = ask(other)
     lost = Turn.objects.select_related("conversation__owner").get(pk=lost.pk)
-    assert end(lost, Ending(Turn.Status.INTERRUPTED), Outcome([], 0)) is not None  # as the sweeper does
+    assert end(lost, Ending(Turn.Status.INTERRUPTED), TurnOutcome([], 0)) is not None  # as the sweeper does
     ask(other)
 
 
@@ -219,9 +220,9 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
         turn = ask(user)
         queue(user=user, conversation=turn.conversation, ask=Ask("And then?"))
     done(turn, 10)
-    assert not send_kept(turn.conversation_id)
-    kept = NextMessage.objects.get(conversation=turn.conversation)
-    assert kept.text == "And then?" and kept.problem.english.startswith("The limit of 1 turns a day is reached.")
+    assert not send_next(turn.conversation_id)
+    queued = NextMessage.objects.get(conversation=turn.conversation)
+    assert queued.text == "And then?" and queued.problem.english.startswith("The limit of 1 turns a day is reached.")
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
@@ -239,10 +240,10 @@ def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
 def test_from_80_percent_the_plan_line_warns(user: User) -> None:
     limit("tokens", 1_200, user=user)
     scope = ChatScope(create_conversation(user=user))
-    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    plan = plan_ahead(user=user, scope=scope, draft=TurnDraft("Hi"))
     assert plan["near_limit"] is None and "Tokens a day" not in plan_line(plan).words
     used(user)
-    plan = plan_ahead(user=user, scope=scope, draft=Draft("Hi"))
+    plan = plan_ahead(user=user, scope=scope, draft=TurnDraft("Hi"))
     assert plan_line(plan).words.startswith("Tokens a day: 1,000 of 1,200 used · ") and plan_line(plan).icon == "warn"
 
 
@@ -273,22 +274,22 @@ def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model
     Model.objects.filter(pk=model.pk).update(tools=True)
     file = File.objects.create(owner=user, name="a.txt", size=1, sha256="0" * 64)
     FileText.objects.create(file=file, text="Ten kg. " * 50)
-    question = Asked(user, [file], "How much?")
-    calls = planned(asked=question).plan.calls
+    question = ReadingRequest(user, [file], "How much?")
+    calls = estimate(request=question).plan.calls
     task = create_task(actor=Actor(user), new=NewTask("Walk", archetype="model", draft=False))
     token, _secret = create_token(user=user, name="robot")
     limit("tokens", 500, token=token)
     ModelCall.objects.update(token=token)
-    begun: list[Callable[[], Any]] = [
-        lambda: start_reading(user=user, asked=question, calls=calls),
+    starts: list[Callable[[], Any]] = [
+        lambda: start_reading(user=user, request=question, calls=calls),
         lambda: create_run(user=user, task=task),
         lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
     ]
-    for begin in begun:
+    for begin in starts:
         with program(token), pytest.raises(ProductError) as caught:
             begin()
         assert (caught.value.code, caught.value.extra["limit"]["for"]) == ("limit_reached", "token")
-    reading, run = begun[0](), begun[1]()  # the person's own are another matter
+    reading, run = starts[0](), starts[1]()  # the person's own are another matter
     assert (reading.token_id, run.token_id) == (None, None)
 
 
@@ -352,7 +353,8 @@ def test_a_failed_answer_without_a_count_hides_no_prompt_before_it(user: User) -
     failed = Turn.objects.select_related("conversation__owner", "model__provider").get(
         pk=ask(user, first.conversation).pk
     )
-    end(failed, Ending(Turn.Status.FAILED, "provider_unreachable", Sentence("It cannot be reached.")), Outcome([], 0))
+    ending = Ending(Turn.Status.FAILED, "provider_unreachable", Sentence("It cannot be reached."))
+    end(failed, ending, TurnOutcome([], 0))
     again = ask(user, first.conversation)
     assert (again.reserved_tokens or 0) - (first.reserved_tokens or 0) == 5_000
 

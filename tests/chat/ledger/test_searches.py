@@ -1,4 +1,4 @@
-"""What embedders and re-rankers read is in the ledger, whose it is, and what programs embed counts against limits."""
+"""Calls of embedders and re-rankers in the ledger: their payers, and the limits for programs that embed."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -12,9 +12,9 @@ from openai import OpenAI
 
 from accounts.models import Limit
 from chat.ledger.models import ModelCall
-from chat.ledger.sums import Used, sum_days
+from chat.ledger.sums import UsageReport, sum_days
 from chat.models import Attachment, Conversation, Message
-from chat.tools.files import Scope, SearchFiles
+from chat.tools.files import FileScope, SearchFiles
 from core.errors import ModelError
 from files.index.embedders import active_embedder, embed
 from files.index.finding import find_passages
@@ -60,7 +60,7 @@ def test_what_is_indexed_is_its_owners_and_what_is_searched_the_searchers(remote
     assert (first.person, first.purpose, first.model, first.model_name) == (owner, "embedding", None, "small")
     assert first.input > 0 and not first.counted and first.cost == Decimal(2) * first.input / 1_000_000
     assert (second.person, second.conversation, second.input, second.output) == (other, place, len("falcon") // 4, 0)
-    sums = Used(None, None, timezone.get_default_timezone(), {"person_id": owner.pk}).total()
+    sums = UsageReport(None, None, timezone.get_default_timezone(), {"person_id": owner.pk}).total()
     assert (sums.calls, sums.answers, sums.input, sums.cost) == (1, 0, first.input, first.cost)
 
 
@@ -79,7 +79,7 @@ def test_a_tool_searches_for_its_conversation(remote: ScriptedModel) -> None:
     place = Conversation.objects.create(owner=owner)
     message = Message.objects.create(conversation=place, role="user", parts=[])
     Attachment.objects.create(message=message, file=file, name=file.name, ordinal=0)
-    SearchFiles(Scope(place, None, ""))._search(["falcon"])
+    SearchFiles(FileScope(place, None, ""))._search(["falcon"])
     assert (calls()[-1].conversation, calls()[-1].person) == (place, owner)
 
 

@@ -1,4 +1,4 @@
-"""The sums of days that are over: made once, and always those of the calls."""
+"""Sums of past days: computed once, and equal to those of the calls."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,8 +16,8 @@ from django.utils import timezone
 from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
 from chat.ledger.models import ModelCall, PersonSum, UsageDay, UsageSum
-from chat.ledger.services import OF_CALLS, Figures, midnight
-from chat.ledger.sums import KINDS, SETTLED, Used
+from chat.ledger.services import OF_CALLS, UsageFigures, midnight
+from chat.ledger.sums import KINDS, SETTLED, UsageReport
 from chat.models import Conversation
 from llm.models import Model, Provider
 from personas.models import Persona
@@ -29,7 +29,7 @@ SHOWN = 30  # days
 
 @pytest.fixture(autouse=True)
 def nobody_has_asked_before() -> None:
-    """What other tests have left is none of these figures."""
+    """Remove the calls of other tests, so that they are not in these figures."""
     ModelCall.objects.all().delete()
     UsageDay.objects.all().delete()
 
@@ -83,24 +83,24 @@ def used(people: list[User], models: list[Model]) -> list[Model]:
     return models
 
 
-def from_calls(*names: str, **only: Any) -> dict[Any, Figures]:
-    """What `Used.by` must say, from nothing but the calls."""
+def from_calls(*names: str, **only: Any) -> dict[Any, UsageFigures]:
+    """Return the expected result of `UsageReport.by`, computed from the calls alone."""
     zone = timezone.get_default_timezone()
     rows = ModelCall.objects.filter(created__gte=midnight(first_day(), zone), **only).order_by()
     rows = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
-    found = {}
+    figures = {}
     for row in rows.values(*names).annotate(**OF_CALLS):
         key = tuple(row.pop(name) for name in names)
-        found[key if len(key) > 1 else key[0]] = Figures(**row)
-    return found
+        figures[key if len(key) > 1 else key[0]] = UsageFigures(**row)
+    return figures
 
 
 def first_day() -> Any:
     return timezone.localdate(timezone=timezone.get_default_timezone()) - timedelta(days=SHOWN - 1)
 
 
-def used_since(**only: Any) -> Used:
-    return Used(first_day(), None, timezone.get_default_timezone(), only)
+def used_since(**only: Any) -> UsageReport:
+    return UsageReport(first_day(), None, timezone.get_default_timezone(), only)
 
 
 def last_day() -> Any:
@@ -115,13 +115,13 @@ def test_figures_are_those_of_the_calls_before_and_after_days_are_summed(used: l
     if summed:
         sum_usage()
         assert UsageDay.objects.count() >= 38  # not today, and for an hour yesterday neither
-    found = {names: used_since().by(*names) for names in BY}
-    assert found == {names: from_calls(*names) for names in BY}
-    assert len(found["day_id",]) >= SHOWN - 2
+    before = {names: used_since().by(*names) for names in BY}
+    assert before == {names: from_calls(*names) for names in BY}
+    assert len(before["day_id",]) >= SHOWN - 2
     total = used_since().total()
     for kind in KINDS:
-        assert sum((line.figures for line in used_since().lines(kind)), Figures()) == total
-    assert len(found["person_id",]) == 3
+        assert sum((line.figures for line in used_since().lines(kind)), UsageFigures()) == total
+    assert len(before["person_id",]) == 3
     zone = timezone.get_default_timezone()
     calls = ModelCall.objects.filter(created__gte=midnight(first_day(), zone)).order_by()
     counted = calls.values_list(TruncDate("created", tzinfo=zone)).annotate(Count("person", distinct=True))
@@ -136,9 +136,9 @@ def test_of_one_person_and_of_one_model_figures_are_those_of_their_calls(
         sum_usage()
     of_person, of_model = {"person__username": people[0].username}, {"model_name": "small"}
     for only in (of_person, of_model, of_person | of_model, {"person_id": uuid4()}, {"persona_id": None}):
-        asked = used_since(**only)
-        assert {names: asked.by(*names) for names in BY} == {names: from_calls(*names, **only) for names in BY}
-        assert asked.total() == sum(from_calls("day_id", **only).values(), Figures())
+        usage = used_since(**only)
+        assert {names: usage.by(*names) for names in BY} == {names: from_calls(*names, **only) for names in BY}
+        assert usage.total() == sum(from_calls("day_id", **only).values(), UsageFigures())
 
 
 def test_what_sums_know_of_one_person_and_of_one_model_is_asked_of_them(used: list[Model], people: list[User]) -> None:
@@ -190,12 +190,12 @@ def test_without_calls_there_is_nothing_to_sum() -> None:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[ZoneInfo]:
+def other_zone() -> Iterator[ZoneInfo]:
     with override_settings(TIME_ZONE="Pacific/Kiritimati"):  # 14 hours before UTC
         yield ZoneInfo("Pacific/Kiritimati")
 
 
-def test_another_time_zone_has_other_days(people: list[User], models: list[Model], elsewhere: ZoneInfo) -> None:
+def test_another_time_zone_has_other_days(people: list[User], models: list[Model], other_zone: ZoneInfo) -> None:
     at = datetime.now(UTC).replace(hour=12) - timedelta(days=4)
     called(people[0], models[0], at)
     UsageDay.objects.create(day=at.date(), zone="UTC", people=1, by_person=True, whole=True)
@@ -203,7 +203,7 @@ def test_another_time_zone_has_other_days(people: list[User], models: list[Model
     assert used_since().by("day_id") == from_calls("day_id")  # a sum of other days says nothing of these
     sum_usage()
     assert not UsageDay.objects.filter(zone="UTC").exists()
-    assert UsageSum.objects.get().day_id == timezone.localdate(at, elsewhere)
+    assert UsageSum.objects.get().day_id == timezone.localdate(at, other_zone)
     assert used_since().by("day_id") == from_calls("day_id")
 
 

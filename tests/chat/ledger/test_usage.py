@@ -1,4 +1,4 @@
-"""What was used, summed for a person: the API, and the words under an answer."""
+"""Usage of a person: the API, and the words under an answer."""
 
 import csv
 from collections.abc import Iterator
@@ -113,19 +113,19 @@ def test_days_at_the_ends_of_time_are_no_failure(person: Person) -> None:
 
 def test_an_answer_and_its_turn_say_what_they_cost_and_the_panel_in_words(person: Person, priced: Model) -> None:
     script = {"text": "Yes.", "usage": {"input": 1_234, "cached": 1_000, "output": 200}}
-    asked = person.caller.ask("What is it?", script)
-    ended = person.caller.ended(asked["id"])
+    turn = person.caller.ask("What is it?", script)
+    ended = person.caller.ended(turn["id"])
     assert ended["cost"] == "0.004002"
     answer = person.caller.get(f"messages/{ended['message']}/")
     assert answer["cost"] == "0.004002"
     question = person.caller.get(f"messages/{ended['user_message']}/")
     assert question["cost"] is None
     words = "1,234 read, 1,000 of them cached, 200 written · $0.0040"
-    assert in_words(totals(ModelCall.objects.filter(turn=asked["id"]))) == words
+    assert in_words(totals(ModelCall.objects.filter(turn=turn["id"]))) == words
     client = Client()
     client.force_login(person.user)
-    assert "· $0.0040" in client.get(f"/c/{asked['conversation']}/").content.decode()
-    panel = client.get(f"/turns/{asked['id']}/report/").content.decode()
+    assert "· $0.0040" in client.get(f"/c/{turn['conversation']}/").content.decode()
+    panel = client.get(f"/turns/{turn['id']}/report/").content.decode()
     assert words in panel and "The whole conversation so far" in panel
 
 

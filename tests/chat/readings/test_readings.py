@@ -20,6 +20,7 @@ from chat.readings.layout import layout_of
 from chat.readings.models import Reading, ReadingPart
 from core.background import on_database, submit
 from core.errors import ProductError
+from core.jobs import sweep
 from files.models import File
 from llm.models import Model
 from tests.application import Application
@@ -38,22 +39,24 @@ HANGS = {"ttft": 600}
 
 @pytest.fixture
 def model(application: Application) -> Iterator[Model]:
-    made = small_model(application)
-    yield made
-    made.provider.delete()
+    small = small_model(application)
+    yield small
+    small.provider.delete()
 
 
 def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
     return File.objects.get(pk=upload(person, "book.md", books.book(*answers, fact=fact).encode())["id"])
 
 
-def asked(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.Asked:
-    return services.Asked(file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+def question_on(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.ReadingRequest:
+    return services.ReadingRequest(
+        file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model
+    )
 
 
-def begun(person: Person, question: services.Asked) -> Reading:
-    calls = services.planned(asked=question).plan.calls
-    return services.start_reading(user=person.user, asked=question, calls=calls)
+def begin_reading(person: Person, question: services.ReadingRequest) -> Reading:
+    calls = services.estimate(request=question).plan.calls
+    return services.start_reading(user=person.user, request=question, calls=calls)
 
 
 def ended(reading: Reading) -> Reading:
@@ -61,8 +64,8 @@ def ended(reading: Reading) -> Reading:
         reading.refresh_from_db()
         return None if reading.live else reading
 
-    found: Reading = until(look, "the reading has ended")
-    return found
+    row: Reading = until(look, "the reading has ended")
+    return row
 
 
 def gone_on(person: Person, reading: Reading, **how: Any) -> Reading:
@@ -76,8 +79,8 @@ def covered(reading: Reading) -> int:
 
 def missing(reading: Reading) -> list[str]:
     """The codes of why."""
-    found = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
-    return [each.code for one in found for each in one.coverage.missing]
+    files = services.coverage(reading, list(reading.parts.filter(level=0)), layout_of(reading))
+    return [each.code for one in files for each in one.coverage.missing]
 
 
 def done(reading: Reading) -> int:
@@ -85,34 +88,34 @@ def done(reading: Reading) -> int:
 
 
 def of_parts(application: Application, file: File, chapter: int) -> int:
-    """How often a chapter was asked about."""
+    """Return the number of requests about a chapter."""
     return len(application.model.requests(heading(file.content.text, chapter)))
 
 
 def test_all_of_it_is_read_and_cited_over_the_api(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[notes(number) for number in range(1, 7)])
-    body = {"file": str(file.pk), "question": asked(file, model).question, "model": str(model.pk)}
+    body = {"file": str(file.pk), "question": question_on(file, model).question, "model": str(model.pk)}
     plan = person.caller.post("readings/plan/", body, expect=200)
     assert plan["parts"] >= 3 and plan["calls"] == plan["parts"] + plan["folds"] + 1 and float(plan["cost"]) > 0
     refused = person.caller.post("readings/", {**body, "calls": plan["calls"] + 1}, expect=409)
     assert (refused["code"], refused["plan"]) == ("plan_changed", plan)
-    made = person.caller.post("readings/", {**body, "calls": plan["calls"]})
-    until(lambda: person.caller.get(f"readings/{made['id']}/")["status"] == "done", "it is read")
-    found = person.caller.get(f"readings/{made['id']}/")
+    reading = person.caller.post("readings/", {**body, "calls": plan["calls"]})
+    until(lambda: person.caller.get(f"readings/{reading['id']}/")["status"] == "done", "it is read")
+    row = person.caller.get(f"readings/{reading['id']}/")
     of_file = {"file": str(file.pk), "name": "book.md", "percent": 100, "parts": plan["parts"], "read": plan["parts"]}
     whole = {"percent": 100, "missing": [], "files": [of_file]}
-    assert (found["answer"], found["coverage"]) == ("Ten kg [1][2].", whole)
-    assert len(found["parts"]) == plan["parts"] and found["spent"]["calls"] == plan["parts"] + 1
-    calls = ModelCall.objects.filter(reading=made["id"])
+    assert (row["answer"], row["coverage"]) == ("Ten kg [1][2].", whole)
+    assert len(row["parts"]) == plan["parts"] and row["spent"]["calls"] == plan["parts"] + 1
+    calls = ModelCall.objects.filter(reading=reading["id"])
     assert {(call.purpose, call.person_id) for call in calls} == {("full_read", person.user.pk)}
-    first = next(each for each in found["sources"] if each["number"] == 1)
+    first = next(each for each in row["sources"] if each["number"] == 1)
     page = signed_in(person.user).get(first["href"]).content.decode()
     assert '<mark id="passage"' in page and first["start"] == 0
-    assert found["left_out"] and 1 not in found["left_out"]
-    assert [each["id"] for each in person.caller.get("readings/")["results"]] == [made["id"]]
-    refused = person.caller.post(f"readings/{made['id']}/resume/", {"calls": 1}, expect=409)
+    assert row["left_out"] and 1 not in row["left_out"]
+    assert [each["id"] for each in person.caller.get("readings/")["results"]] == [reading["id"]]
+    refused = person.caller.post(f"readings/{reading['id']}/resume/", {"calls": 1}, expect=409)
     assert refused["code"] == "nothing_to_read"
-    assert person.caller.http.delete(f"readings/{made['id']}/").status_code == 204
+    assert person.caller.http.delete(f"readings/{reading['id']}/").status_code == 204
     assert not calls.all() and ModelCall.objects.filter(person=person.user, purpose="full_read").count() > 3
 
 
@@ -123,7 +126,7 @@ def test_several_files_are_read_for_one_answer_that_names_them(
     failing = {"error": {"status": 400, "message": "No."}, "error_times": 1}
     text = books.book(*[notes(number) for number in range(1, 4)], {**notes(4), **failing})
     second = File.objects.get(pk=upload(person, "letters.md", text.encode())["id"])
-    question = asked(first, model, "Ten kg [1], and four [9999].", second).question
+    question = question_on(first, model, "Ten kg [1], and four [9999].", second).question
     body = {"files": [str(first.pk), str(second.pk), str(first.pk)], "question": question, "model": str(model.pk)}
     plan = person.caller.post("readings/plan/", body, expect=200)
     assert [each["name"] for each in plan["files"]] == ["book.md", "letters.md"]
@@ -135,13 +138,13 @@ def test_several_files_are_read_for_one_answer_that_names_them(
     assert ended(reading).file_name == "book.md, letters.md"
     last = len(reading.passages)
     Reading.objects.filter(pk=reading.pk).update(answer=f"Ten kg [1], and four [{last}].")
-    found = person.caller.get(f"readings/{reading.pk}/")
-    assert [(each["name"], each["percent"] == 100) for each in found["coverage"]["files"]] == [
+    row = person.caller.get(f"readings/{reading.pk}/")
+    assert [(each["name"], each["percent"] == 100) for each in row["coverage"]["files"]] == [
         ("book.md", True),
         ("letters.md", False),
     ]
-    assert [each["file"] for each in found["coverage"]["missing"]] == [str(second.pk)]
-    cited = {each["number"]: each for each in found["sources"]}
+    assert [each["file"] for each in row["coverage"]["missing"]] == [str(second.pk)]
+    cited = {each["number"]: each for each in row["sources"]}
     assert (cited[1]["title"], cited[last]["title"]) == ("book.md", "letters.md")
     assert cited[last]["end"] == len(second.content.text) and str(second.pk) in cited[last]["href"]
     notes_of_all = str(application.model.requests("# Notes on “book.md, letters.md”")[-1].body)
@@ -159,8 +162,8 @@ def test_the_page_offers_the_files_beside_one_and_says_what_each_takes(
     browser = signed_in(person.user)
     page = browser.get(f"/files/{first.pk}/read/").content.decode()
     assert re.search(rf'name="with"\s+value="{second.pk}"', page) and "parts of each file" not in page
-    given = {"with": [str(second.pk)], "question": QUESTION, "model": str(model.pk)}
-    assert "parts of each file" in browser.post(f"/files/{first.pk}/read/plan/", given).content.decode()
+    form = {"with": [str(second.pk)], "question": QUESTION, "model": str(model.pk)}
+    assert "parts of each file" in browser.post(f"/files/{first.pk}/read/plan/", form).content.decode()
     assert browser.get(f"/files/{first.pk}/read/?with={uuid4()}").status_code == 404
     assert browser.get(f"/files/{first.pk}/read/?project={uuid4()}").status_code == 404
     many = person.caller.post(
@@ -179,7 +182,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_marked(
     application: Application, person: Person, model: Model
 ) -> None:
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
-    reading = ended(begun(person, asked(file, model, SAYS)))
+    reading = ended(begin_reading(person, question_on(file, model, SAYS)))
     check = reading.citation_check
     reasons = [{"reason": "number", "words": "90"}]
     assert (check["checked"], [each["reasons"] for each in check["doubts"]], check["note"]) == (2, [reasons], "")
@@ -200,14 +203,14 @@ def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
     name = application.model.set_script(uuid4().hex, {"text": "1: no, it was sold\n2: yes"})
     judge = Model.objects.create(provider=model.provider, name=name, **fields)
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
-    question = asked(file, model, f"{FACT} [1] {FACT} [1]")
-    without = services.planned(asked=question)
+    question = question_on(file, model, f"{FACT} [1] {FACT} [1]")
+    without = services.estimate(request=question)
     workspace.change(user=None, fields={"citation_model": judge})
     try:
-        planned = services.planned(asked=question)
+        planned = services.estimate(request=question)
         assert (planned.checks, planned.plan) == (10, without.plan)
         assert planned.cost is not None and without.cost is not None and planned.cost > without.cost
-        reading = ended(begun(person, question))
+        reading = ended(begin_reading(person, question))
     finally:
         Workspace.objects.all().delete()
     assert [each["reasons"] for each in reading.citation_check["doubts"]] == [
@@ -231,7 +234,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
     workspace.change(user=None, fields={"citation_model": judge})
     try:
-        readings = [begun(person, asked(file, model, SAYS)) for _ in range(2)]
+        readings = [begin_reading(person, question_on(file, model, SAYS)) for _ in range(2)]
         for reading in readings:
             until(partial(compared, reading), "the rules have looked at it")
     finally:
@@ -241,8 +244,8 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
         services.remove_reading(user=person.user, reading=stopped)
     services.stop_reading(user=person.user, reading=stopped)
     Reading.objects.filter(pk=crashed.pk).update(heartbeat=timezone.now() - timedelta(minutes=5))
-    assert crashed.pk in jobs.unclaimed()
-    submit(jobs.run(crashed.pk)).result()
+    sweep(services.READINGS)
+    submit(jobs.run(crashed.pk)).result()  # an ended one stays as it is
     for reading in readings:
         reading.refresh_from_db()
         assert (reading.status, reading.answer, reading.code) == (Reading.Status.DONE, SAYS, "")
@@ -257,7 +260,7 @@ def test_a_part_that_the_model_finds_too_long_is_divided(
     Model.objects.filter(pk=model.pk).update(context_window=8_000)
     model.refresh_from_db()
     file = book(person, *[notes(number, context_limit=4_200) for number in range(1, 7)])
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     planned = reading.parts.count()
     assert ended(reading).status == Reading.Status.DONE
     assert reading.parts.filter(level=0).count() > planned and covered(reading) == 100
@@ -269,7 +272,7 @@ def test_more_calls_than_were_agreed_to_are_asked_for_first(
     application: Application, person: Person, model: Model
 ) -> None:
     file = book(person, *[notes(number) for number in range(1, 7)])
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     reading.parts.update(state="waiting", findings="")
     Reading.objects.filter(pk=reading.pk).update(status="queued", answer="", asked=1_000)
     submit(jobs.run(reading.pk)).result()
@@ -284,7 +287,7 @@ def test_a_part_at_which_the_provider_fails_is_named_and_can_be_asked_again(
     answers = [notes(number) for number in range(1, 7)]
     fails = {"error": {"status": 400, "message": "No."}, "error_times": 1}
     file = book(person, *answers[:-1], {**answers[-1], **fails})
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.answer) == (Reading.Status.DONE, "Ten kg [1][2].")
     assert covered(reading) < 100 and missing(reading) == ["bad_model_request"]
     before = of_parts(application, file, 1)
@@ -297,7 +300,7 @@ def test_a_stop_keeps_what_was_found_and_going_on_asks_what_is_missing(
 ) -> None:
     answers = [notes(number) for number in range(1, 7)]
     file = book(person, *answers[:-1], HANGS)
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     parts = reading.parts.count()
     until(lambda: done(reading) == parts - 1, "all but one are read")
     with pytest.raises(ProductError, match="reading_running"):
@@ -317,14 +320,13 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
 ) -> None:
     answers = [notes(number) for number in range(1, 7)]
     file = book(person, *answers[:-1], HANGS)
-    reading = begun(person, asked(file, model))
+    reading = begin_reading(person, question_on(file, model))
     parts = reading.parts.count()
     until(lambda: done(reading) == parts - 1, "all but one are read")
     dead = {"heartbeat": timezone.now() - timedelta(minutes=5)}
     Reading.objects.filter(pk=reading.pk).update(**dead)
-    assert reading.pk in jobs.unclaimed()
-    taken = submit(_claimed(reading)).result()
-    assert taken is not None and taken.attempt == 2
+    claimed = submit(_claimed(reading)).result()
+    assert claimed is not None and claimed.attempt == 2
     assert submit(_claimed(reading)).result() is None  # it is somebody's now
     application.model.finished(heading(file.content.text, 6))  # who has lost it ends
     Reading.objects.filter(pk=reading.pk).update(**dead, only_answer=True)
@@ -332,18 +334,18 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
     assert (ended(reading).status, reading.attempt) == (Reading.Status.DONE, 3)
     assert of_parts(application, file, 1) == 1
     Reading.objects.filter(pk=reading.pk).update(status="running", tries=9, heartbeat=dead["heartbeat"])
-    submit(jobs.run(reading.pk)).result()
+    sweep(services.READINGS)
     assert (ended(reading).status, reading.code) == (Reading.Status.FAILED, "reading_gave_up")
 
 
 async def _claimed(reading: Reading) -> Reading | None:
-    return await on_database(jobs.claim, reading.pk)
+    return await on_database(services.READINGS.claim, reading.pk)
 
 
 def test_a_provider_that_is_down_is_given_up(application: Application, person: Person, model: Model) -> None:
     wrong = {"error": {"status": 401}}
     file = book(person, *[wrong] * 12)
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.code, covered(reading)) == (Reading.Status.FAILED, "bad_credentials", 0)
     assert reading.parts.filter(state=ReadingPart.State.WAITING).exists()
     with pytest.raises(ProductError, match="nothing_to_read"):
@@ -355,7 +357,7 @@ def test_notes_that_are_too_long_are_put_together_first_and_what_is_left_out_is_
 ) -> None:
     answers = [{"text": f"- Chapter {n} [{n}]. {'word ' * 260}"} for n in range(1, 25)]
     file = book(person, *answers)
-    reading = ended(begun(person, asked(file, model, "Put together [1].")))
+    reading = ended(begin_reading(person, question_on(file, model, "Put together [1].")))
     assert (reading.status, covered(reading)) == (Reading.Status.DONE, 100)
     folds = reading.parts.filter(level__gt=0)
     assert folds and reading.asked <= reading.calls
@@ -365,7 +367,7 @@ def test_notes_that_are_too_long_are_put_together_first_and_what_is_left_out_is_
 
 def test_where_nothing_was_found_nothing_more_is_asked(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[{"text": "."}] * 6)
-    reading = ended(begun(person, asked(file, model)))
+    reading = ended(begin_reading(person, question_on(file, model)))
     assert (reading.status, reading.answer) == (Reading.Status.DONE, "")
     assert ModelCall.objects.filter(reading=reading.pk).count() == reading.parts.count()
     page = signed_in(person.user).get(f"/readings/{reading.pk}/").content.decode()
@@ -374,16 +376,18 @@ def test_where_nothing_was_found_nothing_more_is_asked(application: Application,
 
 def test_what_cannot_be_begun_is_refused(application: Application, person: Person, model: Model) -> None:
     file = book(person, *[HANGS] * 6)
-    question = asked(file, model)
+    question = question_on(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(person.user, [file], text, model), calls=4)
+            services.start_reading(
+                user=person.user, request=services.ReadingRequest(person.user, [file], text, model), calls=4
+            )
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(person.user, [file, empty], QUESTION, model))
-    several = [begun(person, question) for _ in range(3)]
+        services.estimate(request=services.ReadingRequest(person.user, [file, empty], QUESTION, model))
+    several = [begin_reading(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
-        begun(person, question)
+        begin_reading(person, question)
     for each in several:
         services.stop_reading(user=person.user, reading=each)
     with pytest.raises(ProductError, match="not_running"):
@@ -404,30 +408,30 @@ def test_the_pages(application: Application, person: Person, model: Model) -> No
     assert f"/files/{file.pk}/read/" in browser.get(f"/files/{file.pk}/").content.decode()
     place = Conversation.objects.create(owner=person.user)
     address = f"/files/{file.pk}/read/"
-    given = {"question": asked(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
+    form = {"question": question_on(file, model).question, "model": str(model.pk), "conversation": str(place.pk)}
     message = Message.objects.create(
         conversation=place, role="user", depth=0, status="done", parts=[{"type": "text", "text": "Which cacao?"}]
     )
     carried = browser.get(address, {"message": str(message.pk), "conversation": str(place.pk)})
     assert carried.context["asked"].question == "Which cacao?"
     assert browser.get(address, {"message": str(uuid4())}).status_code == 404
-    again = browser.post(f"{address}plan/", {**given, "question": "ở" * 10_000})  # no address could be as long
+    again = browser.post(f"{address}plan/", {**form, "question": "ở" * 10_000})  # no address could be as long
     assert again.status_code == 200 and "reading_window_too_small" in again.content.decode()
-    shown = browser.get(address, given)
+    shown = browser.get(address, form)
     calls = shown.context["planned"].plan.calls
     assert "up to $" in shown.content.decode()
-    refused = browser.post(address, {**given, "calls": calls + 1})
+    refused = browser.post(address, {**form, "calls": calls + 1})
     assert refused.status_code == 409 and QUESTION in refused.content.decode()
-    made = browser.post(address, {**given, "calls": calls})
+    started = browser.post(address, {**form, "calls": calls})
     reading = ended(Reading.objects.get(person=person.user))
-    assert made["Location"] == f"/readings/{reading.pk}/"
-    page = browser.get(made["Location"]).content.decode()
+    assert started["Location"] == f"/readings/{reading.pk}/"
+    page = browser.get(started["Location"]).content.decode()
     assert "100 % of the text" in page and 'class="citation"' in page
     assert str(reading.pk) in browser.get("/readings/").content.decode()
     assert str(reading.pk) in browser.get(f"/c/{place.pk}/organise/").content.decode()
-    taken = browser.post(f"/readings/{reading.pk}/take-along/")
-    assert taken["Location"].startswith(f"/c/{place.pk}/?file=")
-    assert "Notes on book.md" in browser.get(taken["Location"]).content.decode()
+    taken_along = browser.post(f"/readings/{reading.pk}/take-along/")
+    assert taken_along["Location"].startswith(f"/c/{place.pk}/?file=")
+    assert "Notes on book.md" in browser.get(taken_along["Location"]).content.decode()
     assert browser.post(f"/readings/{reading.pk}/resume/", {"calls": "1"}).status_code == 409
     assert browser.post(f"/readings/{reading.pk}/stop/").status_code == 409
     listed = list(_lists(person.user)["readings.json"])
@@ -442,18 +446,18 @@ def test_old_ones_go_and_those_of_a_conversation_go_with_it(
     file = book(person, notes(1))
     fields = {"person": person.user, "file": file, "file_name": "book.md", "question": "?", "calls": 1, "tokens": 1}
     place = Conversation.objects.create(owner=person.user, origin=Conversation.Origin.TEMPORARY)
-    there = Reading.objects.create(**fields, conversation=place, status="done")
+    in_conversation = Reading.objects.create(**fields, conversation=place, status="done")
     alone = Reading.objects.create(**fields, status="done", finished=timezone.now())
     assert list(Reading.objects.listed_for(person.user)) == [alone]
     services.erase_old(User.objects.all(), timezone.now() - timedelta(days=1))
-    assert Reading.objects.filter(pk__in=[there.pk, alone.pk]).count() == 2
+    assert Reading.objects.filter(pk__in=[in_conversation.pk, alone.pk]).count() == 2
     services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     assert not Reading.objects.filter(pk=alone.pk).exists()
-    held = Reading.objects.create(**fields, status="done")
+    under_hold = Reading.objects.create(**fields, status="done")
     type(person.user).objects.filter(pk=person.user.pk).update(legal_hold=True)
     services.erase_old(User.objects.all(), timezone.now() + timedelta(days=1))
     person.user.refresh_from_db()
     with pytest.raises(ProductError, match="legal_hold"):
-        services.remove_reading(user=person.user, reading=held)
+        services.remove_reading(user=person.user, reading=under_hold)
     place.delete()
-    assert not Reading.objects.filter(pk=there.pk).exists()
+    assert not Reading.objects.filter(pk=in_conversation.pk).exists()

@@ -1,4 +1,4 @@
-"""How a text is read part by part: cutting, folding, what it takes at most, and what was read in the end."""
+"""The reading of a text part by part: cutting, folding, the most calls, and the coverage."""
 
 from itertools import pairwise
 
@@ -9,8 +9,8 @@ from chat.readings.planning import (
     MARK,
     MOST_PASSAGES,
     Budget,
-    Missing,
-    Part,
+    Gap,
+    PartCoverage,
     Passage,
     budget_for,
     coverage_of,
@@ -27,7 +27,7 @@ from core.errors import ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm.models import Model, Provider
 
-BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, beside=7)
+BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, overhead=7)
 
 
 def model(window: int, **fields: object) -> Model:
@@ -40,9 +40,9 @@ def passages(*sizes: int, headings: str = "") -> list[Passage]:
 
 
 def test_passages_hold_every_character_once_and_have_numbers() -> None:
-    found = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
-    assert [(each.end, each.tokens - MARK) for each in found] == [(10, 50), (18, 40), (30, 50)]
-    ends = [each.end for each in found]
+    passages_ = passages_of([([(0, 10, 50, "A"), (8, 18, 50, "B"), (20, 25, 50, "")], 30)])
+    assert [(each.end, each.tokens - MARK) for each in passages_] == [(10, 50), (18, 40), (30, 50)]
+    ends = [each.end for each in passages_]
     assert [span_of(ends, number) for number in (1, 2, 3)] == [(0, 10), (10, 18), (18, 30)]
     assert (list(numbers_in(ends, 0, 30)), list(numbers_in(ends, 10, 18))) == ([1, 2, 3], [2])
     assert numbered("0123456789abcdefghABCDEFGHIJKL", 10, 30, ends) == "[2]\nabcdefgh\n\n[3]\nABCDEFGHIJKL"
@@ -52,9 +52,9 @@ def test_passages_hold_every_character_once_and_have_numbers() -> None:
 
 
 def test_the_passages_of_several_files_stand_one_behind_the_other_and_no_part_has_two_files() -> None:
-    found = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
-    assert [(each.end, each.file) for each in found] == [(10, 0), (20, 0), (25, 1)]
-    assert parts_of(found, 1_000) == [(0, 2), (2, 3)]
+    passages_ = passages_of([([(0, 10, 50, ""), (10, 18, 40, "")], 20), ([(0, 5, 7, "")], 5)])
+    assert [(each.end, each.file) for each in passages_] == [(10, 0), (20, 0), (25, 1)]
+    assert parts_of(passages_, 1_000) == [(0, 2), (2, 3)]
     many = [([(end - 1, end, 1, "") for end in range(1, 8_001)], 8_000), ([(0, 3, 1, "")], 3)]
     assert len(passages_of(many)) == 8_001 and len(passages_of([*many, *many])) <= MOST_PASSAGES
 
@@ -64,8 +64,8 @@ def test_parts_are_as_full_as_the_room_and_end_before_a_heading() -> None:
     assert parts_of(passages(30, 30, 30, 30, headings="aabb"), 100) == [(0, 2), (2, 4)]
     assert parts_of(passages(10, 30, 30, 30, headings="abbb"), 100) == [(0, 4)]  # a heading that comes too early
     assert parts_of(passages(500, 10), 100) == [(0, 1), (1, 2)]
-    found = parts_of(passages(*[37] * 50), 100)
-    assert found[0][0] == 0 and found[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(found))
+    parts = parts_of(passages(*[37] * 50), 100)
+    assert parts[0][0] == 0 and parts[-1][1] == 50 and all(a[1] == b[0] for a, b in pairwise(parts))
 
 
 def test_what_is_folded_together_fits() -> None:
@@ -88,7 +88,7 @@ def test_a_budget_leaves_room_for_text_or_says_so() -> None:
     large = budget_for(model(128_000), 400, 20)
     assert (large.part, large.findings, large.answer) == (16_000, 1_000, 4_000)
     small = budget_for(model(4_000), 400, 20)
-    assert small.part + small.beside + small.findings + small.thinking <= 3_600
+    assert small.part + small.overhead + small.findings + small.thinking <= 3_600
     assert small.fold >= 2 * (small.folded + small.thinking)
     assert budget_for(model(4_000, token_ratio=1.5, ratio_samples=9), 200, 20).part < small.part
     assert budget_for(model(128_000, max_output=500), 400, 20).findings == 500
@@ -103,17 +103,26 @@ def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
 
 
 def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
-    parts = [Part(0, 40, read=True), Part(40, 60, read=False), Part(60, 80, read=False), Part(80, 100, read=True)]
+    parts = [
+        _part(0, 40, read=True),
+        _part(40, 60, read=False),
+        _part(60, 80, read=False),
+        _part(80, 100, read=True),
+    ]
     spans = [(0, 50), (50, 70), (70, 100)]
-    found = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
-    assert (found.percent, found.missing) == (60, [Missing(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
+    coverage = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
+    assert (coverage.percent, coverage.missing) == (60, [Gap(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
     apart = coverage_of(
-        [parts[1], Part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
+        [parts[1], _part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
     )
     assert [(each.start, each.code, each.first_page) for each in apart.missing] == [(40, "stopped", 0), (60, "x", 0)]
-    almost = coverage_of([Part(0, 9_999, read=True), Part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
+    almost = coverage_of([_part(0, 9_999, read=True), _part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
     assert almost.percent == 99
-    assert coverage_of([Part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
+    assert coverage_of([_part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
+
+
+def _part(start: int, end: int, *, read: bool, code: str = "", why: Sentence = NO_SENTENCE) -> PartCoverage:
+    return PartCoverage(start, end, read, code, why)
 
 
 def test_what_a_fold_leaves_out_is_known_by_its_numbers() -> None:

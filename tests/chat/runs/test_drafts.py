@@ -31,7 +31,7 @@ SLOW = script({"tokens": 4_000, "interval": 0.02})
 
 @pytest.fixture
 def model(application: Application, scripted_model_row: Model) -> Iterator[Model]:
-    """The one that answers where nothing else is chosen can call tools."""
+    """Make the default model call tools."""
     rows = Model.objects.filter(pk=scripted_model_row.pk)
     rows.update(tools=True)
     yield scripted_model_row
@@ -46,27 +46,27 @@ def browser(person: Person) -> Client:
 
 
 def run_of(person: Person, task: str, *statuses: str) -> Any:
-    """The only run there is of the task, once it has one of these statuses."""
+    """Return the only run of the task, once it has one of these statuses."""
 
     def look() -> Any:
-        found = person.caller.get(f"runs/?task={task}")["results"]
-        return found[0] if found and found[0]["status"] in statuses else None
+        runs = person.caller.get(f"runs/?task={task}")["results"]
+        return runs[0] if runs and runs[0]["status"] in statuses else None
 
     run = until(look, f"the run is {' or '.join(statuses)}")
     assert Run.objects.filter(task=UUID(task)).count() == 1
     return run
 
 
-def draft_of(made: Work) -> Any:
-    return made.caller.get(f"tasks/{made.task['id']}/")["draft"]
+def draft_of(scenario: Work) -> Any:
+    return scenario.caller.get(f"tasks/{scenario.task['id']}/")["draft"]
 
 
-def fragment(browser: Client, made: Work) -> str:
-    return browser.get(f"/tasks/{made.task['id']}/run/", headers={"HX-Request": "true"}).content.decode()
+def fragment(browser: Client, scenario: Work) -> str:
+    return browser.get(f"/tasks/{scenario.task['id']}/run/", headers={"HX-Request": "true"}).content.decode()
 
 
 def long_ago(**rows: Any) -> None:
-    """The sweeper finds what has waited for so long."""
+    """Make the drafts of these rows old, and run the sweeper."""
     Task.objects.filter(**rows).update(heartbeat=timezone.now() - timedelta(minutes=1))
     sweep_turns()
 
@@ -74,13 +74,13 @@ def long_ago(**rows: Any) -> None:
 def test_a_program_is_told_how_it_stands_and_finds_the_checklist(
     application: Application, person: Person, model: Model, browser: Client
 ) -> None:
-    made = work(person, application, model, notes=drafting("Look", "Write"), draft=True)
-    assert made.task["draft"] == {"status": "due", "code": "", "detail": ""}
-    run = run_of(person, made.task["id"], "ready")
+    scenario = work(person, application, model, notes=drafting("Look", "Write"), draft=True)
+    assert scenario.task["draft"] == {"status": "due", "code": "", "detail": ""}
+    run = run_of(person, scenario.task["id"], "ready")
     assert run["unasked"] and run["started"] is None and run["conversation"]
-    assert [row["title"] for row in made.items()] == ["Look", "Write"] and draft_of(made) is None
-    assert made.asked() == ["draft"]
-    assert "Ready to start" in fragment(browser, made)
+    assert [row["title"] for row in scenario.items()] == ["Look", "Write"] and draft_of(scenario) is None
+    assert scenario.sent_items() == ["draft"]
+    assert "Ready to start" in fragment(browser, scenario)
 
 
 def test_a_line_on_the_page_is_all_it_takes(
@@ -102,17 +102,17 @@ def test_what_a_model_makes_in_an_answer_is_drafted_after_it_unless_it_does_so_i
     first = {"title": drafting("Look"), "archetype": "model"}
     second = {"title": "Mine", "archetype": "model"}
     code = f"D{timezone.localdate(timezone=person.user.zone)}-T02"
-    asked = {"steps": [
+    script_ = {"steps": [
         *({"tool_calls": [{"name": "create_task", "arguments": each}]} for each in (first, second)),
         {"tool_calls": [{"name": "draft_checklist", "arguments": {"task": code, "items": [{"title": "Mine, too"}]}}]},
         {"tokens": 4_000, "interval": 0.02},
     ]}  # fmt: skip
-    turn = person.caller.ask("Plan it.", asked, place)["id"]
+    turn = person.caller.ask("Plan it.", script_, place)["id"]
     until(lambda: person.caller.turn(turn)["text"], "the answer is being written")
     one, two = Task.objects.filter(owner=person.user, level="task").order_by("code")
     assert (one.draft, two.draft, two.children.get().title) == ("due", "", "Mine, too")
-    told = [part["text"] for part in person.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
-    assert "is drafted after your answer" in told[0]
+    results = [part["text"] for part in person.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
+    assert "is drafted after your answer" in results[0]
     drafts.begin(one.pk)
     assert not Run.objects.filter(owner=person.user).exists()
     person.caller.post(f"turns/{turn}/stop/")
@@ -127,8 +127,8 @@ def test_what_a_model_makes_costs_nothing_before_its_person_accepts_it(
     place = person.caller.post("conversations/", {"persona": persona["id"]}, expect=201)["id"]
     call = {"name": "create_task", "arguments": {"title": drafting("Look"), "archetype": "model"}}
     turn = person.caller.ended(person.caller.ask("Plan it.", {"steps": [{"tool_calls": [call]}, SAID]}, place)["id"])
-    told = next(part["text"] for part in turn["parts"] if part["type"] == "tool_result")
-    assert "the user accepts or declines it" in told
+    result = next(part["text"] for part in turn["parts"] if part["type"] == "tool_result")
+    assert "the user accepts or declines it" in result
     [task] = person.caller.get("tasks/?level=task")["results"]
     assert (task["made_by"], task["proposed"], task["draft"]) == (model.name, True, None)
     mark = uuid4().hex
@@ -150,13 +150,13 @@ def test_of_many_tasks_two_are_drafted_at_a_time_and_the_next_when_one_is_done(
     runs = Run.objects.filter(owner=person.user)
     until(lambda: runs.filter(status="drafting").count() == 2, "two are being drafted")
     long_ago(owner=person.user)
-    for made in works:
-        drafts.begin(Task.objects.get(pk=made.task["id"]).pk)
+    for scenario in works:
+        drafts.begin(Task.objects.get(pk=scenario.task["id"]).pk)
     assert runs.count() == 2 and Task.objects.filter(owner=person.user, draft="due").count() == 2
     stopped = runs.first()
     assert stopped is not None
     person.caller.post(f"runs/{stopped.pk}/stop/")
-    assert draft_of(next(made for made in works if made.task["id"] == str(stopped.task_id))) is None
+    assert draft_of(next(scenario for scenario in works if scenario.task["id"] == str(stopped.task_id))) is None
     until(lambda: runs.count() == 3, "the next is being drafted")
     Task.objects.filter(owner=person.user).update(draft="")
     for run in runs.exclude(pk=stopped.pk):
@@ -166,8 +166,8 @@ def test_of_many_tasks_two_are_drafted_at_a_time_and_the_next_when_one_is_done(
 def test_of_two_processes_one_drafts_and_what_a_killed_one_had_begun_is_begun_again(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, application, model, notes=drafting("Look"))
-    rows = Task.objects.filter(pk=made.task["id"])
+    scenario = work(person, application, model, notes=drafting("Look"))
+    rows = Task.objects.filter(pk=scenario.task["id"])
     rows.update(draft="due")
     [task] = rows
     with transaction.atomic():  # a worker that is killed before it commits
@@ -183,44 +183,44 @@ def test_of_two_processes_one_drafts_and_what_a_killed_one_had_begun_is_begun_ag
     with ThreadPoolExecutor(2) as others:
         with transaction.atomic():  # both are on their way before either can begin
             lock_tasks(person.user)
-            begun = [others.submit(another) for _ in range(2)]
+            drafting_ = [others.submit(another) for _ in range(2)]
             long_ago(pk=task.pk)
-        for each in begun:
+        for each in drafting_:
             each.result()
-    run_of(person, made.task["id"], "ready")
-    assert made.asked() == ["draft"]
+    run_of(person, scenario.task["id"], "ready")
+    assert scenario.sent_items() == ["draft"]
 
 
 def test_what_cannot_be_drafted_is_said_at_the_task_and_asked_for_again_with_a_button(
     application: Application, person: Person, model: Model, browser: Client
 ) -> None:
     Model.objects.filter(pk=model.pk).update(tools=False)
-    made = work(person, application, model, notes=drafting("Look"), draft=True)
-    draft = until(lambda: (draft_of(made) or {}).get("status") == "refused" and draft_of(made), "it is refused")
+    scenario = work(person, application, model, notes=drafting("Look"), draft=True)
+    draft = until(lambda: (draft_of(scenario) or {}).get("status") == "refused" and draft_of(scenario), "it is refused")
     assert draft["code"] == "model_without_tools" and "scripted cannot" in draft["detail"]
-    page = fragment(browser, made)
+    page = fragment(browser, scenario)
     assert "needs a model that can call tools" in page and "Draft a checklist" in page
     seen = page.partition("?seen=")[2].partition('"')[0]
-    again = browser.get(f"/tasks/{made.task['id']}/run/", {"seen": seen}, headers={"HX-Request": "true"})
+    again = browser.get(f"/tasks/{scenario.task['id']}/run/", {"seen": seen}, headers={"HX-Request": "true"})
     assert again.status_code == 204
-    long_ago(pk=made.task["id"])  # it is not tried for ever
+    long_ago(pk=scenario.task["id"])  # it is not tried for ever
     assert not Run.objects.filter(owner=person.user).exists()
     Model.objects.filter(pk=model.pk).update(tools=True)
-    assert browser.post(f"/tasks/{made.task['id']}/run/", headers={"HX-Request": "true"}).status_code == 200
-    assert not run_of(person, made.task["id"], "ready")["unasked"] and draft_of(made) is None
+    assert browser.post(f"/tasks/{scenario.task['id']}/run/", headers={"HX-Request": "true"}).status_code == 200
+    assert not run_of(person, scenario.task["id"], "ready")["unasked"] and draft_of(scenario) is None
 
 
 def test_a_provider_that_fails_makes_the_run_wait_and_say_why(
     application: Application, person: Person, model: Model, browser: Client
 ) -> None:
     failing = script({"error": {"status": 400, "message": "No."}, "error_times": 9})
-    made = work(person, application, model, notes=failing, draft=True)
-    run = run_of(person, made.task["id"], "waiting")
-    assert run["code"] and run["detail"] and draft_of(made)["status"] == "begun"
-    page = fragment(browser, made)
+    scenario = work(person, application, model, notes=failing, draft=True)
+    run = run_of(person, scenario.task["id"], "waiting")
+    assert run["code"] and run["detail"] and draft_of(scenario)["status"] == "begun"
+    page = fragment(browser, scenario)
     assert "Try again" in page and "Waiting for you" in page
-    made.caller.post(f"runs/{run['id']}/stop/")
-    assert draft_of(made) is None
+    scenario.caller.post(f"runs/{run['id']}/stop/")
+    assert draft_of(scenario) is None
 
 
 def test_what_is_there_by_then_keeps_a_draft_from_being_begun_and_is_not_replaced_by_one(
@@ -239,8 +239,8 @@ def test_what_is_there_by_then_keeps_a_draft_from_being_begun_and_is_not_replace
     during = work(person, application, model, notes=steps, draft=True)
     turn = run_of(person, during.task["id"], "ready")["steps"][0]["turn"]
     assert [row["title"] for row in during.items()] == ["First"]
-    told = [part for part in during.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
-    assert not told[0]["error"] and told[1]["error"] and "has a checklist by now" in told[1]["text"]
+    results = [part for part in during.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
+    assert not results[0]["error"] and results[1]["error"] and "has a checklist by now" in results[1]["text"]
 
 
 def test_who_asks_for_a_run_takes_over_the_draft_with_what_they_name(
@@ -248,11 +248,11 @@ def test_who_asks_for_a_run_takes_over_the_draft_with_what_they_name(
 ) -> None:
     other = tool_model(model)
     persona = Persona.objects.create(owner=person.user, name="Doer", model=other)
-    made = work(person, application, model, notes=drafting(OK, OK), draft=True)
-    run = made.caller.post(f"tasks/{made.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
+    scenario = work(person, application, model, notes=drafting(OK, OK), draft=True)
+    run = scenario.caller.post(f"tasks/{scenario.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
     assert (run["model"], run["unasked"]) == (str(other.pk), False)
-    made.until(run["id"], "done")
-    assert Run.objects.filter(task=made.task["id"]).count() == 1
+    scenario.until(run["id"], "done")
+    assert Run.objects.filter(task=scenario.task["id"]).count() == 1
     assert Conversation.objects.get(pk=run["conversation"]).persona == persona
     looked = work(person, application, model, notes=drafting(OK), draft=True)
     drafted = run_of(person, looked.task["id"], "ready")
@@ -268,11 +268,11 @@ def test_who_asks_for_a_run_takes_over_the_draft_with_what_they_name(
 def test_a_program_that_writes_the_items_and_begins_needs_no_draft(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, application, model, notes=SLOW, draft=True)
-    turn = run_of(person, made.task["id"], "drafting")["steps"][0]["turn"]
-    with_items(made, [OK])
-    run = made.begin()
+    scenario = work(person, application, model, notes=SLOW, draft=True)
+    turn = run_of(person, scenario.task["id"], "drafting")["steps"][0]["turn"]
+    with_items(scenario, [OK])
+    run = scenario.begin()
     assert run["status"] == "running"
-    made.caller.post(f"turns/{turn}/stop/")
-    made.until(run["id"], "done")
-    assert made.asked() == ["draft", ".C01"]
+    scenario.caller.post(f"turns/{turn}/stop/")
+    scenario.until(run["id"], "done")
+    assert scenario.sent_items() == ["draft", ".C01"]

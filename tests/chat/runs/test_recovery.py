@@ -1,4 +1,4 @@
-"""Runs when a worker is killed, and when two workers carry out many: counted by what the model was really asked."""
+"""Runs after a worker is killed, and many runs on two workers. The tests count the model's requests."""
 
 import signal
 from collections.abc import Iterator
@@ -40,15 +40,17 @@ def test_a_worker_killed_in_the_middle_of_a_run_leaves_nothing_undone_and_nothin
     cut = with_items(work(person, product, model), [OK, writes, OK])
     marked = with_items(work(person, product, model), [MARKED_THEN_LONG, OK])
     runs = [cut.begin()["id"], marked.begin()["id"]]
-    until(lambda: cut.asked() == [".C01", ".C02"] and marked.items()[0]["status"] == "done", "both are in the middle")
+    until(
+        lambda: cut.sent_items() == [".C01", ".C02"] and marked.items()[0]["status"] == "done", "both are in the middle"
+    )
     turn = person.caller.get(f"runs/{runs[0]}/")["steps"][1]["turn"]
     until(lambda: person.caller.turn(turn)["text"], "the second item is being written")
     kill_worker(product)
     person.caller.http.patch(f"tasks/{cut.items()[1]['id']}/", json={"title": OK})  # its second try is a short one
     product.start_worker()
     done = [cut.until(runs[0], "done", seconds=120), marked.until(runs[1], "done", seconds=120)]
-    assert cut.asked() == [".C01", ".C02", ".C02", ".C03"]  # what was cut off is done again
-    assert marked.asked() == [".C01", ".C02"]  # what was marked before it was cut off is not
+    assert cut.sent_items() == [".C01", ".C02", ".C02", ".C03"]  # what was cut off is done again
+    assert marked.sent_items() == [".C01", ".C02"]  # what was marked before it was cut off is not
     assert [step["status"] for step in done[0]["steps"]] == ["done", "interrupted", "done", "done"]
     assert [step["status"] for step in done[1]["steps"]] == ["done", "done"]
 
@@ -56,13 +58,13 @@ def test_a_worker_killed_in_the_middle_of_a_run_leaves_nothing_undone_and_nothin
 def test_a_run_that_no_worker_takes_begins_when_one_is_there(product: Product, person: Person, model: Model) -> None:
     product.end("worker", signal.SIGKILL)
     try:
-        made = with_items(work(person, product, model), [OK, OK])
-        run = made.begin()
-        assert run["status"] == "running" and made.asked() == []
+        scenario = with_items(work(person, product, model), [OK, OK])
+        run = scenario.begin()
+        assert run["status"] == "running" and scenario.sent_items() == []
     finally:
         product.start_worker()
-    made.until(run["id"], "done", seconds=120)
-    assert made.asked() == [".C01", ".C02"]
+    scenario.until(run["id"], "done", seconds=120)
+    assert scenario.sent_items() == [".C01", ".C02"]
 
 
 @pytest.mark.usefixtures("second_worker")
@@ -70,8 +72,8 @@ def test_ten_runs_at_once_on_two_workers_do_each_item_once_and_in_order(
     product: Product, person: Person, model: Model
 ) -> None:
     works = [with_items(work(person, product, model), [LONG, OK, OK, OK]) for _ in range(10)]
-    runs = [made.begin()["id"] for made in works]
-    for made, run in zip(works, runs, strict=True):
-        made.until(run, "done", seconds=180)
-        assert made.asked() == [".C01", ".C02", ".C03", ".C04"]
-        assert [row["status"] for row in made.items()] == ["done"] * 4
+    runs = [scenario.begin()["id"] for scenario in works]
+    for scenario, run in zip(works, runs, strict=True):
+        scenario.until(run, "done", seconds=180)
+        assert scenario.sent_items() == [".C01", ".C02", ".C03", ".C04"]
+        assert [row["status"] for row in scenario.items()] == ["done"] * 4

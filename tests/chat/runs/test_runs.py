@@ -1,4 +1,4 @@
-"""A model works through a checklist: as a program sees it, and as the scripted model was really asked."""
+"""A model works through a checklist: the API for programs, and the requests to the scripted model."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -51,24 +51,26 @@ def test_an_item_that_a_model_writes_elsewhere_waits_for_the_person(
     application: Application, person: Person, model: Model
 ) -> None:
     """It may come from a document, so a run that is going on does not take it up by itself."""
-    made = work(person, application, model, "hybrid", drafting(OK, at0="your word"))
-    run = made.begin(start=True)["id"]
-    made.until(run, "waiting")
-    task = Task.objects.get(pk=made.task["id"])
-    elsewhere = NewTask(OK, level="item", parent=task)
+    scenario = work(person, application, model, "hybrid", drafting(OK, at0="your word"))
+    run = scenario.begin(start=True)["id"]
+    scenario.until(run, "waiting")
+    task = Task.objects.get(pk=scenario.task["id"])
+    proposal = NewTask(OK, level="item", parent=task)
     for _ in range(2):
-        services.create(actor=Actor(person.user, model.name), new=elsewhere)
-    first, second, third = made.items()
+        services.create(actor=Actor(person.user, model.name), new=proposal)
+    first, second, third = scenario.items()
     assert [each["proposed"] for each in (first, second, third)] == [False, True, True]
-    made.caller.post(f"runs/{run}/answer/", {})
-    waiting = until(lambda: (found := made.until(run, "waiting"))["item"] == second["code"] and found, "at the second")
+    scenario.caller.post(f"runs/{run}/answer/", {})
+    waiting = until(
+        lambda: (current := scenario.until(run, "waiting"))["item"] == second["code"] and current, "at the second"
+    )
     assert waiting["code"] == "proposed"
-    made.caller.post(f"runs/{run}/answer/", {})  # accepts this one
-    until(lambda: made.until(run, "waiting")["item"] == third["code"], "it waits at the third")
-    made.caller.post(f"tasks/{third['id']}/decline/", expect=200)
+    scenario.caller.post(f"runs/{run}/answer/", {})  # accepts this one
+    until(lambda: scenario.until(run, "waiting")["item"] == third["code"], "it waits at the third")
+    scenario.caller.post(f"tasks/{third['id']}/decline/", expect=200)
     swept(run)
-    made.until(run, "done")
-    assert made.asked() == ["draft", ".C01", ".C02"]
+    scenario.until(run, "done")
+    assert scenario.sent_items() == ["draft", ".C01", ".C02"]
 
 
 @pytest.mark.parametrize(("read", "begins"), [(400, False), (9_000, True)])
@@ -78,166 +80,169 @@ def test_a_checklist_from_a_prompt_that_was_not_read_whole_is_looked_at_before_i
     draft = {"name": "draft_checklist", "arguments": {"items": [{"title": OK}]}}
     usage = {"input": read, "output": 9}
     steps = script({"tool_calls": [draft], "usage": usage}, {"text": "Planned.", "usage": usage})
-    made = work(person, application, model, notes=f"{steps}\n{'Think of all of it. ' * 180}")
+    scenario = work(person, application, model, notes=f"{steps}\n{'Think of all of it. ' * 180}")
     # The server says which window it has: that it reports few tokens would prove nothing.
     application.model.say({"GET /api/ps": {"models": [{"name": model.name, "context_length": 450}]}})
     try:
-        begun = made.begin(start=True)
-        ready = made.until(begun["id"], "done" if begins else "ready")
+        run = scenario.begin(start=True)
+        ready = scenario.until(run["id"], "done" if begins else "ready")
     finally:
         application.model.say()
     if begins:
         return
     assert ready["code"] == "draft_unread" and "did not read the whole prompt" in ready["detail"]
-    assert [item["title"] for item in made.items()] == [OK] and made.asked() == ["draft"]
+    assert [item["title"] for item in scenario.items()] == [OK] and scenario.sent_items() == ["draft"]
     browser = Client()
     browser.force_login(person.user)
     page = browser.get(f"/c/{ready['conversation']}/").content.decode()
     assert "did not read the whole prompt" in page
-    assert made.caller.post(f"runs/{ready['id']}/start/")["status"] == "running"
+    assert scenario.caller.post(f"runs/{ready['id']}/start/")["status"] == "running"
 
 
 def test_a_model_task_is_drafted_shown_started_and_done_item_by_item(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, application, model, notes=drafting(f"one\n{OK}", OK, OK))
-    begun = made.begin()
-    assert begun["status"] == "drafting" and [step["item"] for step in begun["steps"]] == [""]
-    ready = made.until(begun["id"], "ready")
-    items = made.items()
-    assert len(items) == 3 and made.asked() == ["draft"]
+    scenario = work(person, application, model, notes=drafting(f"one\n{OK}", OK, OK))
+    run = scenario.begin()
+    assert run["status"] == "drafting" and [step["item"] for step in run["steps"]] == [""]
+    ready = scenario.until(run["id"], "ready")
+    items = scenario.items()
+    assert len(items) == 3 and scenario.sent_items() == ["draft"]
     person.caller.http.patch(f"tasks/{items[0]['id']}/", json={"title": OK})  # it may be edited before it starts
-    assert made.caller.get(f"tasks/{made.task['id']}/")["status"] == "waiting"
-    made.caller.post(f"runs/{ready['id']}/start/")
-    done = made.until(ready["id"], "done")
-    assert made.asked() == ["draft", ".C01", ".C02", ".C03"]
-    assert [row["status"] for row in made.items()] == ["done"] * 3
-    assert made.caller.get(f"tasks/{made.task['id']}/")["status"] == "done"
+    assert scenario.caller.get(f"tasks/{scenario.task['id']}/")["status"] == "waiting"
+    scenario.caller.post(f"runs/{ready['id']}/start/")
+    done = scenario.until(ready["id"], "done")
+    assert scenario.sent_items() == ["draft", ".C01", ".C02", ".C03"]
+    assert [row["status"] for row in scenario.items()] == ["done"] * 3
+    assert scenario.caller.get(f"tasks/{scenario.task['id']}/")["status"] == "done"
     assert [step["status"] for step in done["steps"]] == ["done"] * 4
     assert done["used"]["steps"] == 4 and done["used"]["tokens"] > 0
     for step in done["steps"]:  # each is a turn of the conversation, with a report of its own
-        assert made.caller.get(f"turns/{step['turn']}/")["conversation"] == done["conversation"]
+        assert scenario.caller.get(f"turns/{step['turn']}/")["conversation"] == done["conversation"]
         tasks = [
-            each["id"] for each in made.caller.get(f"turns/{step['turn']}/report/")["sources"] if each["kind"] == "task"
+            each["id"]
+            for each in scenario.caller.get(f"turns/{step['turn']}/report/")["sources"]
+            if each["kind"] == "task"
         ]
-        assert tasks == [made.task["code"]]
-    history = made.caller.get(f"tasks/{made.task['id']}/changes/")["results"]
+        assert tasks == [scenario.task["code"]]
+    history = scenario.caller.get(f"tasks/{scenario.task['id']}/changes/")["results"]
     assert {change["model"] for change in history if change["field"] == "status"} == {model.name}
 
 
 def test_a_run_that_a_program_begins_with_nothing_else_goes_on_to_its_end(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, application, model, notes=drafting(OK, OK))
+    scenario = work(person, application, model, notes=drafting(OK, OK))
     persona = Persona.objects.create(owner=person.user, name="Doer", model=model)
-    run = made.caller.post(f"tasks/{made.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
-    assert made.until(run["id"], "done", "ready", "waiting")["status"] == "done"
-    assert made.asked() == ["draft", ".C01", ".C02"]
+    run = scenario.caller.post(f"tasks/{scenario.task['id']}/runs/", {"persona": str(persona.pk)}, expect=202)
+    assert scenario.until(run["id"], "done", "ready", "waiting")["status"] == "done"
+    assert scenario.sent_items() == ["draft", ".C01", ".C02"]
 
 
 def test_a_hybrid_task_stops_at_its_breakpoint_and_goes_on_when_it_is_cleared_or_answered(
     application: Application, person: Person, model: Model
 ) -> None:
     notes = drafting(OK, OK, OK, at1="the invoice", at2="your word")
-    made = work(person, application, model, "hybrid", notes)
-    run = made.begin(start=True)["id"]
-    waiting = made.until(run, "waiting")
-    second, third = made.items()[1:]
+    scenario = work(person, application, model, "hybrid", notes)
+    run = scenario.begin(start=True)["id"]
+    waiting = scenario.until(run, "waiting")
+    second, third = scenario.items()[1:]
     assert (waiting["code"], waiting["needs"], waiting["item"]) == ("breakpoint", "the invoice", second["code"])
-    assert made.caller.get(f"tasks/{made.task['id']}/")["status"] == "waiting"
-    answered = made.caller.post(f"runs/{run}/answer/", {"text": "Invoice 4711."})
+    assert scenario.caller.get(f"tasks/{scenario.task['id']}/")["status"] == "waiting"
+    answered = scenario.caller.post(f"runs/{run}/answer/", {"text": "Invoice 4711."})
     assert answered["status"] == "running"
     waiting = until(
-        lambda: (found := made.until(run, "waiting"))["item"] == third["code"] and found, "it waits at the third"
+        lambda: (current := scenario.until(run, "waiting"))["item"] == third["code"] and current,
+        "it waits at the third",
     )
-    [asked] = [
+    [question] = [
         r.body["messages"]
         for r in application.model.requests("Invoice 4711.")
         if r.body["messages"][-1]["role"] == "user"
     ]
-    assert asked[-1]["content"].startswith(f"Invoice 4711.\n\nItem @{second['code']}:")
-    made.caller.post(f"tasks/{third['id']}/clear/", expect=200)
+    assert question[-1]["content"].startswith(f"Invoice 4711.\n\nItem @{second['code']}:")
+    scenario.caller.post(f"tasks/{third['id']}/clear/", expect=200)
     swept(run)  # it was done elsewhere, so nobody else advances the run
-    made.until(run, "done")
-    assert made.asked() == ["draft", ".C01", ".C02", ".C03"]
+    scenario.until(run, "done")
+    assert scenario.sent_items() == ["draft", ".C01", ".C02", ".C03"]
 
 
 def test_a_question_stops_the_run_and_what_is_sent_in_its_conversation_answers_it(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, ASK, OK)
-    run = made.begin()
-    waiting = made.until(run["id"], "waiting")
+    scenario = three(person, application, model, ASK, OK)
+    run = scenario.begin()
+    waiting = scenario.until(run["id"], "waiting")
     assert (waiting["code"], waiting["needs"]) == ("question", "Which colour?")
     assert waiting["steps"][0]["status"] == "asked" and waiting["steps"][0]["question"] == "Which colour?"
-    assert made.caller.post(f"runs/{run['id']}/answer/", {"text": " "}, expect=400)["code"] == "empty_answer"
-    made.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
-    sent = made.caller.post(f"conversations/{run['conversation']}/turns/", {"text": "Blue."})["turns"]
-    done = made.until(run["id"], "done")
+    assert scenario.caller.post(f"runs/{run['id']}/answer/", {"text": " "}, expect=400)["code"] == "empty_answer"
+    scenario.caller.http.patch(f"tasks/{scenario.items()[0]['id']}/", json={"title": OK})
+    sent = scenario.caller.post(f"conversations/{run['conversation']}/turns/", {"text": "Blue."})["turns"]
+    done = scenario.until(run["id"], "done")
     assert [step["turn"] for step in done["steps"]][1] == sent[0]["id"]
-    assert made.asked() == [".C01", ".C01", ".C02"]
-    said = made.caller.get(f"messages/{sent[0]['user_message']}/")["text"]
-    assert said.startswith("Blue.\n\nItem @")
+    assert scenario.sent_items() == [".C01", ".C01", ".C02"]
+    text = scenario.caller.get(f"messages/{sent[0]['user_message']}/")["text"]
+    assert text.startswith("Blue.\n\nItem @")
 
 
 def test_a_model_that_fails_in_the_middle_makes_the_run_wait_and_try_again_goes_on(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, OK, FAILING, OK)
-    run = made.begin()["id"]
-    waiting = made.until(run, "waiting")
-    assert waiting["item"] == made.items()[1]["code"] and waiting["code"] and waiting["detail"]
-    assert [row["status"] for row in made.items()] == ["done", "waiting", "open"]
-    made.caller.post(f"runs/{run}/retry/")
-    done = made.until(run, "done")
+    scenario = three(person, application, model, OK, FAILING, OK)
+    run = scenario.begin()["id"]
+    waiting = scenario.until(run, "waiting")
+    assert waiting["item"] == scenario.items()[1]["code"] and waiting["code"] and waiting["detail"]
+    assert [row["status"] for row in scenario.items()] == ["done", "waiting", "open"]
+    scenario.caller.post(f"runs/{run}/retry/")
+    done = scenario.until(run, "done")
     assert [(step["item"][-4:], step["status"]) for step in done["steps"]] == [
         (".C01", "done"), (".C02", "failed"), (".C02", "done"), (".C03", "done"),
     ]  # fmt: skip
-    assert made.caller.post(f"runs/{run}/retry/", expect=409)["code"] == "not_stopped"
+    assert scenario.caller.post(f"runs/{run}/retry/", expect=409)["code"] == "not_stopped"
 
 
 def test_an_item_that_is_not_marked_is_asked_about_once_more_and_then_the_user_is(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, SILENT, OK)
-    run = made.begin()["id"]
-    waiting = made.until(run, "waiting")
+    scenario = three(person, application, model, SILENT, OK)
+    run = scenario.begin()["id"]
+    waiting = scenario.until(run, "waiting")
     assert waiting["code"] == "item_unfinished" and "asked twice" in waiting["detail"]
     assert [step["reminds"] for step in waiting["steps"]] == [False, True]
-    first = made.items()[0]
-    made.caller.http.patch(f"tasks/{first['id']}/", json={"status": "done"})  # ticked by its user: it goes on
+    first = scenario.items()[0]
+    scenario.caller.http.patch(f"tasks/{first['id']}/", json={"status": "done"})  # ticked by its user: it goes on
     swept(run)
-    made.until(run, "done")
-    assert made.asked() == [".C01", ".C01", ".C02"]
+    scenario.until(run, "done")
+    assert scenario.sent_items() == [".C01", ".C01", ".C02"]
 
 
 def test_a_model_that_never_finishes_is_stopped_by_its_cap_and_says_so(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, SILENT, OK)
-    run = made.begin(persona=with_caps(person, model, run_max_steps=3))["id"]
-    made.until(run, "waiting")
-    made.caller.post(f"runs/{run}/retry/")
-    failed = made.until(run, "failed")
+    scenario = three(person, application, model, SILENT, OK)
+    run = scenario.begin(persona=with_caps(person, model, run_max_steps=3))["id"]
+    scenario.until(run, "waiting")
+    scenario.caller.post(f"runs/{run}/retry/")
+    failed = scenario.until(run, "failed")
     assert failed["code"] == "run_cap_reached" and "3 steps" in failed["detail"]
-    assert failed["used"]["steps"] == failed["caps"]["steps"] == 3 == len(made.asked())
-    assert made.caller.post(f"runs/{run}/retry/")["status"] == "failed"
-    assert [row["status"] for row in made.items()] == ["open", "open"]
+    assert failed["used"]["steps"] == failed["caps"]["steps"] == 3 == len(scenario.sent_items())
+    assert scenario.caller.post(f"runs/{run}/retry/")["status"] == "failed"
+    assert [row["status"] for row in scenario.items()] == ["open", "open"]
     Persona.objects.get(owner=person.user).budget_profile.delete()  # type: ignore[union-attr]  # it has one
-    made.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
-    made.caller.post(f"runs/{run}/retry/")
-    made.until(run, "done")
+    scenario.caller.http.patch(f"tasks/{scenario.items()[0]['id']}/", json={"title": OK})
+    scenario.caller.post(f"runs/{run}/retry/")
+    scenario.until(run, "done")
 
 
 def test_the_caps_on_tokens_and_on_minutes_hold(application: Application, person: Person, model: Model) -> None:
     heavy = script(
         {**MARK, "usage": {"input": 3_000, "output": 10}}, {"text": "ok", "usage": {"input": 1, "output": 1}}
     )
-    made = three(person, application, model, heavy, OK)
-    run = made.begin(persona=with_caps(person, model, run_max_tokens=3_000))["id"]
-    failed = made.until(run, "failed")
+    scenario = three(person, application, model, heavy, OK)
+    run = scenario.begin(persona=with_caps(person, model, run_max_tokens=3_000))["id"]
+    failed = scenario.until(run, "failed")
     assert failed["code"] == "run_cap_reached" and "3,012 of 3,000 tokens" in failed["detail"]
-    assert made.asked() == [".C01"]
+    assert scenario.sent_items() == [".C01"]
     late = three(person, application, model, SLOW, OK)
     run = late.begin(persona=with_caps(person, model, run_max_minutes=1))["id"]
     turn = late.caller.get(f"runs/{run}/")["steps"][0]["turn"]
@@ -251,57 +256,61 @@ def test_the_caps_on_tokens_and_on_minutes_hold(application: Application, person
 def test_a_run_can_be_stopped_at_any_moment_and_goes_on_where_it_was(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, OK, SLOW, OK)
-    run = made.begin()["id"]
+    scenario = three(person, application, model, OK, SLOW, OK)
+    run = scenario.begin()["id"]
     turn = until(
-        lambda: [s["turn"] for s in made.caller.get(f"runs/{run}/")["steps"] if s["item"].endswith("C02")],
+        lambda: [s["turn"] for s in scenario.caller.get(f"runs/{run}/")["steps"] if s["item"].endswith("C02")],
         "it is at the second item",
     )[0]
-    until(lambda: made.caller.turn(turn)["text"], "the model writes")
-    place = made.caller.get(f"runs/{run}/")["conversation"]
-    for path, body in ((f"conversations/{place}/turns/", {"text": "Me!"}), (f"tasks/{made.task['id']}/runs/", {})):
-        code = made.caller.post(path, body | {"model": str(model.pk)} if "runs" in path else body, expect=409)["code"]
+    until(lambda: scenario.caller.turn(turn)["text"], "the model writes")
+    place = scenario.caller.get(f"runs/{run}/")["conversation"]
+    for path, body in ((f"conversations/{place}/turns/", {"text": "Me!"}), (f"tasks/{scenario.task['id']}/runs/", {})):
+        code = scenario.caller.post(path, body | {"model": str(model.pk)} if "runs" in path else body, expect=409)[
+            "code"
+        ]
         assert code in ("already_answering", "run_open")
-    kept = made.caller.http.put(f"conversations/{place}/next/", json={"text": "Me!"})
-    assert kept.status_code == 409 and kept.json()["code"] == "run_in_progress"
-    made.caller.post(f"runs/{run}/stop/")
-    assert made.caller.get(f"runs/{run}/")["status"] == "stopped"
-    assert made.caller.ended(turn)["status"] == "stopped"
-    assert made.caller.post(f"runs/{run}/stop/")["status"] == "stopped"
-    until(lambda: made.caller.get(f"runs/{run}/")["steps"][-1]["status"] == "stopped", "its step is settled")
-    assert made.asked() == [".C01", ".C02"]
-    made.caller.http.patch(f"tasks/{made.items()[1]['id']}/", json={"title": OK})
-    made.caller.post(f"runs/{run}/retry/")
-    made.until(run, "done")
-    assert made.asked() == [".C01", ".C02", ".C02", ".C03"]
+    refused = scenario.caller.http.put(f"conversations/{place}/next/", json={"text": "Me!"})
+    assert refused.status_code == 409 and refused.json()["code"] == "run_in_progress"
+    scenario.caller.post(f"runs/{run}/stop/")
+    assert scenario.caller.get(f"runs/{run}/")["status"] == "stopped"
+    assert scenario.caller.ended(turn)["status"] == "stopped"
+    assert scenario.caller.post(f"runs/{run}/stop/")["status"] == "stopped"
+    until(lambda: scenario.caller.get(f"runs/{run}/")["steps"][-1]["status"] == "stopped", "its step is settled")
+    assert scenario.sent_items() == [".C01", ".C02"]
+    scenario.caller.http.patch(f"tasks/{scenario.items()[1]['id']}/", json={"title": OK})
+    scenario.caller.post(f"runs/{run}/retry/")
+    scenario.until(run, "done")
+    assert scenario.sent_items() == [".C01", ".C02", ".C02", ".C03"]
 
 
 def test_stopping_the_answer_stops_the_run(application: Application, person: Person, model: Model) -> None:
-    made = three(person, application, model, SLOW)
-    run = made.begin()
-    made.caller.post(f"turns/{run['steps'][0]['turn']}/stop/")
-    assert made.until(run["id"], "stopped")["code"] == "stopped"
+    scenario = three(person, application, model, SLOW)
+    run = scenario.begin()
+    scenario.caller.post(f"turns/{run['steps'][0]['turn']}/stop/")
+    assert scenario.until(run["id"], "stopped")["code"] == "stopped"
 
 
 def test_between_two_items_nobody_else_asks_in_the_conversation(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, OK)
-    run = made.begin()
-    made.until(run["id"], "done")
+    scenario = three(person, application, model, OK)
+    run = scenario.begin()
+    scenario.until(run["id"], "done")
     Run.objects.filter(pk=run["id"]).update(status="running", heartbeat=timezone.now() + timedelta(hours=1))
     place = run["conversation"]
-    refused = made.caller.post(f"conversations/{place}/turns/", {"text": "Me!"}, expect=409)
+    refused = scenario.caller.post(f"conversations/{place}/turns/", {"text": "Me!"}, expect=409)
     assert refused["code"] == "run_in_progress"
     Run.objects.filter(pk=run["id"]).update(status="done")
-    made.caller.ended(made.caller.ask("And now?", {"text": "Now."}, place)["id"])  # an ordinary one of the user's
+    scenario.caller.ended(
+        scenario.caller.ask("And now?", {"text": "Now."}, place)["id"]
+    )  # an ordinary one of the user's
 
 
 def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_waits_for_it(
     application: Application, person: Person, model: Model
 ) -> None:
-    made, begun = three(person, application, model, OK), create_conversation(user=person.user)
-    now, task = timezone.now(), Task.objects.get(pk=made.task["id"])
+    scenario, beginning = three(person, application, model, OK), create_conversation(user=person.user)
+    now, task = timezone.now(), Task.objects.get(pk=scenario.task["id"])
     place = create_conversation(user=person.user)
     run = Run(owner=person.user, task=task, conversation=place, model=model, status="running", started=now)
     run.heartbeat = now
@@ -328,9 +337,9 @@ def test_a_run_that_goes_on_does_not_wait_for_one_that_begins_while_that_one_wai
             going_on = other.submit(go_on)
             process = backend.get()
             until(lambda: waits(process), "the run waits for the tasks of its person")
-            lock(begun)
+            lock(beginning)
         going_on.result()
-    made.until(str(run.pk), "done")
+    scenario.until(str(run.pk), "done")
 
 
 def test_what_cannot_be_run_is_refused_with_a_reason(
@@ -342,17 +351,17 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
         "tasks/", {"title": "M", "level": "task", "horizon": "month", "archetype": "model"}, expect=201
     )
     assert person.caller.post(f"tasks/{month['id']}/runs/", expect=400)["code"] == "not_a_day_task"
-    made = three(person, application, model, SLOW)
-    assert made.begin(expect=409, model=str(scripted_model_row.pk))["code"] == "model_without_tools"
-    assert stranger.caller.post(f"tasks/{made.task['id']}/runs/", expect=404)["code"] == "not_found"
-    run = made.begin()["id"]
-    assert made.begin(expect=409)["code"] == "run_open"
+    scenario = three(person, application, model, SLOW)
+    assert scenario.begin(expect=409, model=str(scripted_model_row.pk))["code"] == "model_without_tools"
+    assert stranger.caller.post(f"tasks/{scenario.task['id']}/runs/", expect=404)["code"] == "not_found"
+    run = scenario.begin()["id"]
+    assert scenario.begin(expect=409)["code"] == "run_open"
     for path in ("start/", "stop/", "answer/", "retry/"):
         assert stranger.caller.http.post(f"runs/{run}/{path}", json={}).status_code == 404
     assert stranger.caller.http.get(f"runs/{run}/").status_code == 404
     assert stranger.caller.get("runs/")["results"] == []
-    assert [each["id"] for each in made.caller.get(f"runs/?task={made.task['id']}")["results"]] == [run]
-    made.caller.post(f"runs/{run}/stop/")
+    assert [each["id"] for each in scenario.caller.get(f"runs/?task={scenario.task['id']}")["results"]] == [run]
+    scenario.caller.post(f"runs/{run}/stop/")
     finished = three(person, application, model, OK)
     person.caller.http.patch(f"tasks/{finished.task['id']}/", json={"status": "done"})
     assert finished.begin(expect=409)["code"] == "finished"
@@ -361,26 +370,26 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
 def test_a_model_that_drafts_nothing_is_asked_again_and_the_user_may_write_the_list(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = work(person, application, model, notes=SILENT)
-    run = made.begin()["id"]
-    waiting = made.until(run, "waiting")
-    assert waiting["code"] == "no_checklist" and made.asked() == ["draft", "draft"]
-    assert made.caller.post(f"runs/{run}/start/", expect=409)["code"] == "not_ready"
-    with_items(made, [OK])
-    made.caller.post(f"runs/{run}/start/")
-    made.until(run, "done")
+    scenario = work(person, application, model, notes=SILENT)
+    run = scenario.begin()["id"]
+    waiting = scenario.until(run, "waiting")
+    assert waiting["code"] == "no_checklist" and scenario.sent_items() == ["draft", "draft"]
+    assert scenario.caller.post(f"runs/{run}/start/", expect=409)["code"] == "not_ready"
+    with_items(scenario, [OK])
+    scenario.caller.post(f"runs/{run}/start/")
+    scenario.until(run, "done")
 
 
 def test_what_is_stopped_and_tried_again_at_once_begins_when_the_old_answer_has_ended(
     application: Application, person: Person, model: Model
 ) -> None:
-    made = three(person, application, model, SLOW, OK)
-    run = made.begin()
+    scenario = three(person, application, model, SLOW, OK)
+    run = scenario.begin()
     turn = run["steps"][0]["turn"]
-    until(lambda: made.caller.turn(turn)["text"], "the model writes")
-    person.caller.http.patch(f"tasks/{made.items()[0]['id']}/", json={"title": OK})
-    made.caller.post(f"runs/{run['id']}/stop/")
-    made.caller.post(f"runs/{run['id']}/retry/")
-    done = made.until(run["id"], "done")
+    until(lambda: scenario.caller.turn(turn)["text"], "the model writes")
+    person.caller.http.patch(f"tasks/{scenario.items()[0]['id']}/", json={"title": OK})
+    scenario.caller.post(f"runs/{run['id']}/stop/")
+    scenario.caller.post(f"runs/{run['id']}/retry/")
+    done = scenario.until(run["id"], "done")
     assert [step["status"] for step in done["steps"]] == ["stopped", "done", "done"]
-    assert made.caller.turn(turn)["status"] == "stopped" and made.asked() == [".C01", ".C01", ".C02"]
+    assert scenario.caller.turn(turn)["status"] == "stopped" and scenario.sent_items() == [".C01", ".C01", ".C02"]

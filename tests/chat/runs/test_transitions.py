@@ -1,4 +1,4 @@
-"""The table of a run's statuses and what leads from one to another."""
+"""The table of a run's statuses and its transitions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tasks whose runs the scripted model plays: what it is to do with an item stands in the item's title."""
+"""Tasks whose runs the scripted model plays. The script for an item is in the item's title."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def drafting(*items: str, **stops: str) -> str:
 
 @dataclass
 class Work:
-    """One person's task, whose title has a mark that no other has."""
+    """A task of a person. Its title has a unique mark."""
 
     person: Person
     server: Server
@@ -59,8 +59,8 @@ class Work:
 
     def until(self, run: str, *statuses: str, seconds: float = WAIT) -> Any:
         def look() -> Any:
-            found = self.caller.get(f"runs/{run}/")
-            return found if found["status"] in statuses else None
+            row = self.caller.get(f"runs/{run}/")
+            return row if row["status"] in statuses else None
 
         try:
             return until(look, f"the run is {' or '.join(statuses)}", seconds)
@@ -71,8 +71,8 @@ class Work:
         rows = self.caller.get(f"tasks/?parent={self.task['id']}")["results"]
         return sorted(rows, key=lambda row: row["position"])
 
-    def asked(self) -> list[str]:
-        """For each turn that the model was really asked for: the last part of its item's code, or "draft"."""
+    def sent_items(self) -> list[str]:
+        """Return for each request to the model the last part of its item's code, or "draft"."""
         first = [record.body["messages"] for record in self.server.model.requests(self.mark)]
         questions = [messages[-1]["content"] for messages in first if messages[-1]["role"] == "user"]
         code = self.task["code"]  # the person's other tasks of the day stand in the same prompts
@@ -85,19 +85,19 @@ def _asked(question: str, code: str) -> str:
 
 
 def work(person: Person, server: Server, model: Model, archetype: str = "model", notes: str = "", **more: Any) -> Work:
-    """A task of which the server drafts nothing by itself, unless `draft=True`."""
+    """Create a task. The server drafts its checklist only with `draft=True`."""
     mark = uuid4().hex
     body = {"title": f"Work {mark}", "level": "task", "archetype": archetype, "notes": notes, "draft": False, **more}
     return Work(person, server, model, person.caller.post("tasks/", body, expect=201), mark)
 
 
-def with_items(made: Work, titles: Sequence[str]) -> Work:
+def with_items(scenario: Work, titles: Sequence[str]) -> Work:
     body = {"items": [{"title": title} for title in titles]}
-    made.caller.post(f"tasks/{made.task['id']}/draft/", body, expect=201)
-    return made
+    scenario.caller.post(f"tasks/{scenario.task['id']}/draft/", body, expect=201)
+    return scenario
 
 
 def swept(run: str) -> None:
-    """The sweeper's look at a run that nobody has looked at for a while."""
+    """Make the heartbeat of a run old, and run the sweeper."""
     Run.objects.filter(pk=run).update(heartbeat=timezone.now() - timedelta(minutes=1))
     sweep_turns()

@@ -45,49 +45,49 @@ def read_events(lines: Iterable[str]) -> Iterator[Any]:
 
 
 def problems(events: list[Any]) -> list[str]:
-    """What of the order of a run's events a client would refuse."""
+    """Return the mistakes in the order of a run's events for which a client would refuse it."""
     names = [str(event.type.value) for event in events]
-    found = [] if names[:1] == ["RUN_STARTED"] else ["it does not begin with RUN_STARTED"]
-    found += [] if names[-1:] in (["RUN_FINISHED"], ["RUN_ERROR"]) else ["it does not end"]
-    found += ["it begins or ends twice"] if len({"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR"} & {*names[1:-1]}) else []
+    wrong = [] if names[:1] == ["RUN_STARTED"] else ["it does not begin with RUN_STARTED"]
+    wrong += [] if names[-1:] in (["RUN_FINISHED"], ["RUN_ERROR"]) else ["it does not end"]
+    wrong += ["it begins or ends twice"] if len({"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR"} & {*names[1:-1]}) else []
     open_: set[tuple[str, str]] = set()
     for name, event in zip(names, events, strict=True):
-        for table, wanted in ((OPENS, False), (NEEDS, True), (CLOSES, True)):
+        for table, expected in ((OPENS, False), (NEEDS, True), (CLOSES, True)):
             if name in table:
                 kind, field = table[name]
                 thing = (kind, getattr(event, field))
-                found += [] if (thing in open_) is wanted else [f"{name} of {thing}"]
+                wrong += [] if (thing in open_) is expected else [f"{name} of {thing}"]
                 open_ = open_ | {thing} if table is OPENS else open_ - {thing} if table is CLOSES else open_
-    return found + [f"{kind} is left open" for kind, _ in open_]
+    return wrong + [f"{kind} is left open" for kind, _ in open_]
 
 
 def messages(events: list[Any]) -> list[dict[str, Any]]:
-    """What a client shows after a run: each message once, in the order in which they began."""
-    made: dict[str, dict[str, Any]] = {}
+    """Return the messages that a client shows after a run: each once, in the order in which they began."""
+    by_id: dict[str, dict[str, Any]] = {}
     calls: dict[str, dict[str, Any]] = {}
     for event in events:
         match event.type.value:
             case "TEXT_MESSAGE_START":
-                made.setdefault(event.message_id, {"role": "assistant", "text": "", "calls": []})
+                by_id.setdefault(event.message_id, {"role": "assistant", "text": "", "calls": []})
             case "REASONING_MESSAGE_START":
-                made[event.message_id] = {"role": "reasoning", "text": ""}
+                by_id[event.message_id] = {"role": "reasoning", "text": ""}
             case "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT":
-                made[event.message_id]["text"] += event.delta
+                by_id[event.message_id]["text"] += event.delta
             case "TOOL_CALL_START":
                 calls[event.tool_call_id] = {"id": event.tool_call_id, "name": event.tool_call_name, "arguments": ""}
-                begun = made.setdefault(event.parent_message_id, {"role": "assistant", "text": "", "calls": []})
-                begun["calls"].append(calls[event.tool_call_id])
+                message = by_id.setdefault(event.parent_message_id, {"role": "assistant", "text": "", "calls": []})
+                message["calls"].append(calls[event.tool_call_id])
             case "TOOL_CALL_ARGS":
                 calls[event.tool_call_id]["arguments"] += event.delta
             case "TOOL_CALL_RESULT":
-                made[event.message_id] = {"role": "tool", "text": event.content, "call": event.tool_call_id}
+                by_id[event.message_id] = {"role": "tool", "text": event.content, "call": event.tool_call_id}
             case "MESSAGES_SNAPSHOT":
-                made = {each.id: _from_snapshot(each) for each in event.messages}
-    return list(made.values())
+                by_id = {each.id: _from_snapshot(each) for each in event.messages}
+    return list(by_id.values())
 
 
 def _from_snapshot(message: Any) -> dict[str, Any]:
-    """A message that takes the place of what was told of it."""
+    """Return a message of a snapshot, which replaces the message of the events."""
     if message.role == "assistant":
         calls = [
             {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
@@ -108,8 +108,8 @@ def result(call: str, text: str) -> dict[str, Any]:
     return {"id": str(uuid4()), "role": "tool", "toolCallId": call, "content": text}
 
 
-def run_input(*said: dict[str, Any], thread: str = "", **more: Any) -> dict[str, Any]:
-    return {"threadId": thread or str(uuid4()), "runId": str(uuid4()), "messages": list(said), **more}
+def run_input(*inputs: dict[str, Any], thread: str = "", **more: Any) -> dict[str, Any]:
+    return {"threadId": thread or str(uuid4()), "runId": str(uuid4()), "messages": list(inputs), **more}
 
 
 def ran(person: Person, body: dict[str, Any], **headers: str) -> list[Any]:
@@ -134,7 +134,7 @@ TOWN = {"town": {"type": "string"}}
 WEATHER = {"name": "weather", "description": "Of a town.", "parameters": {"type": "object", "properties": TOWN}}
 
 
-def props(made: Diary) -> dict[str, Any]:
+def props(diary: Diary) -> dict[str, Any]:
     """The scripted model that calls tools, and the persona that has the diary's."""
-    persona = Persona.objects.get(owner=made.person.user)
-    return {"model": str(made.model.pk), "persona": str(persona.pk)}
+    persona = Persona.objects.get(owner=diary.person.user)
+    return {"model": str(diary.model.pk), "persona": str(persona.pk)}

@@ -38,16 +38,16 @@ def test_the_client_for_node_works_unchanged(person: Person, guarded: Diary) -> 
         program, cwd=ROOT / "tests/node", env=environment, capture_output=True, text=True, timeout=WAIT
     )
     assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
-    assert [(role, text) for role, text, _ in said["messages"][1:]] == [
+    output = json.loads(ran.stdout)
+    assert [(role, text) for role, text, _ in output["messages"][1:]] == [
         ("reasoning", "Look."),
         ("assistant", "Let me look."),
         ("tool", "rain"),
         ("assistant", "It rains."),
     ]
-    assert said["messages"][2][2] == [{"name": "weather", "arguments": '{"town": "Conwy"}'}]
-    assert said["names"].count("RUN_STARTED") == said["names"].count("RUN_FINISHED") == 2
-    assert person.caller.get(f"conversations/{said['thread']}/")["state"] == "idle"
-    assert said["interrupt"]["reason"] == "tool_approval" and guarded.lines() == ["one"]
-    assert [role for role, _, _ in said["guarded"]] == ["user", "assistant", "tool", "assistant"]
-    assert said["guarded"][-1][1] == "Done." and "nothing_to_answer" in said["refused"]
+    assert output["messages"][2][2] == [{"name": "weather", "arguments": '{"town": "Conwy"}'}]
+    assert output["names"].count("RUN_STARTED") == output["names"].count("RUN_FINISHED") == 2
+    assert person.caller.get(f"conversations/{output['thread']}/")["state"] == "idle"
+    assert output["interrupt"]["reason"] == "tool_approval" and guarded.lines() == ["one"]
+    assert [role for role, _, _ in output["guarded"]] == ["user", "assistant", "tool", "assistant"]
+    assert output["guarded"][-1][1] == "Done." and "nothing_to_answer" in output["refused"]

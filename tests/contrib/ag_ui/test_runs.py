@@ -59,14 +59,14 @@ def test_a_run_with_the_same_key_is_the_same_answer(person: Person) -> None:
 
 def test_a_tool_of_the_program_is_run_between_two_runs(person: Person, guarded: Diary) -> None:
     call = {"name": "weather", "arguments": {"town": "Conwy"}}
-    asked = user("Weather?", {"text": "Let me look.", "tool_calls": [call]}, {"text": "It rains."})
-    first = run_input(asked, tools=[WEATHER], forwardedProps=props(guarded))
+    question = user("Weather?", {"text": "Let me look.", "tool_calls": [call]}, {"text": "It rains."})
+    first = run_input(question, tools=[WEATHER], forwardedProps=props(guarded))
     events = ran(person, first)
     [message] = messages(events)
     [called] = message["calls"]
     assert (message["text"], called["name"], called["arguments"]) == ("Let me look.", "weather", '{"town": "Conwy"}')
     assert events[-1].outcome.pending_tool_call_ids == [called["id"]]
-    body = run_input(asked, result(called["id"], "rain"), thread=first["threadId"], tools=[WEATHER])
+    body = run_input(question, result(called["id"], "rain"), thread=first["threadId"], tools=[WEATHER])
     assert [each["text"] for each in messages(ran(person, body))] == ["It rains."]
     browser = Client()
     browser.force_login(person.user)
@@ -87,8 +87,8 @@ def test_a_call_that_must_be_allowed_interrupts_and_is_decided_by_the_next_run(
     assert guarded.lines() == []
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": {"allow": allow}}]
     events = ran(person, run_input(thread=first["threadId"], resume=resume))
-    told, said = messages(events)
-    assert told["call"] == interrupt.tool_call_id and said["text"] == "Done."
+    result_message, answer = messages(events)
+    assert result_message["call"] == interrupt.tool_call_id and answer["text"] == "Done."
     assert guarded.lines() == (["one"] if allow else [])
     assert events[-1].outcome.type == "success"
 

@@ -17,12 +17,13 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import User
 from accounts.services import create_token
 from chat.models import Conversation, Message, Turn
-from chat.realtime.events import Approval, EventType, fold
+from chat.models.parts import MessagePart
+from chat.realtime.events import Approval, Event, EventType, WireEvent, fold
 from chat.turns.emitter import Answer
 from chat.turns.store import UNEXPECTED, Ending, last_event
 from contrib.ag_ui.run_input import Interrupted, read
 from contrib.ag_ui.start_run import NOT_RUN, start
-from contrib.ag_ui.translation import Head, Translation
+from contrib.ag_ui.translation import RunHead, Translation
 from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 from llm.models import Model, Provider
@@ -65,16 +66,16 @@ ANSWER: list[LoopEvent] = [
 ]
 
 
-def told(answer: Answer, ending: Ending | None) -> list[dict[str, Any]]:
-    """What the stream of a turn holds that has said this; without an ending it goes on."""
+def wires_of(answer: Answer, ending: Ending | None) -> list[WireEvent]:
+    """Return the events in the stream of a turn with this answer. Without an ending the turn is still running."""
     if ending is not None:
         answer.close()
         type_, payload = last_event(ending, answer.usage_row(), answer.finish_reason)
-        answer.emit(type_, **payload)
+        answer.emit_payload(type_, payload)
     return [event.to_wire() for event in answer.drain()]
 
 
-def said(*events: LoopEvent, external: str = "") -> Answer:
+def answer_of(*events: LoopEvent, external: str = "") -> Answer:
     answer = Answer(TURN)
     answer.external = frozenset([external])
     answer.emit(EventType.RUN_STARTED, conversation=TURN, message=TURN, model="m")
@@ -86,10 +87,10 @@ def said(*events: LoopEvent, external: str = "") -> Answer:
 
 
 def translation(external: str = "", parts: int = 0) -> Translation:
-    return Translation(Head("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
+    return Translation(RunHead("thread", "run", TURN, "answer", "m", {external}, partial(urljoin, "https://a")), parts)
 
 
-def run_of(translating: Translation, wires: list[dict[str, Any]]) -> list[Any]:
+def run_of(translating: Translation, wires: list[WireEvent]) -> list[Any]:
     """The events of a run as a client reads them."""
     events = [translating.begin(), *(event for wire in wires for event in translating.feed(wire))]
     lines = [line for event in events for line in EventEncoder().encode(event).splitlines()]
@@ -97,7 +98,7 @@ def run_of(translating: Translation, wires: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_an_answer_with_a_thought_a_tool_and_a_source_is_said_in_the_protocol() -> None:
-    events = run_of(translation(), told(said(*ANSWER), DONE))
+    events = run_of(translation(), wires_of(answer_of(*ANSWER), DONE))
     assert not problems(events)
     call = {"id": "answer:c", "name": "look", "arguments": '{"at": "sea"}'}
     assert messages(events) == [
@@ -136,7 +137,7 @@ def test_text_that_was_reasoning_is_taken_back_by_a_snapshot() -> None:
         TextDelta("Waves."),
         StepFinished("stop"),
     ]
-    events = run_of(translation(), told(said(*steps), DONE))
+    events = run_of(translation(), wires_of(answer_of(*steps), DONE))
     assert not problems(events)
     [snapshot] = [event for event in events if event.type.value == "MESSAGES_SNAPSHOT"]
     assert [message.role for message in snapshot.messages] == ["assistant", "tool", "reasoning"]
@@ -150,14 +151,22 @@ def test_text_that_was_reasoning_is_taken_back_by_a_snapshot() -> None:
 
 
 def test_a_snapshot_of_a_turn_takes_back_text_that_was_reasoning_meanwhile() -> None:
-    answer = said(StepStarted(1), TextDelta("Let me think."))
-    translating, wires = translation(), told(answer, None)
+    answer = answer_of(StepStarted(1), TextDelta("Let me think."))
+    translating, wires = translation(), wires_of(answer, None)
     answer.add(TextBecameReasoning())
     answer.add(TextDelta("Waves."))
     answer.add(StepFinished("stop"))
-    rest = told(answer, DONE)
-    missed = {"type": "SNAPSHOT", "seq": 9, "message": TURN, "status": "running", "model": "m", "fallback": ""}
-    events = run_of(translating, [*wires, {**missed, "parts": answer.parts}, rest[-1]])
+    rest = wires_of(answer, DONE)
+    missed: WireEvent = {
+        "type": "SNAPSHOT",
+        "seq": 9,
+        "message": TURN,
+        "status": "running",
+        "model": "m",
+        "fallback": "",
+        "parts": answer.parts,
+    }
+    events = run_of(translating, [*wires, missed, rest[-1]])
     assert not problems(events)
     assert [(each["role"], each["text"]) for each in messages(events)] == [
         ("reasoning", "Let me think."),
@@ -173,7 +182,7 @@ def test_what_a_thought_divides_are_paragraphs_of_one_message() -> None:
         TextDelta("Two."),
         StepFinished("stop"),
     ]
-    events = run_of(translation(), told(said(*parts), DONE))
+    events = run_of(translation(), wires_of(answer_of(*parts), DONE))
     assert not problems(events) and events[-1].usage is None
     assert [each["text"] for each in messages(events)] == ["One.\n\nTwo.", "Hm."]
 
@@ -185,18 +194,18 @@ def test_a_call_of_the_programs_tool_ends_the_run_and_those_beside_it_are_answer
         StepFinished("tool_calls"),
         ToolRunStarted(own, Sentence.verbatim("mine")),
     ]
-    events = run_of(translation("mine"), told(said(StepStarted(1), *CALLING, *other, external="mine"), DONE))
+    events = run_of(translation("mine"), wires_of(answer_of(StepStarted(1), *CALLING, *other, external="mine"), DONE))
     assert not problems(events)
-    [message, beside] = messages(events)
+    [message, not_run] = messages(events)
     assert [call["name"] for call in message["calls"]] == ["look", "mine"]
-    assert beside == {"role": "tool", "text": NOT_RUN, "call": "answer:c"}
+    assert not_run == {"role": "tool", "text": NOT_RUN, "call": "answer:c"}
     assert events[-1].outcome.pending_tool_call_ids == ["answer:d"]
 
 
 def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on() -> None:
-    answer = said(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
+    answer = answer_of(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.WAITING)
-    before = told(answer, None)
+    before = wires_of(answer, None)
     first = run_of(translation(), before)
     assert not problems(first)
     [interrupt] = first[-1].outcome.interrupts
@@ -207,7 +216,7 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.ALLOWED)
     for event in (ToolRunFinished(LOOK, "Waves.", False), StepStarted(2), TextDelta("Waves."), StepFinished("stop")):
         answer.add(event)
-    second = run_of(translation(parts=2), told(answer, DONE))
+    second = run_of(translation(parts=2), wires_of(answer, DONE))
     assert not problems(second)
     assert custom(second, "tool_call_approval") == [{"toolCallId": "answer:c", "state": "allowed"}]
     assert [each["text"] for each in messages(second)] == ["Waves.", "Waves."]
@@ -216,9 +225,12 @@ def test_a_call_that_a_person_must_allow_interrupts_the_run_and_the_next_goes_on
 @pytest.mark.parametrize("ending", [Ending(Turn.Status.STOPPED), UNEXPECTED], ids=["stopped", "failed"])
 def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> None:
     for unfinished in ([TextDelta("Half")], [ReasoningDelta("Half")], CALLING):
-        answer = said(StepStarted(1), *unfinished)
+        answer = answer_of(StepStarted(1), *unfinished)
         type_, payload = last_event(ending, {})
-        wires = [*told(answer, None), {"type": type_, **payload}]  # as of a worker that died
+        wires = [
+            *wires_of(answer, None),
+            Event(type_, TURN, answer.seq + 1, payload).to_wire(),
+        ]  # as of a worker that died
         events = run_of(translation(), wires)
         assert not problems(events)
         if ending is UNEXPECTED:
@@ -227,47 +239,56 @@ def test_an_answer_that_did_not_end_well_leaves_nothing_open(ending: Ending) -> 
             assert (events[-1].type.value, events[-1].outcome.type) == ("RUN_FINISHED", "cancelled")
 
 
-def snapshot_of(wires: list[dict[str, Any]], status: str) -> dict[str, Any]:
+def snapshot_of(wires: list[WireEvent], status: str) -> WireEvent:
     """Return the SNAPSHOT event of a row that has this much of the answer."""
-    parts: list[dict[str, Any]] = []
+    parts: list[MessagePart] = []
     for wire in wires:
         fold(parts, EventType(wire["type"]), wire)
-    named = {"turn": TURN, "message": TURN, "status": status, "model": "m", "fallback": ""}
-    return {"type": "SNAPSHOT", "seq": len(wires), "ts": 1.0, "parts": parts, **named}
+    return {
+        "type": "SNAPSHOT",
+        "seq": len(wires),
+        "ts": 1.0,
+        "parts": parts,
+        "turn": TURN,
+        "message": TURN,
+        "status": status,
+        "model": "m",
+        "fallback": "",
+    }
 
 
 def test_a_run_whose_stream_is_gone_is_completed_from_the_row() -> None:
-    answer = said(*ANSWER)
-    wires = told(answer, DONE)
+    answer = answer_of(*ANSWER)
+    wires = wires_of(answer, DONE)
     row = Message(parts=answer.parts, status=Message.Status.DONE)
     turn = Turn(status=Turn.Status.DONE, answer=row, usage=answer.usage_row())
     whole = run_of(translation(), wires)
-    for heard in range(len(wires)):
+    for received in range(len(wires)):
         half = translation()
-        events = [half.begin(), *(event for wire in wires[:heard] for event in half.feed(wire))]
+        events = [half.begin(), *(event for wire in wires[:received] for event in half.feed(wire))]
         events += [*half.feed(snapshot_of(wires, "done")), *half.end(turn)]
         assert half.ended and not problems(events)
-        assert messages(events) == messages(whole), heard
+        assert messages(events) == messages(whole), received
         assert custom(events, "citation") == custom(whole, "citation")
         assert events[-1].model_dump() == whole[-1].model_dump()
 
 
 def test_a_run_that_has_lost_events_goes_on_from_what_the_row_holds() -> None:
-    wires = told(said(*ANSWER), DONE)
+    wires = wires_of(answer_of(*ANSWER), DONE)
     whole = run_of(translation(), wires)
-    for heard in range(len(wires)):
-        for at in range(heard + 1, len(wires)):
-            events = run_of(translation(), [*wires[:heard], snapshot_of(wires[:at], "running"), *wires[at:]])
-            assert not problems(events), (heard, at)
-            assert messages(events) == messages(whole), (heard, at)
-            assert custom(events, "citation") == custom(whole, "citation"), (heard, at)
+    for received in range(len(wires)):
+        for at in range(received + 1, len(wires)):
+            events = run_of(translation(), [*wires[:received], snapshot_of(wires[:at], "running"), *wires[at:]])
+            assert not problems(events), (received, at)
+            assert messages(events) == messages(whole), (received, at)
+            assert custom(events, "citation") == custom(whole, "citation"), (received, at)
             assert events[-1].model_dump() == whole[-1].model_dump()
 
 
 def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same() -> None:
-    answer = said(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
+    answer = answer_of(StepStarted(1), TextDelta("May I?"), *CALLING, StepFinished("tool_calls"), *RUNNING)
     answer.emit(EventType.TOOL_CALL_APPROVAL, part=1, call="c", state=Approval.WAITING)
-    wires = told(answer, None)
+    wires = wires_of(answer, None)
     events = run_of(translation(), [*wires[:4], snapshot_of(wires, "running")])
     assert not problems(events)
     [interrupt] = events[-1].outcome.interrupts
@@ -278,7 +299,7 @@ def test_a_run_that_has_lost_the_question_of_a_call_is_interrupted_all_the_same(
 
 
 def test_a_wrong_order_would_be_noticed() -> None:
-    events = run_of(translation(), told(said(*ANSWER), DONE))
+    events = run_of(translation(), wires_of(answer_of(*ANSWER), DONE))
     for index in range(len(events)):
         if events[index].type.value not in ("CUSTOM", "TOOL_CALL_RESULT", "TEXT_MESSAGE_CONTENT", "TOOL_CALL_ARGS"):
             without = [*events[:index], *events[index + 1 :]]
@@ -291,7 +312,7 @@ THREAD = str(uuid4())
 
 
 def test_what_the_application_says_beside_the_messages_are_instructions() -> None:
-    wanted = read(
+    request = read(
         run_input(
             {"id": "s", "role": "system", "content": "Be brief."},
             user("Hi"),
@@ -304,10 +325,10 @@ def test_what_the_application_says_beside_the_messages_are_instructions() -> Non
             forwardedProps={"model": TURN, "theme": "dark"},
         )
     )
-    assert wanted.options.instructions == 'Be brief.\n\nPage: Prices\n\nThe application\'s state: {"open": 3}'
-    assert [tool.name for tool in wanted.options.tools] == ["mine"]
-    assert (str(wanted.thread), wanted.text, str(wanted.model)) == (THREAD, "One\n\ntwo", TURN)
-    assert list(wanted.earlier) == [("user", "Hi"), ("assistant", "Hello.")]
+    assert request.options.instructions == 'Be brief.\n\nPage: Prices\n\nThe application\'s state: {"open": 3}'
+    assert [tool.name for tool in request.options.tools] == ["mine"]
+    assert (str(request.thread), request.text, str(request.model)) == (THREAD, "One\n\ntwo", TURN)
+    assert list(request.earlier) == [("user", "Hi"), ("assistant", "Hello.")]
 
 
 IMAGE = {"type": "image", "source": {"type": "url", "value": "https://a/b.png"}}
@@ -380,11 +401,11 @@ def somebody(db: None) -> User:
 
 
 @pytest.fixture
-def begun(somebody: User) -> Callable[..., Turn]:
+def begin_run(somebody: User) -> Callable[..., Turn]:
     """Starts a run and returns its turn."""
 
-    def begin(*said: dict[str, Any], key: str | None = None, **more: Any) -> Turn:
-        return start(user=somebody, wanted=read(run_input(*said, **more)), key=key).turn
+    def begin(*messages_: dict[str, Any], key: str | None = None, **more: Any) -> Turn:
+        return start(user=somebody, run=read(run_input(*messages_, **more)), key=key).turn
 
     return begin
 
@@ -406,28 +427,28 @@ def branch(turn: Turn) -> list[tuple[str, str]]:
     return [(each.role, each.text) for each in rows]
 
 
-def test_a_thread_begins_with_its_history_and_is_found_again(begun: Callable[..., Turn], somebody: User) -> None:
+def test_a_thread_begins_with_its_history_and_is_found_again(begin_run: Callable[..., Turn], somebody: User) -> None:
     hello = {"id": "a", "role": "assistant", "content": "How can I help?"}
-    first = begun(hello, user("Hi"), thread=THREAD)
+    first = begin_run(hello, user("Hi"), thread=THREAD)
     assert str(first.conversation_id) == THREAD and first.conversation.owner == somebody
     assert first.conversation.origin == Conversation.Origin.WORKSPACE
     ended(first, {"type": "text", "text": "Hello."})
-    second = begun(hello, user("Hi"), {**hello, "content": "Never said."}, user("And now?"), thread=THREAD)
+    second = begin_run(hello, user("Hi"), {**hello, "content": "Never said."}, user("And now?"), thread=THREAD)
     history = [("assistant", "How can I help?"), ("user", "Hi"), ("assistant", "Hello."), ("user", "And now?")]
     assert branch(second)[:-1] == history
 
 
-def test_the_thread_of_another_and_a_deleted_one_are_not_found(begun: Callable[..., Turn], somebody: User) -> None:
+def test_the_thread_of_another_and_a_deleted_one_are_not_found(begin_run: Callable[..., Turn], somebody: User) -> None:
     owned = Conversation.objects.create(owner=User.objects.create_user("other"))
-    turn = begun(user("Hi"))
+    turn = begin_run(user("Hi"))
     ended(turn)
     Conversation.objects.filter(pk=turn.conversation_id).update(deleted=turn.created)
     for thread in (owned.pk, turn.conversation_id):
         with pytest.raises(NotFound):
-            begun(user("Hi"), thread=str(thread))
+            begin_run(user("Hi"), thread=str(thread))
     waiting = {"interruptId": f"{turn.pk}:3:2:c", "status": "cancelled"}
     with pytest.raises(NotFound):
-        begun(thread=str(uuid4()), resume=[waiting])
+        begin_run(thread=str(uuid4()), resume=[waiting])
     assert not Message.objects.filter(conversation=owned).exists()
 
 
@@ -441,15 +462,15 @@ def test_the_other_side_hears_404_and_a_token_needs_the_scope(client: Client, so
         assert (refused.status_code, refused.json()["code"]) == (status, code)
 
 
-def test_a_repeat_with_the_same_key_finds_the_turn(begun: Callable[..., Turn]) -> None:
-    first = begun(user("Hi"), thread=THREAD, key="k")
-    assert begun(user("Hi"), thread=THREAD, key="k") == first
+def test_a_repeat_with_the_same_key_finds_the_turn(begin_run: Callable[..., Turn]) -> None:
+    first = begin_run(user("Hi"), thread=THREAD, key="k")
+    assert begin_run(user("Hi"), thread=THREAD, key="k") == first
     with pytest.raises(ProductError, match="already_answering"):
-        begun(user("Hi"), thread=THREAD, key="other")
+        begin_run(user("Hi"), thread=THREAD, key="other")
 
 
-def test_the_results_of_the_programs_tools_go_into_the_answer_that_called_them(begun: Callable[..., Turn]) -> None:
-    first = begun(user("Hi"), thread=THREAD, tools=[TOOL])
+def test_the_results_of_the_programs_tools_go_into_the_answer_that_called_them(begin_run: Callable[..., Turn]) -> None:
+    first = begin_run(user("Hi"), thread=THREAD, tools=[TOOL])
     calls = [
         {"type": "tool_call", "id": str(number), "name": name, "arguments": "{}"}
         for number, name in enumerate(("mine", "mine", "search"))
@@ -457,29 +478,29 @@ def test_the_results_of_the_programs_tools_go_into_the_answer_that_called_them(b
     ended(first, *calls)
     one, two = (result(f"{first.answer_id}:{number}", f"R{number}") for number in (0, 1))
     with pytest.raises(ProductError, match="results_missing"):
-        begun(user("Hi"), one, thread=THREAD, tools=[TOOL])
-    second = begun(user("Hi"), one, {**two, "error": "It broke."}, thread=THREAD, tools=[TOOL], key="k")
-    assert begun(user("Hi"), one, two, thread=THREAD, tools=[TOOL], key="k") == second
+        begin_run(user("Hi"), one, thread=THREAD, tools=[TOOL])
+    second = begin_run(user("Hi"), one, {**two, "error": "It broke."}, thread=THREAD, tools=[TOOL], key="k")
+    assert begin_run(user("Hi"), one, two, thread=THREAD, tools=[TOOL], key="k") == second
     assert (second.user_message_id, second.answer.parent_id) == (first.user_message_id, first.answer_id)
     answer = Message.objects.get(pk=first.answer_id)
-    kept = [(part["id"], part["text"], part["error"]) for part in answer.parts if part["type"] == "tool_result"]
-    assert kept == [("0", "R0", False), ("1", "R1\n\nIt broke.", True), ("2", NOT_RUN, True)]
+    results = [(part["id"], part["text"], part["error"]) for part in answer.parts if part["type"] == "tool_result"]
+    assert results == [("0", "R0", False), ("1", "R1\n\nIt broke.", True), ("2", NOT_RUN, True)]
     assert answer.tokens == {}
     ended(second, {"type": "text", "text": "So."})
     with pytest.raises(ProductError, match="no_tool_waits"):
-        begun(user("Hi"), one, two, thread=THREAD)
+        begin_run(user("Hi"), one, two, thread=THREAD)
 
 
-def test_results_come_along_with_the_next_message_too(begun: Callable[..., Turn]) -> None:
-    first = begun(user("Hi"), thread=THREAD, tools=[TOOL])
+def test_results_come_along_with_the_next_message_too(begin_run: Callable[..., Turn]) -> None:
+    first = begin_run(user("Hi"), thread=THREAD, tools=[TOOL])
     ended(first, {"type": "tool_call", "id": "c", "name": "mine", "arguments": "{}"})
-    next_ = begun(user("Hi"), result(f"{first.answer_id}:c", "Shown."), user("Thanks"), thread=THREAD)
+    next_ = begin_run(user("Hi"), result(f"{first.answer_id}:c", "Shown."), user("Thanks"), thread=THREAD)
     assert Message.objects.get(pk=first.answer_id).parts[-1]["text"] == "Shown."
     assert branch(next_)[2:3] == [("user", "Thanks")]
 
 
-def test_tools_for_a_model_that_calls_none_are_refused(begun: Callable[..., Turn]) -> None:
+def test_tools_for_a_model_that_calls_none_are_refused(begin_run: Callable[..., Turn]) -> None:
     Model.objects.update(tools=False)
     with pytest.raises(ProductError, match="tools_missing"):
-        begun(user("Hi"), tools=[TOOL])
+        begin_run(user("Hi"), tools=[TOOL])
     assert not Conversation.objects.exists()

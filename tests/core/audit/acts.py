@@ -1,4 +1,4 @@
-"""The acts that the tests try: what somebody does, by which act of the audit, and in which way."""
+"""The acts that the tests try: a function for each act of the audit and each way to do it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What olga does at her pages, and the administrator with a token."""
+"""Acts of olga on her pages, and of the administrator with a token."""
 
 from allauth.mfa.models import Authenticator
 from django.test import Client
@@ -8,7 +8,7 @@ from accounts import people
 from accounts.models import OpenIDIdentity, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from chat.conversations.sharing import Terms, share
+from chat.conversations.sharing import ShareTerms, share
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from personas.models import Persona
@@ -19,7 +19,7 @@ from tests.accounts.openid_browser import row_of, sign_in
 from tests.accounts.openid_provider import providing
 from tests.config.household import session_of
 from tests.core.audit.acts import page, program
-from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, texts_of
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 
@@ -70,7 +70,7 @@ def second_step(w: World, code: str) -> None:
 def _(w: World) -> None:
     secret = w.page.get("/settings/second-factor/app/").context["begun"]["secret"].replace(" ", "")
     codes = w.post("/settings/second-factor/app/", {"code": code_of(secret)}).context["codes"]
-    rows = said(list(Entry.objects.all()))
+    rows = texts_of(list(Entry.objects.all()))
     assert secret not in rows and not any(code in rows for code in codes.split())
 
 
@@ -101,7 +101,7 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     form = {"name": "notebook", "scopes": ["chat"], "days": "30", "password": PASSWORD}
     answer = w.post("/settings/tokens/", form)
-    assert answer.context["token"] not in said(list(Entry.objects.all()))
+    assert answer.context["token"] not in texts_of(list(Entry.objects.all()))
 
 
 @page("token.revoked")
@@ -128,17 +128,17 @@ def _(w: World) -> None:
 @page("person.linked")
 def _(w: World) -> None:
     User.objects.filter(pk=w.olga.pk).update(email="olga@example.org")
-    with providing() as there:
-        there.person |= {"email": "olga@example.org", "email_verified": True}
-        sign_in(there, row_of(there, matches_email=True), Client(REMOTE_ADDR=AGENT))
+    with providing() as provider:
+        provider.person |= {"email": "olga@example.org", "email_verified": True}
+        sign_in(provider, row_of(provider, matches_email=True), Client(REMOTE_ADDR=AGENT))
 
 
 @page("person.signed_out_by_provider")
 def _(w: World) -> None:
-    with providing() as there:
-        row = row_of(there)
-        OpenIDIdentity.objects.create(user=w.olga, issuer=row.issuer, subject=there.person["sub"])
-        token = there.logout_token(sub=there.person["sub"])
+    with providing() as provider:
+        row = row_of(provider)
+        OpenIDIdentity.objects.create(user=w.olga, issuer=row.issuer, subject=provider.person["sub"])
+        token = provider.logout_token(sub=provider.person["sub"])
         w.post(reverse("openid-sign-out", args=[row.pk]), {"logout_token": token}, who=Client(REMOTE_ADDR=AGENT))
 
 
@@ -159,9 +159,9 @@ def _(w: World) -> None:
 
 @page("conversation.restored")
 def _(w: World) -> None:
-    made = w.conversation(w.olga)
-    w.post(f"/c/{made.pk}/delete/")
-    w.post(f"/c/{made.pk}/restore/")
+    conversation = w.conversation(w.olga)
+    w.post(f"/c/{conversation.pk}/delete/")
+    w.post(f"/c/{conversation.pk}/restore/")
 
 
 @page("message.deleted")
@@ -186,8 +186,8 @@ def _(w: World) -> None:
 
 @page("reading.removed")
 def _(w: World) -> None:
-    made = Reading.objects.create(person=w.olga, question=TEXT, file_name=TEXT, status="done", calls=2, tokens=1)
-    w.post(f"/readings/{made.pk}/remove/")
+    reading = Reading.objects.create(person=w.olga, question=TEXT, file_name=TEXT, status="done", calls=2, tokens=1)
+    w.post(f"/readings/{reading.pk}/remove/")
 
 
 @page("share.made")
@@ -197,9 +197,9 @@ def _(w: World) -> None:
 
 @page("share.ended")
 def _(w: World) -> None:
-    made = share(user=w.olga, conversation=w.conversation(w.olga), terms=Terms(password=SECRET))
-    w.post(f"/shares/{made.pk}/end/")
-    assert made.token not in said(list(Entry.objects.all()))
+    link = share(user=w.olga, conversation=w.conversation(w.olga), terms=ShareTerms(password=SECRET))
+    w.post(f"/shares/{link.pk}/end/")
+    assert link.token not in texts_of(list(Entry.objects.all()))
 
 
 @page("usage.exported")
@@ -213,7 +213,7 @@ def _(w: World) -> None:
 @program("token.made")
 def _(w: World) -> None:
     token = w.api("POST", "tokens/", {"name": "another"})["token"]
-    assert token not in said(list(Entry.objects.all()))
+    assert token not in texts_of(list(Entry.objects.all()))
 
 
 @program("token.revoked")
@@ -229,14 +229,14 @@ def _(w: World) -> None:
 
 @program("webhook.changed")
 def _(w: World) -> None:
-    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
-    w.api("PATCH", f"webhooks/{made.pk}/", {"enabled": False})
+    webhook = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("PATCH", f"webhooks/{webhook.pk}/", {"enabled": False})
 
 
 @program("webhook.deleted")
 def _(w: World) -> None:
-    made = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
-    w.api("DELETE", f"webhooks/{made.pk}/")
+    webhook = create_webhook(user=w.admin, url=URL, events=["file.ready"], origin="http://x")
+    w.api("DELETE", f"webhooks/{webhook.pk}/")
 
 
 @program("file.deleted")
@@ -271,9 +271,9 @@ def _(w: World) -> None:
 
 @program("persona.withdrawn")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    Persona.objects.filter(pk=made.pk).update(visibility="workspace")
-    w.api("PATCH", f"personas/{made.pk}/", {"visibility": "private"})
+    persona = w.persona(w.admin)
+    Persona.objects.filter(pk=persona.pk).update(visibility="workspace")
+    w.api("PATCH", f"personas/{persona.pk}/", {"visibility": "private"})
 
 
 @program("persona.shared")
@@ -283,16 +283,16 @@ def _(w: World) -> None:
 
 @program("persona.share_changed")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    row = personas.share(user=w.admin, persona=made, username="olga")
-    w.api("PATCH", f"personas/{made.pk}/shares/{row.pk}/", {"role": "owner"})
+    persona = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=persona, username="olga")
+    w.api("PATCH", f"personas/{persona.pk}/shares/{row.pk}/", {"role": "owner"})
 
 
 @program("persona.unshared")
 def _(w: World) -> None:
-    made = w.persona(w.admin)
-    row = personas.share(user=w.admin, persona=made, username="olga")
-    w.api("DELETE", f"personas/{made.pk}/shares/{row.pk}/")
+    persona = w.persona(w.admin)
+    row = personas.share(user=w.admin, persona=persona, username="olga")
+    w.api("DELETE", f"personas/{persona.pk}/shares/{row.pk}/")
 
 
 @program("persona.deleted")

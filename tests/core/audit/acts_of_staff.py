@@ -1,4 +1,4 @@
-"""What the administrator does in the admin, or by a command, and what the product does by itself."""
+"""Acts of the administrator in the admin or by a command, and acts of the product itself."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,7 +27,7 @@ from personas.services import save_prompt, save_text
 from projects import services as projects
 from tests.accounts.factors import with_app
 from tests.core.audit.acts import act, program, staff
-from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, texts_of
 
 URL = f"http://127.0.0.1:9/{SECRET}"
 
@@ -53,7 +53,7 @@ def _(w: World) -> None:
 @staff("person.link_made")
 def _(w: World) -> None:
     link = w.manage("accounts_user_new_link", w.olga).context["links"][0][1]
-    assert link.partition("key=")[2] not in said(list(Entry.objects.all()))
+    assert link.partition("key=")[2] not in texts_of(list(Entry.objects.all()))
 
 
 @staff("second_factor.reset")
@@ -249,8 +249,8 @@ def _(w: World) -> None:
 
 @staff("provider.changed")
 def _(w: World) -> None:
-    made = w.provider()
-    w.manage("llm_provider_change", made, provider_form(made.name, new_api_key=f"{SECRET}2"))
+    provider = w.provider()
+    w.manage("llm_provider_change", provider, provider_form(provider.name, new_api_key=f"{SECRET}2"))
     assert Entry.objects.get(action="provider.changed").changes["api_key"] is None
 
 
@@ -260,7 +260,7 @@ def _(w: World) -> None:
 
 
 def in_admin(w: World, does: Callable[[], object]) -> None:
-    """What a form of many fields comes to: its service, called as the page calls it."""
+    """Call the service of a form with many fields, as the admin's page does."""
     with acting(Origin(How.ADMIN, AGENT, "a-request")):
         does()
 
@@ -307,8 +307,8 @@ def _(w: World) -> None:
 
 @staff("web_search.switched_off")
 def _(w: World) -> None:
-    WebSearch.objects.filter(pk=(made := web_search()).pk).update(active=True)
-    w.manage("llm_websearch_stop_using", made)
+    WebSearch.objects.filter(pk=(search := web_search()).pk).update(active=True)
+    w.manage("llm_websearch_stop_using", search)
 
 
 @staff("web_search.deleted")
@@ -332,17 +332,17 @@ def _(w: World) -> None:
 
 @staff("tool_server.changed")
 def _(w: World) -> None:
-    made = tool_server()
-    made.save()
-    made.approval_required = not made.approval_required
-    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=made, api_key=f"{SECRET}2"))
+    server = tool_server()
+    server.save()
+    server.approval_required = not server.approval_required
+    in_admin(w, lambda: store_tool_server(user=w.admin, tool_server=server, api_key=f"{SECRET}2"))
 
 
 @staff("tool_server.deleted")
 def _(w: World) -> None:
-    made = tool_server()
-    made.save()
-    w.manage("llm_toolserver_delete", made)
+    server = tool_server()
+    server.save()
+    w.manage("llm_toolserver_delete", server)
 
 
 @staff("system_prompt.activated")
@@ -403,8 +403,8 @@ def _(w: World) -> None:
 
 @program("budget_profile.changed")
 def _(w: World) -> None:
-    made = BudgetProfile.objects.create(name="Large")
-    w.api("PATCH", f"budget-profiles/{made.pk}/", {"buffer": 77})
+    profile = BudgetProfile.objects.create(name="Large")
+    w.api("PATCH", f"budget-profiles/{profile.pk}/", {"buffer": 77})
     assert Entry.objects.get(action="budget_profile.changed").changes["buffer"][1] == 77
 
 
@@ -464,6 +464,6 @@ def _(w: World) -> None:
 
 @act("conversation.erased", How.SYSTEM)
 def _(w: World) -> None:
-    made = w.conversation(w.olga)
-    type(made).objects.filter(pk=made.pk).update(deleted=timezone.now() - timedelta(days=3))
+    conversation = w.conversation(w.olga)
+    type(conversation).objects.filter(pk=conversation.pk).update(deleted=timezone.now() - timedelta(days=3))
     erase_due()

@@ -1,4 +1,4 @@
-"""Every act is recorded once it is done: by whom, in which way, from where, and without a secret or anybody's words."""
+"""Every act is recorded with its person, way and address, and without secrets and private texts."""
 
 from time import time
 
@@ -11,7 +11,7 @@ from core.audit.models import Entry
 from core.audit.origin import How
 from tests.core.audit import acts_of_people, acts_of_staff
 from tests.core.audit.acts import ACTS, Act
-from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, said
+from tests.core.audit.world import AGENT, PASSWORD, SECRET, TEXT, World, texts_of
 
 __all__ = ["acts_of_people", "acts_of_staff"]  # what is in them is in ACTS once they are imported
 pytestmark = pytest.mark.django_db
@@ -35,16 +35,16 @@ def test_an_act_is_recorded(world: World, action: str, how: How, does: Act) -> N
     before = set(Entry.objects.values_list("pk", flat=True))
     does(world)
     recorded = list(Entry.objects.exclude(pk__in=before))
-    found = [entry for entry in recorded if entry.action == action and entry.how == how]
-    assert found, [(entry.action, entry.how) for entry in recorded]
+    entries = [entry for entry in recorded if entry.action == action and entry.how == how]
+    assert entries, [(entry.action, entry.how) for entry in recorded]
     actor = {How.PAGE: "olga", How.COMMAND: "operator", How.SYSTEM: ""}.get(how, "admin")
     expected = "" if action in ("person.sign_in_failed", "person.signed_out_by_provider") else actor
     ids = {"olga": world.olga.pk, "admin": world.admin.pk}
-    for entry in found:
+    for entry in entries:
         assert (entry.actor_name, entry.actor_id) == (expected, ids.get(expected))
         assert (entry.token_id == world.token_row.pk) == (how == How.API)
         assert (entry.address == AGENT) == bool(entry.request_id) == (how in (How.PAGE, How.API, How.ADMIN))
-    assert SECRET not in said(recorded) and TEXT not in said(recorded) and PASSWORD not in said(recorded)
+    assert SECRET not in texts_of(recorded) and TEXT not in texts_of(recorded) and PASSWORD not in texts_of(recorded)
 
 
 def test_there_are_sixty_of_them() -> None:

@@ -1,4 +1,4 @@
-"""The chain: every row has its place, nobody changes one, and what somebody changed in the database is found."""
+"""The chain of the audit: rows are in order and cannot be changed, and a change in the database is found."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.models import User
-from core.audit.chain import Checked, sign, verify
+from core.audit.chain import ChainCheck, sign, verify
 from core.audit.models import Entry
 from core.audit.origin import How, Origin, acting
 from core.audit.services import forget_old, record
@@ -23,7 +23,7 @@ RULE = "never changed or deleted"
 
 
 def seal() -> None:
-    """As at the end of a transaction, of which a test has but one."""
+    """Run the deferred triggers of the end of a transaction. A test has only one transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
@@ -42,7 +42,7 @@ def rows(db: None) -> list[Entry]:
 
 @contextmanager
 def behind_the_back() -> Iterator[Any]:
-    """As somebody who owns the database."""
+    """Yield a cursor without the audit's triggers, as the owner of the database can have."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE audit_entry DISABLE TRIGGER USER")
         yield cursor
@@ -50,14 +50,14 @@ def behind_the_back() -> Iterator[Any]:
 
 
 def broken() -> list[str]:
-    return [found.sentence for found in verify(Checked())]
+    return [finding.sentence for finding in verify(ChainCheck())]
 
 
 def test_each_row_follows_the_one_before_it(rows: list[Entry]) -> None:
     places = [row.sequence or 0 for row in rows]
     assert places == list(range(places[0], places[0] + 5))
     assert [row.previous for row in rows[1:]] == [row.hash for row in rows[:-1]]
-    checked = Checked()
+    checked = ChainCheck()
     assert list(verify(checked)) == []
     assert (checked.sequence, checked.hash) == (places[-1], rows[-1].hash)
 
@@ -88,7 +88,7 @@ def test_a_row_is_changed_and_deleted_through_django_no_more_than_by_sql(rows: l
 
 
 @pytest.mark.parametrize(
-    ("tampered", "found"),
+    ("tampered", "sentence_part"),
     [
         (lambda sql, row: sql("UPDATE audit_entry SET action = 'group.deleted' WHERE id = %s", [row.pk]), "changed"),
         (lambda sql, row: sql("UPDATE audit_entry SET at = at - interval '1 day' WHERE id = %s", [row.pk]), "changed"),
@@ -106,11 +106,11 @@ def test_a_row_is_changed_and_deleted_through_django_no_more_than_by_sql(rows: l
     ],
 )
 def test_what_was_changed_in_the_database_is_found(
-    rows: list[Entry], tampered: Callable[[Any, Entry], object], found: str
+    rows: list[Entry], tampered: Callable[[Any, Entry], object], sentence_part: str
 ) -> None:
     with behind_the_back() as cursor:
         tampered(cursor.execute, rows[2])
-    assert any(found in sentence for sentence in broken()), broken()
+    assert any(sentence_part in sentence for sentence in broken()), broken()
 
 
 def test_the_command_tells_it_and_ends_with_an_error(rows: list[Entry]) -> None:
@@ -119,10 +119,10 @@ def test_the_command_tells_it_and_ends_with_an_error(rows: list[Entry]) -> None:
     assert f"{rows[-1].sequence}:{rows[-1].hash}" in out.getvalue()
     with behind_the_back() as cursor:
         cursor.execute("UPDATE audit_entry SET object_name = 'x' WHERE id = %s", [rows[1].pk])
-    told = StringIO()
+    errors = StringIO()
     with pytest.raises(CommandError, match="not as it was written: 1 finding"):
-        call_command("audit", "--verify", stdout=StringIO(), stderr=told)
-    assert f"row {rows[1].sequence:,}: A name or the address in it was changed." in told.getvalue()
+        call_command("audit", "--verify", stdout=StringIO(), stderr=errors)
+    assert f"row {rows[1].sequence:,}: A name or the address in it was changed." in errors.getvalue()
 
 
 def test_an_end_that_was_cut_off_is_found_by_what_was_kept_elsewhere(rows: list[Entry]) -> None:

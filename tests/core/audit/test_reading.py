@@ -19,7 +19,7 @@ from accounts.models import User
 from accounts.services import create_token
 from core.audit.models import Entry
 from core.audit.origin import How, Origin, acting
-from core.audit.reading import Asked, csv_pages, json_lines
+from core.audit.reading import AuditFilter, csv_pages, json_lines
 from core.audit.services import record
 from tests.config.household import content
 from tests.core.audit.test_chain import seal
@@ -35,7 +35,7 @@ def olga() -> User:
 
 @pytest.fixture
 def acts(olga: User) -> list[Entry]:
-    """By olga, and by nobody."""
+    """Return acts of olga, and acts without a person."""
     with acting(Origin(How.PAGE, "203.0.113.9", "request-1")):
         record(user=olga, action="persona.deleted", row=olga)
         record(user=olga, action="group.added", row=olga, name="=cmd()")
@@ -61,15 +61,15 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
     first = read(client, headers, page_size=2)
     assert [row["action"] for row in first["results"]] == ["token.made", "group.deleted"]
     assert first["next"]
-    found = first["results"][1]
-    assert (found["how"], found["actor_id"], found["actor_name"], found["object_name"]) == (
+    entry = first["results"][1]
+    assert (entry["how"], entry["actor_id"], entry["actor_name"], entry["object_name"]) == (
         "system",
         None,
         "",
         "Nobody's",
     )
-    assert set(found) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
-    assert "digest" not in found
+    assert set(entry) >= {"sequence", "at", "address", "request_id", "token_id", "changes", "hash"}
+    assert "digest" not in entry
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_the_api_gives_pages_the_newest_first(client: Client, admin_user: User, 
 def test_the_api_filters(
     client: Client, admin_user: User, acts: list[Entry], query: dict[str, Any], expected: list[str]
 ) -> None:
-    found = read(client, program(admin_user, "admin"), **query)["results"]
-    assert [row["action"] for row in found] == expected
+    rows = read(client, program(admin_user, "admin"), **query)["results"]
+    assert [row["action"] for row in rows] == expected
 
 
 def test_a_program_goes_on_after_what_it_has_read(client: Client, admin_user: User, acts: list[Entry]) -> None:
     headers = program(admin_user, "admin")
-    found = read(client, headers, after=acts[1].sequence)["results"]
-    assert [row["action"] for row in found] == ["token.made", "group.deleted"]
+    rows = read(client, headers, after=acts[1].sequence)["results"]
+    assert [row["action"] for row in rows] == ["token.made", "group.deleted"]
     by_id = read(client, headers, actor=str(acts[0].actor_id))["results"]
     assert len(by_id) == 2
 
@@ -114,12 +114,12 @@ def test_the_api_refuses_in_words(client: Client, admin_user: User, olga: User, 
 
 
 def test_the_list_is_searched_and_filtered_and_counts_nothing(admin_client: Client, acts: list[Entry]) -> None:
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         page = content(admin_client.get(LIST))
-    assert not any("COUNT(" in query["sql"] and "audit_entry" in query["sql"] for query in asked.captured_queries)
+    assert not any("COUNT(" in query["sql"] and "audit_entry" in query["sql"] for query in queries.captured_queries)
     assert "persona.deleted" in page and "group.deleted" in page
-    found = content(admin_client.get(LIST, {"q": "request-1"}))
-    assert found.count("203.0.113.9") == 2
+    search_page = content(admin_client.get(LIST, {"q": "request-1"}))
+    assert search_page.count("203.0.113.9") == 2
     assert content(admin_client.get(LIST, {"q": str(acts[0].actor_id)})).count("203.0.113.9") == 2
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"action__exact": "", "action": "group.deleted"}))
     assert "203.0.113.9" not in content(admin_client.get(LIST, {"q": "request"}))
@@ -138,10 +138,10 @@ def test_the_admin_adds_changes_and_deletes_none(admin_client: Client, acts: lis
 
 
 def test_it_is_taken_along_as_csv_and_as_json_lines(acts: list[Entry]) -> None:
-    rows = list(csv.DictReader(StringIO("".join(csv_pages(Asked(actor="olga").rows())))))
+    rows = list(csv.DictReader(StringIO("".join(csv_pages(AuditFilter(actor="olga").rows())))))
     assert [row["action"] for row in rows] == ["persona.deleted", "group.added"]
     assert rows[1]["object_name"] == "'=cmd()"  # no formula to a spreadsheet
-    lines = "".join(json_lines(Asked(action="group.added").rows()))
+    lines = "".join(json_lines(AuditFilter(action="group.added").rows()))
     assert [json.loads(line)["object_name"] for line in lines.splitlines()] == ["=cmd()"]
 
 
@@ -161,17 +161,17 @@ def test_who_may_not_see_the_audit_takes_none_along(client: Client, olga: User) 
     assert client.get(reverse("admin:audit_entry_take_along"), {"kind": "csv"}).status_code == 403
 
 
-def run(*given: str) -> str:
+def run(*arguments: str) -> str:
     out = StringIO()
-    call_command("audit", *given, stdout=out)
+    call_command("audit", *arguments, stdout=out)
     return out.getvalue()
 
 
 def test_the_command_prints_lines_and_json(acts: list[Entry]) -> None:
     lines = run("--actor", "olga").splitlines()
     assert [line.split()[2:4] for line in lines] == [["olga", "persona.deleted"], ["olga", "group.added"]]
-    found = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
-    assert [each["action"] for each in found] == ["group.added", "group.deleted"]
+    rows = [json.loads(line) for line in run("--json", "--after", str(acts[0].sequence)).splitlines()]
+    assert [each["action"] for each in rows] == ["group.added", "group.deleted"]
     tomorrow = (timezone.now() + timedelta(days=2)).date().isoformat()
     assert run("--since", tomorrow) == ""
     assert "group.deleted" in run("--since", "2001-01-01T08:00Z")

@@ -7,7 +7,7 @@ from django.test import Client
 from accounts.access import sign_ins
 from accounts.models import User
 from core.audit.models import Entry
-from tests.core.audit.world import said
+from tests.core.audit.world import texts_of
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +35,7 @@ def test_names_that_nobody_has_are_one_and_are_not_stored() -> None:
     for number in range(50):
         sign_ins.sign_in_refused(f"a-password-in-the-wrong-field-{number}")
     assert [entry.changes["times"] for entry in failures()] == [1, 10]
-    assert "wrong-field" not in said(failures())
+    assert "wrong-field" not in texts_of(failures())
 
 
 def test_of_many_names_no_more_than_so_many_rows_are_written() -> None:

@@ -1,4 +1,4 @@
-"""What was done is said in words where people read of it; programs have the codes."""
+"""Names of acts in words for people. Programs get the codes."""
 
 import pytest
 from django.db import transaction
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def olga(admin_user: User) -> User:
-    """Somebody of whom more acts are known than a page has."""
+    """Return a person with more acts than a page has."""
     person = User.objects.create_user("olga")
     with transaction.atomic():
         record(user=admin_user, action="person.added", row=person, name="olga")

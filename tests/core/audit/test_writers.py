@@ -1,11 +1,11 @@
-"""Many who write at once, each in a transaction of its own."""
+"""Many writers at once, each in a transaction of its own."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.db import connection, connections, transaction
 
-from core.audit.chain import Checked, verify
+from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
 from core.audit.services import record
 
@@ -28,12 +28,12 @@ def test_many_writers_at_once_make_one_chain(committed: None) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(write, range(40)))
-    made = Entry.objects.filter(object_name__startswith="many ").order_by("sequence")
+    entries = Entry.objects.filter(object_name__startswith="many ").order_by("sequence")
     parts: dict[str, list[int]] = {}
-    for row in made:
+    for row in entries:
         parts.setdefault(row.object_name, []).append(row.changes["part"])
     assert len(parts) == 40 and all(each == [0, 1, 2] for each in parts.values())
-    assert list(verify(Checked())) == []
+    assert list(verify(ChainCheck())) == []
 
 
 def test_who_is_in_the_middle_of_a_transaction_holds_up_nobody(committed: None) -> None:

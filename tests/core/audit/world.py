@@ -1,4 +1,4 @@
-"""A workspace of two people, and the ways in which they act."""
+"""A workspace of two people, and their ways to act."""
 
 import json
 from dataclasses import dataclass, field
@@ -50,13 +50,13 @@ class World:
         return json.loads(answer.content) if answer.content else None
 
     def post(self, path: str, form: dict[str, Any] | None = None, *, who: Client | None = None) -> Any:
-        """As olga on a page; `who` may be another browser."""
+        """Post a form as olga, or in the browser `who`."""
         answer = (who or self.page).post(path, form or {})
         assert answer.status_code in (200, 204, 302, 422), (path, answer.status_code, answer.content[:2000])
         return answer
 
     def manage(self, name: str, row: Any = None, form: dict[str, Any] | None = None) -> Any:
-        """As the administrator in the admin, at the address of this name; a dialog's button is among what is sent."""
+        """Post a form as the administrator, at the admin's address of this name. It confirms dialogs too."""
         address = reverse(f"admin:{name}", args=[] if row is None else [row.pk])
         answer = self.staff.post(address, {"_form_submitted": "on", "post": "yes", **(form or {})})
         shown = getattr(answer, "context", None)
@@ -72,17 +72,17 @@ class World:
         return Model.objects.create(provider=self.provider(), name=f"m-{uuid4().hex[:8]}")
 
     def conversation(self, owner: User) -> Conversation:
-        made = Conversation.objects.create(owner=owner, title=TEXT)
-        asked = Message.objects.create(conversation=made, role="user", parts=[{"type": "text", "text": TEXT}])
-        Conversation.objects.filter(pk=made.pk).update(leaf=asked)
-        made.refresh_from_db()
-        return made
+        row = Conversation.objects.create(owner=owner, title=TEXT)
+        question = Message.objects.create(conversation=row, role="user", parts=[{"type": "text", "text": TEXT}])
+        Conversation.objects.filter(pk=row.pk).update(leaf=question)
+        row.refresh_from_db()
+        return row
 
     def text(self, owner: User) -> File:
         """A file that can be read."""
-        made = self.file(owner)
-        FileText.objects.create(file=made, text=TEXT)
-        return made
+        file = self.file(owner)
+        FileText.objects.create(file=file, text=TEXT)
+        return file
 
     def file(self, owner: User) -> File:
         return File.objects.create(owner=owner, name=f"{TEXT}.txt", size=1, sha256="0" * 64, status="ready")
@@ -95,16 +95,16 @@ class World:
 
 
 def client(person: User) -> Client:
-    """A browser in which the person has signed in just now."""
-    made = Client(REMOTE_ADDR=AGENT)
-    made.force_login(person)
-    session = made.session
+    """Return a browser in which the person has just signed in."""
+    browser = Client(REMOTE_ADDR=AGENT)
+    browser.force_login(person)
+    session = browser.session
     session[SIGNED_IN] = int(time())
     session.save()
-    return made
+    return browser
 
 
-def said(entries: list[Entry]) -> str:
+def texts_of(entries: list[Entry]) -> str:
     """Everything that these rows hold, as text."""
     fields = [each.attname for each in Entry._meta.concrete_fields]
     return json.dumps([{name: getattr(entry, name) for name in fields} for entry in entries], default=str)

@@ -1,4 +1,4 @@
-"""For which tasks a draft of the checklist is due, and what takes that away."""
+"""Tasks for which a draft of the checklist is due, and acts after which it is not."""
 
 from typing import Any
 
@@ -46,11 +46,11 @@ def test_a_line_with_a_checklist_has_none_to_be_drafted(actor: Actor) -> None:
 
 
 def test_an_item_the_user_and_the_end_of_the_task_take_it_away(actor: Actor) -> None:
-    listed, taken, dropped = (new(actor, archetype="model") for _ in range(3))
+    listed, own, dropped = (new(actor, archetype="model") for _ in range(3))
     item(actor, listed)
-    services.update(actor=actor, task=taken, fields={"archetype": "user"})
+    services.update(actor=actor, task=own, fields={"archetype": "user"})
     status(actor, dropped, "dropped")
-    assert {draft_of(task) for task in (listed, taken, dropped)} == {""}
+    assert {draft_of(task) for task in (listed, own, dropped)} == {""}
     assert not drafts.waiting().filter(owner=actor.user).exists()
 
 

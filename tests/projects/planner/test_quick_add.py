@@ -1,4 +1,4 @@
-"""A task written in one line: what its marks mean, and that no word of it is lost."""
+"""A task written in one line: the meaning of its marks. No word of it is lost."""
 
 from datetime import date, timedelta
 

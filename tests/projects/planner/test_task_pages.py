@@ -1,4 +1,4 @@
-"""The pages of tasks: what they show of a day, month and year, and what their forms do and refuse."""
+"""The pages of tasks of a day, month and year, and their forms."""
 
 from datetime import timedelta
 
@@ -74,10 +74,10 @@ def test_a_line_becomes_a_task_with_everything_in_it(actor: Actor, browser: Clie
     month = new(actor, "Month", horizon="month")
     line = f"Buy cacao !hybrid #chocolate-shop >{NEXT} ^{month.code}; which kind !stop ask Lan; pay"
     page = post(browser, PAGE, text=line)
-    made = Task.objects.get(title="Buy cacao")
-    assert (made.code, made.archetype, made.parent) == ("D2024-11-22-T01", "hybrid", month)
-    assert made.project is not None and made.project.name == "Chocolate shop"
-    checklist = made.children.order_by("position").values_list("title", "breakpoint", "needs")
+    row = Task.objects.get(title="Buy cacao")
+    assert (row.code, row.archetype, row.parent) == ("D2024-11-22-T01", "hybrid", month)
+    assert row.project is not None and row.project.name == "Chocolate shop"
+    checklist = row.children.order_by("position").values_list("title", "breakpoint", "needs")
     assert list(checklist) == [("which kind", True, "ask Lan"), ("pay", False, "")]
     assert "Added D2024-11-22-T01. It is on another page: Fri 22 November 2024." in page
 
@@ -111,8 +111,8 @@ def test_of_two_requests_at_the_same_time_each_is_told_what_it_did(browser: Clie
     ways = [browser.post(PAGE, {"text": text}, headers=script)["Location"] for text in ("Milk", "Bread")]
     shown(browser, PAGE)  # as a page does that hears of news
     for way, code in zip(reversed(ways), ("T02", "T01"), strict=True):
-        said = browser.get(way, headers=script).content.decode().partition('id="said" role="status">')[2]
-        assert said.startswith(f"Added D2024-11-21-{code}.</p>")
+        confirmation = browser.get(way, headers=script).content.decode().partition('id="said" role="status">')[2]
+        assert confirmation.startswith(f"Added D2024-11-21-{code}.</p>")
     assert "Send money" not in shown(browser, f"{PAGE}?said=Send+money")
     assert "Send money" not in shown(browser, f"{PAGE}?said={signing.dumps('Send money', salt='another')}")
 
@@ -161,8 +161,8 @@ def test_a_refused_form_comes_again_with_what_was_typed(actor: Actor, browser: C
         page = response.content.decode()
         assert response.status_code == 400, path
         assert 'role="alert"' in page
-        kept = [text for text in fields.values() if text in (long, "My notes")]
-        assert all(text in page for text in kept), path
+        texts = [text for text in fields.values() if text in (long, "My notes")]
+        assert all(text in page for text in texts), path
     task.refresh_from_db()
     assert (task.title, task.notes, task.children.count()) == ("Task", "", 0)
 

@@ -1,4 +1,4 @@
-"""Objectives, tasks and checklists: numbering, places, moving, progress, and what a model may not do."""
+"""Objectives, tasks and checklists: numbering, places, moving, progress, and acts that a model may not do."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +14,14 @@ from accounts.models import User
 from core.errors import NotFound
 from projects.models import Project
 from projects.planner import services
-from projects.planner.models.task import Progress, Task
+from projects.planner.models.task import Task, TaskProgress
 from projects.planner.queries import visible_task, with_progress
 from projects.planner.rules import Actor, DraftItem
 from tests.projects.planner.planning import DAY, NEXT, item, new, refused, status, titles
 
 
 def test_each_series_counts_for_itself(actor: Actor) -> None:
-    made = [
+    rows = [
         new(actor, level="objective", horizon="year"),
         new(actor, level="objective", horizon="month"),
         new(actor, horizon="month"),
@@ -32,11 +32,11 @@ def test_each_series_counts_for_itself(actor: Actor) -> None:
         new(actor, date=NEXT),
         new(Actor(User.objects.create_user("other"))),
     ]
-    assert [row.code for row in made] == [
+    assert [row.code for row in rows] == [
         *("Y2024-O01", "M2024-11-O01", "M2024-11-T01", "D2024-11-21-T01", "D2024-11-21-T02"),
         *("D2024-11-21-T01.C01", "D2024-11-21-T01.C02", "D2024-11-22-T01", "D2024-11-21-T01"),
     ]
-    assert [row.date for row in made[:3]] == [date(2024, 1, 1), date(2024, 11, 1), date(2024, 11, 1)]
+    assert [row.date for row in rows[:3]] == [date(2024, 1, 1), date(2024, 11, 1), date(2024, 11, 1)]
 
 
 def test_a_deleted_number_does_not_come_again(actor: Actor) -> None:
@@ -73,8 +73,8 @@ def test_tasks_that_are_created_at_once_get_numbers_and_places_of_their_own(comm
 
     try:
         with ThreadPoolExecutor(8) as pool:
-            made = list(pool.map(create, range(8)))
-        assert sorted(made) == [(f"D2024-11-21-T{number:02d}", number - 1) for number in range(1, 9)]
+            rows = list(pool.map(create, range(8)))
+        assert sorted(rows) == [(f"D2024-11-21-T{number:02d}", number - 1) for number in range(1, 9)]
     finally:
         user.delete()
 
@@ -153,8 +153,8 @@ def test_a_finished_task_says_when_and_a_reopened_one_does_not(actor: Actor) -> 
 
 def test_the_order_is_the_users(actor: Actor) -> None:
     a, b, c = (new(actor, name) for name in "abc")
-    elsewhere = new(actor, "elsewhere", date=NEXT)
-    day = Task.objects.beside(a)
+    other_day = new(actor, "elsewhere", date=NEXT)
+    day = Task.objects.in_list_of(a)
     services.reorder(actor=actor, task=c, after=None)
     assert titles(day.all()) == ["c", "a", "b"]
     services.reorder(actor=actor, task=c, after=a)
@@ -162,7 +162,7 @@ def test_the_order_is_the_users(actor: Actor) -> None:
     services.delete(actor=actor, task=a)
     assert titles([*day.all(), new(actor, "d")]) == ["c", "b", "d"]
     assert titles(day.all()) == ["c", "b", "d"]
-    for wrong in (elsewhere, b):
+    for wrong in (other_day, b):
         refused("not_beside", services.reorder, actor=actor, task=b, after=wrong)
 
 
@@ -228,8 +228,15 @@ def test_progress_counts_the_tasks_below_at_any_depth(
     services.move(actor=actor, task=new(actor, parent=work), day=NEXT)
     rows = [year, month, work, day, other, day.children.all()[0]]
     with django_assert_max_num_queries(4):
-        found = [row.progress for row in with_progress(rows)]
-    assert found == [Progress(1, 4), Progress(0, 3), Progress(0, 2), Progress(1, 2), Progress(0, 0), None]
+        progress = [row.progress for row in with_progress(rows)]
+    assert progress == [
+        TaskProgress(1, 4),
+        TaskProgress(0, 3),
+        TaskProgress(0, 2),
+        TaskProgress(1, 2),
+        TaskProgress(0, 0),
+        None,
+    ]
 
 
 def test_other_peoples_tasks_cannot_be_changed(actor: Actor) -> None:

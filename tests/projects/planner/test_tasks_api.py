@@ -29,18 +29,18 @@ def listed(caller: Caller, query: str = "", field: str = "code") -> list[str]:
 
 
 def test_a_task_is_made_changed_and_deleted(caller: Caller) -> None:
-    made = create(caller, " Plan  the trip ", notes="With Ana.")
-    assert (made["code"], made["title"], made["status"]) == ("D2026-11-21-T01", "Plan the trip", "open")
-    assert (made["archetype"], made["parent"], made["progress"]) == ("user", None, {"done": 0, "total": 0})
-    assert caller.get(f"tasks/{made['id']}/") == made
-    changed = patch(caller, made["id"], {"status": "done", "archetype": "hybrid", "notes": ""})
+    created = create(caller, " Plan  the trip ", notes="With Ana.")
+    assert (created["code"], created["title"], created["status"]) == ("D2026-11-21-T01", "Plan the trip", "open")
+    assert (created["archetype"], created["parent"], created["progress"]) == ("user", None, {"done": 0, "total": 0})
+    assert caller.get(f"tasks/{created['id']}/") == created
+    changed = patch(caller, created["id"], {"status": "done", "archetype": "hybrid", "notes": ""})
     assert (changed["status"], changed["archetype"], changed["notes"]) == ("done", "hybrid", "")
     assert changed["finished"]
-    fields = [row["field"] for row in caller.get(f"tasks/{made['id']}/changes/")["results"]]
+    fields = [row["field"] for row in caller.get(f"tasks/{created['id']}/changes/")["results"]]
     assert sorted(fields) == ["archetype", "created", "notes", "status"]
     assert fields[-1] == "created"
-    caller._checked(caller.http.delete(f"tasks/{made['id']}/"), 204)
-    caller.get(f"tasks/{made['id']}/", expect=404)
+    caller._checked(caller.http.delete(f"tasks/{created['id']}/"), 204)
+    caller.get(f"tasks/{created['id']}/", expect=404)
     assert create(caller)["code"] == "D2026-11-21-T02"
 
 

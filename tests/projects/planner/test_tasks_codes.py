@@ -1,4 +1,4 @@
-"""The codes of tasks: what is one, what it says, and how it is found in a text."""
+"""The codes of tasks: their syntax and meaning, and codes in a text."""
 
 import re
 from datetime import date
@@ -82,7 +82,7 @@ def test_a_code_cannot_be_built_in_the_middle_of_its_period() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "mentioned"),
     [
         ("@D2026-11-21-T02 and @D2026-11-21-T02.C03.", ["D2026-11-21-T02", "D2026-11-21-T02.C03"]),
         ("How is @Y2026-O01? And @M2026-11-T03, @M2026-11-O01!", ["Y2026-O01", "M2026-11-T03", "M2026-11-O01"]),
@@ -97,8 +97,8 @@ def test_a_code_cannot_be_built_in_the_middle_of_its_period() -> None:
         ("@D٢٠٢٦-11-21-T02", []),
     ],
 )
-def test_mentions_are_found_where_people_write_them(text: str, found: list[str]) -> None:
-    assert codes.mentions(text) == found
+def test_mentions_are_found_where_people_write_them(text: str, mentioned: list[str]) -> None:
+    assert codes.mentions(text) == mentioned
 
 
 @given(st.text(max_size=60), every_code())

@@ -1,4 +1,4 @@
-"""What a model that works for a user may do with tasks, breakpoints, and the history of who did what."""
+"""Rights of a model that works for a user: its changes to tasks, breakpoints, and the history of changes."""
 
 from typing import Any
 
@@ -81,8 +81,8 @@ def test_the_user_may_finish_an_item_at_a_breakpoint_which_lets_the_model_go_on(
 def test_a_breakpoint_that_is_taken_away_and_set_again_stands_anew(actor: Actor) -> None:
     stop = item(actor, new(actor, archetype="hybrid"), breakpoint=True, needs="A name")
     services.clear_breakpoint(actor=actor, task=stop)
-    gone = services.update(actor=actor, task=stop, fields={"breakpoint": False})
-    assert (gone.needs, gone.cleared, gone.blocking) == ("", None, False)
+    removed = services.update(actor=actor, task=stop, fields={"breakpoint": False})
+    assert (removed.needs, removed.cleared, removed.blocking) == ("", None, False)
     refused("no_breakpoint", services.clear_breakpoint, actor=actor, task=stop)
     again = services.update(actor=actor, task=stop, fields={"breakpoint": True, "needs": "A place"})
     assert (again.needs, again.blocking) == ("A place", True)
@@ -146,6 +146,6 @@ def test_the_history_of_one_task_is_not_that_of_another(actor: Actor) -> None:
     new(actor)
     new(Actor(User.objects.create_user("other")))
     assert len(history(task)) == 1
-    services.reorder(actor=actor, task=task, after=Task.objects.beside(task).last())
+    services.reorder(actor=actor, task=task, after=Task.objects.in_list_of(task).last())
     assert history(task)[1:] == [(task.code, "position", "0", "1", "")]
     assert task.date == DAY

@@ -1,4 +1,4 @@
-"""Which tasks the model is shown, and the text it is shown."""
+"""Tasks in a prompt: their selection, and their text."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -49,19 +49,19 @@ def test_without_a_mention_it_is_todays_tasks_in_the_users_order_and_nothing_els
 
 def test_what_was_mentioned_comes_along_and_brings_nothing_else() -> None:
     mentioned = ["Y2026-O01", "D2026-11-20-T01.C07", "D2026-11-21-T01", "D2031-01-01-T01"]
-    found = prompt_tasks(ALL, on=TODAY, mentioned=mentioned)
-    assert shown(found) == (["D2026-11-21-T02", "D2026-11-21-T01"], ["D2026-11-20-T01", "Y2026-O01"])
+    tasks = prompt_tasks(ALL, on=TODAY, mentioned=mentioned)
+    assert shown(tasks) == (["D2026-11-21-T02", "D2026-11-21-T01"], ["D2026-11-20-T01", "Y2026-O01"])
 
 
 @given(st.permutations(ALL), st.sets(st.sampled_from([each.code for each in ALL])))
 def test_the_rule_holds_and_the_text_is_the_same_for_every_order_of_rows_and_mentions(
     rows: list[Task], mentioned: set[str]
 ) -> None:
-    found = prompt_tasks(rows, on=TODAY, mentioned=mentioned)
+    tasks = prompt_tasks(rows, on=TODAY, mentioned=mentioned)
     of_today = {each.code for each in ALL if each.code.startswith("D2026-11-21")}
-    assert {each.code for each in found.today} == of_today
-    assert {each.code for each in found.mentioned} == mentioned - of_today
-    assert render(found) == render(prompt_tasks(ALL, on=TODAY, mentioned=sorted(mentioned, reverse=True)))
+    assert {each.code for each in tasks.today} == of_today
+    assert {each.code for each in tasks.mentioned} == mentioned - of_today
+    assert render(tasks) == render(prompt_tasks(ALL, on=TODAY, mentioned=sorted(mentioned, reverse=True)))
 
 
 def test_the_text_says_state_kind_and_what_a_breakpoint_needs() -> None:
@@ -114,9 +114,9 @@ def test_the_rows_of_a_person_follow_the_rule(actor: Actor, django_assert_max_nu
     new(actor, "Book", horizon="month")
     new(Actor(User.objects.create_user("stranger")), "Not hers")
     with django_assert_max_num_queries(2):  # type: ignore[operator]  # pytest-django's fixture
-        found = tasks_for_prompt(user=actor.user, on=TODAY, mentioned={goal.code, f"{yesterday.code}.C01"})
-    assert shown(found) == ([done.code, plan.code], [yesterday.code, goal.code])
-    assert [(item.title, item.needs) for item in found.today[1].checklist] == [("Look", ""), ("Ask", "Which one?")]
+        tasks = tasks_for_prompt(user=actor.user, on=TODAY, mentioned={goal.code, f"{yesterday.code}.C01"})
+    assert shown(tasks) == ([done.code, plan.code], [yesterday.code, goal.code])
+    assert [(item.title, item.needs) for item in tasks.today[1].checklist] == [("Look", ""), ("Ask", "Which one?")]
 
 
 def test_the_text_changes_with_the_tasks_and_only_then(actor: Actor) -> None:
@@ -144,8 +144,8 @@ def test_what_todays_tasks_mention_comes_along_and_what_that_mentions_does_not(
     new(actor, f"A word for @{goal.code}", level="item", parent=task)
     new(actor, f"Of @{further.code}", date=TODAY + timedelta(days=1))
     with django_assert_max_num_queries(4):  # type: ignore[operator]  # pytest-django's fixture
-        found = tasks_for_prompt(user=actor.user, on=TODAY)
-    assert shown(found) == ([task.code], [old.code, goal.code])
+        tasks = tasks_for_prompt(user=actor.user, on=TODAY)
+    assert shown(tasks) == ([task.code], [old.code, goal.code])
 
 
 def test_somebody_elses_code_that_was_mentioned_shows_nothing(actor: Actor) -> None:

@@ -10,7 +10,7 @@ from accounts.services import create_token
 from core.errors import ProductError
 from projects.models import Membership, Project
 from projects.saved_prompts.models import SavedPrompt
-from projects.saved_prompts.variables import Variable, filled, variables
+from projects.saved_prompts.variables import Variable, fill, variables
 from tests.conftest import Person
 from tests.product import Caller
 
@@ -33,7 +33,7 @@ def join(person: Person, project: Project, role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("Write to {{name}}.", [Variable("name")]),
         ("{{ First  Name }} and {{First Name}}", [Variable("First Name")]),
@@ -43,14 +43,14 @@ def join(person: Person, project: Project, role: str) -> None:
         ("{{}} {{1}} {name} {{ {a} }} {{{{", []),
     ],
 )
-def test_variables_are_found_and_other_braces_are_text(text: str, found: list[Variable]) -> None:
-    assert variables(text) == found
+def test_variables_are_found_and_other_braces_are_text(text: str, expected: list[Variable]) -> None:
+    assert variables(text) == expected
 
 
 def test_a_text_is_filled_and_what_is_put_in_is_not_read_again() -> None:
     text = "To {{who}} ({{tone:formal|friendly}}, {{length:short}}): {{who}}, {{"
-    assert filled(text, {"who": "{{tone}}\n"}) == "To {{tone}}\n (formal, short): {{tone}}\n, {{"
-    assert filled(text, {"who": "Ann", "tone": "friendly", "length": "long"}) == "To Ann (friendly, long): Ann, {{"
+    assert fill(text, {"who": "{{tone}}\n"}) == "To {{tone}}\n (formal, short): {{tone}}\n, {{"
+    assert fill(text, {"who": "Ann", "tone": "friendly", "length": "long"}) == "To Ann (friendly, long): Ann, {{"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_text_is_filled_and_what_is_put_in_is_not_read_again() -> None:
 )
 def test_what_cannot_be_put_in_is_refused(values: dict[str, str], code: str) -> None:
     with pytest.raises(ProductError) as refused:
-        filled("{{who}} {{tone:formal|friendly}}", values)
+        fill("{{who}} {{tone:formal|friendly}}", values)
     assert refused.value.code == code
 
 
@@ -72,9 +72,9 @@ def test_a_projects_prompt_is_seen_by_members_and_changed_by_editors(
     person: Person, stranger: Person, project: Project
 ) -> None:
     body: dict[str, Any] = {"name": "Clause", "text": "Which clause covers {{subject}}?", "project": str(project.pk)}
-    made = person.caller.post("prompts/", body, expect=201)
-    assert made["variables"] == [{"name": "subject", "default": "", "choices": []}] and made["workspace"] is False
-    place, theirs = f"prompts/{made['id']}/", stranger.caller.http
+    created = person.caller.post("prompts/", body, expect=201)
+    assert created["variables"] == [{"name": "subject", "default": "", "choices": []}] and created["workspace"] is False
+    place, theirs = f"prompts/{created['id']}/", stranger.caller.http
     assert theirs.get(place).status_code == 404
     assert theirs.post("prompts/", json={**body, "name": "Mine"}).status_code == 400  # a project that they do not see
     join(stranger, project, "reader")
@@ -97,8 +97,8 @@ def test_a_projects_prompt_is_seen_by_members_and_changed_by_editors(
 
 def test_a_prompt_is_handed_over_and_taken_back_by_who_may(person: Person, stranger: Person, project: Project) -> None:
     join(stranger, project, "editor")
-    made = person.caller.post("prompts/", {"name": "Points", "text": "Five points."}, expect=201)
-    place, mine, theirs = f"prompts/{made['id']}/", person.caller.http, stranger.caller.http
+    created = person.caller.post("prompts/", {"name": "Points", "text": "Five points."}, expect=201)
+    place, mine, theirs = f"prompts/{created['id']}/", person.caller.http, stranger.caller.http
     assert mine.patch(place, json={"workspace": True}).status_code == 403
     assert mine.patch(place, json={"project": str(project.pk), "workspace": True}).status_code in (400, 403)
     assert mine.patch(place, json={"project": str(project.pk)}).json()["project"] == str(project.pk)
@@ -114,12 +114,12 @@ def test_the_workspaces_prompts_are_for_everybody_and_made_with_the_right(person
     assert mine.post("prompts/", json={"name": "A", "text": "x", "workspace": True}).json()["code"] == "missing_scope"
     _, token = create_token(user=person.user, name="admin", scopes=["chat", "admin"])
     admin = Caller(person.caller.server, token)
-    made = admin.post("prompts/", {"name": "Review", "text": "Review {{what}}.", "workspace": True}, expect=201)
-    place = f"prompts/{made['id']}/"
+    created = admin.post("prompts/", {"name": "Review", "text": "Review {{what}}.", "workspace": True}, expect=201)
+    place = f"prompts/{created['id']}/"
     try:
         assert stranger.caller.get(place)["workspace"] is True
         listed = {each["id"] for each in stranger.caller.get("prompts/?of=workspace")["results"]}
-        assert made["id"] in listed and not stranger.caller.get("prompts/?of=own")["results"]
+        assert created["id"] in listed and not stranger.caller.get("prompts/?of=own")["results"]
         assert stranger.caller.http.get("prompts/?of=theirs").json()["code"] == "bad_filter"
         for refused in (stranger.caller.http.delete(place), stranger.caller.http.patch(place, json={"name": "B"})):
             assert refused.status_code == 403
@@ -145,8 +145,8 @@ def test_a_slash_offers_a_projects_prompts_in_that_project_only(person: Person, 
 def test_without_scripts_a_page_asks_and_the_text_stands_in_the_field(person: Person) -> None:
     row = SavedPrompt.objects.create(owner=person.user, name="Letter", text="To {{who}}, {{tone:formal|friendly}}.")
     client, place = signed_in(person), f"/prompts/{row.pk}/use/"
-    asked = client.get(place).content.decode()
-    assert 'name="value who"' in asked and ">friendly</option>" in asked
+    page = client.get(place).content.decode()
+    assert 'name="value who"' in page and ">friendly</option>" in page
     refused = client.post(place, {"value who": " ", "value tone": "friendly"})
     assert refused.status_code == 400 and "in the place of “who”" in refused.content.decode()
     assert '<option value="friendly" selected>' in refused.content.decode()
@@ -188,8 +188,8 @@ def test_the_page_shares_copies_and_finds(person: Person, stranger: Person, proj
 def test_what_is_too_much_is_refused_and_kept_in_the_form(person: Person, fields: dict[str, str], code: str) -> None:
     refused = signed_in(person).post(PAGE, fields)
     assert refused.status_code == 400
-    said = refused.content.decode()
-    assert code in said and fields["text"][:50] in said
+    page = refused.content.decode()
+    assert code in page and fields["text"][:50] in page
 
 
 def test_administrators_write_the_workspaces_prompts_in_the_admin(admin_client: Client, admin_user: User) -> None:

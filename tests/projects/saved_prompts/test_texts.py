@@ -13,9 +13,9 @@ from tests.conftest import Person
 
 @pytest.fixture
 def client(person: Person) -> Client:
-    made = Client()
-    made.force_login(person.user)
-    return made
+    signed_in = Client()
+    signed_in.force_login(person.user)
+    return signed_in
 
 
 def save(person: Person, name: str, text: str = "Summarise it in five points.") -> dict[str, Any]:
@@ -23,12 +23,12 @@ def save(person: Person, name: str, text: str = "Summarise it in five points.") 
 
 
 def test_a_program_saves_changes_lists_and_deletes_prompts(person: Person) -> None:
-    made = save(person, "  Five   points ")
-    assert made["name"] == "Five points"
+    saved = save(person, "  Five   points ")
+    assert saved["name"] == "Five points"
     http = person.caller.http
-    assert http.patch(f"prompts/{made['id']}/", json={"text": "Say it in three."}).json()["text"] == "Say it in three."
+    assert http.patch(f"prompts/{saved['id']}/", json={"text": "Say it in three."}).json()["text"] == "Say it in three."
     assert [each["name"] for each in person.caller.get("prompts/")["results"]] == ["Five points"]
-    assert http.delete(f"prompts/{made['id']}/").status_code == 204
+    assert http.delete(f"prompts/{saved['id']}/").status_code == 204
     assert person.caller.get("prompts/")["results"] == []
 
 
@@ -47,13 +47,13 @@ def test_there_is_an_end_to_how_many_one_saves(person: Person) -> None:
 
 
 def test_prompts_are_their_owners_alone(person: Person, stranger: Person) -> None:
-    made = save(person, "Mine")
+    saved = save(person, "Mine")
     assert stranger.caller.get("prompts/")["results"] == []
     for method in ("get", "delete"):
-        assert getattr(stranger.caller.http, method)(f"prompts/{made['id']}/").status_code == 404
+        assert getattr(stranger.caller.http, method)(f"prompts/{saved['id']}/").status_code == 404
     foreign = Client()
     foreign.force_login(User.objects.get(pk=stranger.user.pk))
-    assert foreign.post(f"/personas/prompts/{made['id']}/", {"name": "Yours"}).status_code == 404
+    assert foreign.post(f"/personas/prompts/{saved['id']}/", {"name": "Yours"}).status_code == 404
     assert b"Mine" not in foreign.get("/offered-prompts/?q=").content
 
 
@@ -78,9 +78,9 @@ def test_a_slash_offers_ones_own_prompts_and_the_personas_starters(person: Perso
     )
     place = person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"]
     for path in (f"/c/{place}/prompts/?q=REPORT", f"/offered-prompts/?persona={persona.pk}&q=report"):
-        said = client.get(path).content.decode()
-        assert "/Weekly report" in said and 'data-insert="Report on the week"' in said
-        assert "Other" not in said and "Something else" not in said
+        page = client.get(path).content.decode()
+        assert "/Weekly report" in page and 'data-insert="Report on the week"' in page
+        assert "Other" not in page and "Something else" not in page
 
 
 def test_another_persona_answers_from_now_on(person: Person, client: Client) -> None:

@@ -12,7 +12,7 @@ from chat.context.build import POLICIES
 from chat.context.rendering import LAYOUTS
 from chat.lab.models import Replay
 from chat.lab.past import Variation
-from chat.lab.services import Result, Totals, answered, cells, chosen, conversation_of, planned
+from chat.lab.services import Totals, TurnComparison, answered, cells, chosen, conversation_of, planned
 from core.background import submit
 from core.errors import ProductError
 from llm.models import Model
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         self._line(("all that can be compared", *cells(totals.sent.as_json(), totals.planned.as_json())))
         self.stdout.write(f"{totals.compared} of {totals.turns} turns can be compared.")
 
-    def _json(self, result: Result) -> None:
+    def _json(self, result: TurnComparison) -> None:
         row = {
             "turn": str(result.turn.pk),
             "conversation": str(result.turn.conversation_id),
@@ -82,7 +82,7 @@ class Command(BaseCommand):
             row |= {"answered": result.turn.answer.text, "answers": result.answer}
         self.stdout.write(json.dumps(row, ensure_ascii=False))
 
-    def _row(self, result: Result) -> None:
+    def _row(self, result: TurnComparison) -> None:
         sent, now = (each.as_json() if each is not None else {} for each in (result.sent, result.planned))
         self._line((str(result.turn.pk), *cells(sent, now)))
         for problem in result.problems:
@@ -100,19 +100,19 @@ class Command(BaseCommand):
 
 
 def how_many(options: dict[str, Any]) -> int:
-    """Raises `CommandError` for more turns than a model may be asked."""
-    given = options["most"] or options["sample"]
+    """Return the number of turns. Raises `CommandError` for more than a model may be asked."""
+    number = options["most"] or options["sample"]
     if options["most"] and not options["conversation"]:
         raise CommandError("--most is for a --conversation; say --sample for turns of all conversations.")
     if not options["ask"]:
-        return given or (Replay.MOST if options["conversation"] else 100)
-    if given and given > Replay.MOST_ASKED:
+        return number or (Replay.MOST if options["conversation"] else 100)
+    if number and number > Replay.MOST_ASKED:
         raise CommandError(f"With --ask at most {Replay.MOST_ASKED} turns: each is a model call that costs money.")
-    return given or Replay.MOST_ASKED
+    return number or Replay.MOST_ASKED
 
 
 def variation_of(options: dict[str, Any]) -> Variation:
-    """Raises `CommandError` for a name that nothing has."""
+    """Return the settings to change. Raises `CommandError` for an unknown name."""
     model, profile, version = (options[name] for name in ("model", "profile", "system_prompt"))
     return Variation(
         model=_model(model) if model is not None else None,
@@ -133,12 +133,12 @@ def _model(text: str) -> Model:
 
 
 def _one(rows: "QuerySet[Row]", what: str) -> Row:
-    found = list(rows[:2])
-    if not found:
+    matches = list(rows[:2])
+    if not matches:
         raise CommandError(f"There is no {what}.")
-    if len(found) > 1:
+    if len(matches) > 1:
         raise CommandError(f"Several providers have a {what}. Say PROVIDER/MODEL.")
-    return found[0]
+    return matches[0]
 
 
 def number(text: str) -> int:

@@ -5,11 +5,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from core.audit.chain import Checked, verify
+from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
-from core.audit.reading import Asked, json_lines
+from core.audit.reading import AuditFilter, json_lines
 
-MOST_SAID = 100  # breaks that are told one by one
+MOST_SHOWN = 100  # faults that are printed one by one
 
 
 class Command(BaseCommand):
@@ -35,9 +35,14 @@ class Command(BaseCommand):
         if options["verify"]:
             self._verify(options["head"])
             return
-        asked = Asked(_moment(options["since"]), None, options["after"], options["actor"], options["action"])
+        chosen = AuditFilter(
+            since=_moment(options["since"]),
+            after=options["after"],
+            actor=options["actor"],
+            action=options["action"],
+        )
         try:
-            rows = asked.rows()
+            rows = chosen.rows()
         except LookupError as error:
             raise CommandError(f"There is no act “{error.args[0]}”. Name one such as token.made.") from error
         if options["json"]:
@@ -50,18 +55,19 @@ class Command(BaseCommand):
             self.stdout.write(f"{entry.at:%Y-%m-%dT%H:%M:%SZ}  {entry.how:<7}  {who}  {entry.action}  {what}".rstrip())
 
     def _verify(self, head: str | None) -> None:
-        checked, broken = Checked(), 0
-        for found in verify(checked):
-            broken += 1
-            if broken <= MOST_SAID:
-                place = "-" if found.sequence is None else f"{found.sequence:,}"
-                self.stderr.write(f"row {place}: {found.sentence}")
-        broken += self._cut_off(head)
-        self.stdout.write(f"{checked.rows:,} rows checked; the last is {checked.sequence}:{checked.hash}")
-        if broken:
-            raise CommandError(f"The audit is not as it was written: {broken:,} findings.")
+        check = ChainCheck()
+        faults = 0
+        for fault in verify(check):
+            faults += 1
+            if faults <= MOST_SHOWN:
+                place = "-" if fault.sequence is None else f"{fault.sequence:,}"
+                self.stderr.write(f"row {place}: {fault.sentence}")
+        faults += self._is_cut_off(head)
+        self.stdout.write(f"{check.rows:,} rows checked; the last is {check.sequence}:{check.hash}")
+        if faults:
+            raise CommandError(f"The audit is not as it was written: {faults:,} findings.")
 
-    def _cut_off(self, head: str | None) -> bool:
+    def _is_cut_off(self, head: str | None) -> bool:
         if head is None:
             return False
         sequence, _, digest = head.partition(":")
@@ -77,7 +83,8 @@ def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        moment, day = parse_datetime(text), parse_date(text)
+        moment = parse_datetime(text)
+        day = parse_date(text)
     except ValueError:
         moment = day = None
     if moment is None and day is not None:

@@ -1,11 +1,12 @@
-"""Answers are rendered once: their HTML is kept in a row beside the message and lasts as long as that.
+"""Render answers once and store their HTML in rows beside the messages (docs/decisions/0014).
 
-A row holds only while all of it does that it was made from: the renderer's own source and packages, the words that it
-puts in, the answer's text, and where each of its citations leads for this reader. So an upgrade, a file that was
-deleted or renamed, and the link that a stranger reads by never show what was made for something else, and nothing has
-to be told that it changed. A conversation that learns of one more file renders nothing again: only the numbers count
-that the answer cites. There are at most two rows a language, so what is kept is bounded by what was written; it is in
-the database and not in Redis, since an answer that is read a year later should not cost more either.
+A row is valid while its digest matches. The digest covers everything the HTML is made from: the renderer's source and
+packages, the words it inserts, the answer's text, and the address of each citation for this reader. So an upgrade, a
+renamed or deleted file, and a public link all get their own HTML without an explicit invalidation. Only the numbers
+that the answer cites count, so a new file in the conversation renders nothing again.
+
+An answer has at most two rows for each language, so the table is bounded by the number of answers. The rows are in the
+database and not in Redis, since an answer may be read again after a year.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,21 +25,21 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from chat.models import Message, RenderedAnswer
-from chat.rendering.markdown import REST, Allowance, render
+from chat.rendering.markdown import REST, RenderAllowance, render
 from chat.rendering.references import Source, mention_href
 
 PACKAGES = ("markdown-it-py", "mdit-py-plugins", "latex2mathml", "nh3", "Pygments")
 
 
-class _Watched(Mapping[int, Source]):
-    """Sources that note the numbers that somebody looks for, found or not."""
+class _RecordingSources(Mapping[int, Source]):
+    """Sources that record the numbers that were looked up, present or not."""
 
     def __init__(self, sources: Mapping[int, Source]) -> None:
         self._sources = sources
-        self.asked: set[int] = set()
+        self.numbers: set[int] = set()
 
     def __getitem__(self, number: int) -> Source:
-        self.asked.add(number)
+        self.numbers.add(number)
         return self._sources[number]
 
     def __iter__(self) -> Iterator[int]:
@@ -49,9 +50,10 @@ class _Watched(Mapping[int, Source]):
 
 
 def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[UUID, list[list[str]]]:
-    """By answer, the HTML of the blocks of each of its text parts; each comes with what its citations may lead to.
+    """Return the HTML of the blocks of each text part, by the id of the answer.
 
-    One query, and one more for what was not rendered before. An answer that is being written is not kept.
+    Each answer comes with the sources that its citations may lead to. One query, and one more to store new HTML. The
+    HTML of an unfinished answer is not stored.
     """
     language = get_language() or ""
     rows: dict[UUID, list[RenderedAnswer]] = {}
@@ -59,26 +61,26 @@ def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[U
         message__in=[answer.pk for answer, _sources in answers], language=language
     ):
         rows.setdefault(row.message_id, []).append(row)
-    found: dict[UUID, list[list[str]]] = {}
+    blocks: dict[UUID, list[list[str]]] = {}
     new: list[RenderedAnswer] = []
     for answer, sources in answers:
-        if answer.pk in found:  # answers side by side and the branch that goes on share one
+        if answer.pk in blocks:  # alternative answers and the branch that continues may share an answer
             continue
-        kept = (row for row in rows.get(answer.pk, ()) if row.digest == _digest(answer, sources, row.numbers))
-        row = next(kept, None) or _rendered(answer, sources, language)
-        found[answer.pk] = row.blocks
+        valid = (row for row in rows.get(answer.pk, ()) if row.digest == _digest(answer, sources, row.numbers))
+        row = next(valid, None) or _rendered(answer, sources, language)
+        blocks[answer.pk] = row.blocks
         if row.pk is None and answer.status != Message.Status.PENDING:
             new.append(row)
     if new:
-        _keep(new)
-    return found
+        _store(new)
+    return blocks
 
 
-def _keep(rows: Sequence[RenderedAnswer]) -> None:
-    # An answer may be deleted meanwhile, and two pages may keep the same ones: whoever fails has shown it all the same.
+def _store(rows: Sequence[RenderedAnswer]) -> None:
+    # An answer may be deleted meanwhile, and two pages may store the same rows. The page has its HTML in any case.
     with suppress(IntegrityError, OperationalError), transaction.atomic():
         RenderedAnswer.objects.bulk_create(
-            sorted(rows, key=lambda row: row.message_id),  # else each of two could wait for the other
+            sorted(rows, key=lambda row: row.message_id),  # one order, so that two pages cannot deadlock
             update_conflicts=True,
             unique_fields=["message", "language", "linked"],
             update_fields=["digest", "numbers", "blocks"],
@@ -86,10 +88,10 @@ def _keep(rows: Sequence[RenderedAnswer]) -> None:
 
 
 def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
-    watched = _Watched(sources)
-    allowance = Allowance()
-    blocks = [render(part["text"], watched, _doubts(answer, part), allowance) for part in _texts(answer)]
-    numbers = sorted(watched.asked)
+    recording = _RecordingSources(sources)
+    allowance = RenderAllowance()
+    blocks = [render(part["text"], recording, _doubts(answer, part), allowance) for part in _texts(answer)]
+    numbers = sorted(recording.numbers)
     return RenderedAnswer(
         message=answer,
         language=language,
@@ -100,27 +102,29 @@ def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> 
     )
 
 
-def _texts(answer: Message) -> list[dict[str, Any]]:
+def _texts(answer: Message) -> list[Mapping[str, Any]]:
+    """Return the text parts of the answer."""
     return [part for part in answer.parts if part["type"] == "text"]
 
 
 def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
-    """Where the signs lead, by the number of the citation in the part."""
+    """Return the addresses of the signs of doubt, by the number of the citation in the part."""
     at = answer.parts.index(part)
     doubts = part.get("check", {}).get("doubts", ())
     return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
-    cited = [(number, found.label, found.href) for number in numbers if (found := sources.get(number))]
+    """Return the digest of everything that the HTML is made from. `numbers` are those that the answer looks up."""
+    cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
     texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
-    made_from = [_renderer(), _("Copy"), _("unconfirmed"), _(REST), mention_href("a"), cited, texts]
-    return sha256(dumps(made_from).encode()).hexdigest()
+    inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST), mention_href("a"), cited, texts]
+    return sha256(dumps(inputs).encode()).hexdigest()
 
 
 @cache
-def _renderer() -> str:
-    """Another one whenever the code has changed that makes the HTML."""
+def _renderer_version() -> str:
+    """Return a version of the renderer that changes with its code and its packages."""
     code = sha256()
     for module in sorted(Path(__file__).parent.glob("*.py")):
         code.update(module.read_bytes())

@@ -1,5 +1,4 @@
-"""What stands beside the text of Office files: the numbers of charts (DrawingML, ECMA-376 part 1, section 21.2), as
-tables, and remarks."""
+"""Write charts of Office files as tables (DrawingML, ECMA-376 part 1, section 21.2), and comments as lines."""
 
 from typing import Any
 
@@ -7,16 +6,16 @@ from readers.text.tables import Cell, markdown
 
 Element = Any  # lxml's own class for elements is private
 
-_MOST = 500  # points of a chart that are written
+_MOST = 500  # points of a chart
 
 
 def chart(tree: Element) -> str:
-    """Its kind and title, then a row for each category and a column for each series."""
+    """Return the kind and title of a chart, then a row for each category and a column for each series."""
     head = f"{_kind(tree)}: {_title(tree)}".rstrip(" :")
     series = list(tree.iter("{*}ser"))
     columns = [_points(each, "val", "yVal") for each in series]
     names = [next(iter(_points(each, "tx").values()), f"Series {number}") for number, each in enumerate(series, 1)]
-    categories = next((found for each in series if (found := _points(each, "cat", "xVal"))), {})
+    categories = next((points for each in series if (points := _points(each, "cat", "xVal"))), {})
     places = sorted({place for column in (categories, *columns) for place in column})
     rows = [
         ["", *names],
@@ -26,13 +25,13 @@ def chart(tree: Element) -> str:
 
 
 def remark(text: str, by: str = "", when: str = "") -> str:
-    """A line of a list of comments; `when` is in the notation of XML."""
-    said = ", ".join(filter(None, (by, when[:16].replace("T", " "))))
-    return f"- {said}: {text}" if said else f"- {text}"
+    """Return a line of a list of comments. `when` is in the notation of XML."""
+    heading = ", ".join(filter(None, (by, when[:16].replace("T", " "))))
+    return f"- {heading}: {text}" if heading else f"- {text}"
 
 
 def _kind(tree: Element) -> str:
-    """“Bar chart” of `barChart`, “Pie chart” of `pie3DChart`."""
+    """Return the kind of a chart: “Bar chart” for `barChart`, “Pie chart” for `pie3DChart`."""
     plot = tree.find(".//{*}plotArea")
     names = [] if plot is None else [str(each.tag).rpartition("}")[2] for each in plot]
     kinds = (name.removesuffix("Chart").removesuffix("3D") for name in names if name.endswith("Chart"))
@@ -44,14 +43,14 @@ def _title(tree: Element) -> str:
 
 
 def _points(series: Element, *parts: str) -> dict[int, str]:
-    """The cached values of a part of a series by their places."""
+    """Return the cached values of a part of a series by their places."""
     for part in parts:
-        found = series.find(f"{{*}}{part}")
-        if found is not None:
+        element = series.find(f"{{*}}{part}")
+        if element is not None:
             points = {
                 int(each.get("idx", "0")): (each.findtext("{*}v") or "").strip()
-                for each in found.iter("{*}pt")
+                for each in element.iter("{*}pt")
                 if each.get("idx", "0").isdigit()
             }
-            return points or ({0: value} if (value := (found.findtext("{*}v") or "").strip()) else {})
+            return points or ({0: value} if (value := (element.findtext("{*}v") or "").strip()) else {})
     return {}

@@ -1,6 +1,6 @@
-"""`/api/v1/prompt-texts/`: the texts that the product sends to a model, and the versions in their place."""
+"""`/api/v1/prompt-texts/`: the texts that the product sends to a model, and their versions."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, viewsets
@@ -13,6 +13,7 @@ from core.api.fields import Strict, valid
 from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import or_404
+from core.sentences import Sentence
 from llm import tokens
 from personas import services
 from personas.api import AdminView
@@ -22,7 +23,29 @@ from personas.texts import TEXTS
 NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, enum=list(TEXTS))
 
 
-class PlaceholderSerializer(serializers.Serializer[Any]):
+class ShownPlaceholder(TypedDict):
+    name: str
+    meaning: Sentence
+    needed: bool
+
+
+class ShownText(TypedDict):
+    """Text with its definition and the version that is sent, as `PromptTextSerializer` shows it."""
+
+    name: str
+    group: Sentence
+    title: Sentence
+    purpose: Sentence
+    placeholders: list[ShownPlaceholder]
+    may_be_empty: bool
+    most: int
+    built_in: str
+    version: int | None
+    text: str
+    tokens: int | None
+
+
+class PlaceholderSerializer(serializers.Serializer[ShownPlaceholder]):
     name = serializers.CharField()
     meaning = serializers.CharField()
     needed = serializers.BooleanField()
@@ -74,18 +97,18 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     def list(self, request: Request) -> Response:
         """All of them, in the order in which they stand in a prompt; there is no other page."""
         active = {row.name: row for row in PromptText.objects.filter(active=True)}
-        found = [_shown(name, active.get(name)) for name in TEXTS]
-        return Response({"next": None, "previous": None, "results": PromptTextSerializer(found, many=True).data})
+        rows = [_shown_text(name, active.get(name)) for name in TEXTS]
+        return Response({"next": None, "previous": None, "results": PromptTextSerializer(rows, many=True).data})
 
     @extend_schema(parameters=[NAME, ETAG])
     def retrieve(self, request: Request, name: str) -> Response:
-        return _answer(name)
+        return _respond(name)
 
     @extend_schema(responses=PromptTextVersionSerializer(many=True), parameters=[NAME], filters=True)
     @action(detail=True)
     def versions(self, request: Request, name: str) -> Response:
         """The newest first."""
-        known(name)
+        require_text(name)
         page = self.paginate_queryset(PromptText.objects.filter(name=name)) or ()
         return self.get_paginated_response(PromptTextVersionSerializer(page, many=True).data)
 
@@ -97,9 +120,16 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     @versions.mapping.post
     def save_version(self, request: Request, name: str) -> Response:
         """The next version, active unless `activate` is false."""
-        known(name)
-        given = valid(PromptTextVersionSerializer, request)
-        stored = services.save_text(user=self.person, name=name, based_on=expected(request), **given)
+        require_text(name)
+        body = valid(PromptTextVersionSerializer, request)
+        stored = services.save_text(
+            user=self.person,
+            name=name,
+            text=body["text"],
+            note=body.get("note", ""),
+            activate=body["activate"],
+            based_on=expected(request),
+        )
         response = Response(PromptTextVersionSerializer(stored).data, status=201)
         return tagged(response, stored.tag) if stored.active else response
 
@@ -107,35 +137,40 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     @action(detail=True, methods=["post"])
     def activate(self, request: Request, name: str) -> Response:
         """The way back to an earlier version or, with null, to the built-in text."""
-        known(name)
+        require_text(name)
         number = valid(ActiveVersionSerializer, request)["version"]
         if number is None:
             services.use_built_in_text(user=self.person, name=name, based_on=expected(request))
         else:
             row = or_404(PromptText.objects.filter(name=name, version=number).first(), "version of this text")
             services.activate_prompt(user=self.person, prompt=row, based_on=expected(request))
-        return _answer(name)
+        return _respond(name)
 
 
-def known(name: str) -> None:
-    """Raises `NotFound` for what is no text's name."""
+def require_text(name: str) -> None:
+    """Raise `NotFound` if no text has this name."""
     if name not in TEXTS:
         raise NotFound("text")
 
 
-def _answer(name: str) -> Response:
-    known(name)
+def _respond(name: str) -> Response:
+    require_text(name)
     active = PromptText.objects.filter(name=name, active=True).first()
     return tagged(
-        Response(PromptTextSerializer(_shown(name, active)).data), active.tag if active else services.NO_VERSION
+        Response(PromptTextSerializer(_shown_text(name, active)).data), active.tag if active else services.NO_VERSION
     )
 
 
-def _shown(name: str, active: PromptText | None) -> dict[str, Any]:
+def _shown_text(name: str, active: PromptText | None) -> ShownText:
     about = TEXTS[name]
     return {
-        **{field: getattr(about, field) for field in ("group", "title", "purpose", "may_be_empty", "most", "built_in")},
         "name": name,
+        "group": about.group,
+        "title": about.title,
+        "purpose": about.purpose,
+        "may_be_empty": about.may_be_empty,
+        "most": about.most,
+        "built_in": about.built_in,
         "placeholders": [
             {"name": each, "meaning": meaning, "needed": each in about.needs}
             for each, meaning in about.placeholders.items()

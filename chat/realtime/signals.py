@@ -1,0 +1,130 @@
+"""Signals of people to a running turn: stop it, allow or refuse a tool call.
+
+The row and the keys in Redis are the truth; a message on a channel only wakes the worker that waits.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import redis
+
+from chat.realtime.events import Approval
+from chat.realtime.turn_stream import BLOCK, CONNECTION_ERRORS, KEEP_SECONDS
+from core.background import streams, streams_of_loop
+
+CLAIM_SECONDS = 10
+_CHANNEL = "turns:bell"  # to which every process with running turns listens
+
+
+def _decision_key(turn: UUID | str, call: str) -> str:
+    return f"turn:{turn}:decision:{call}"
+
+
+class _SignalListener:
+    """The one subscription of a process for all its turns: it wakes the coroutines that wait for a signal.
+
+    Signals may be lost. So each is stored as well, and those who wait look at the store from time to time.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Event] = {}
+        self.listens = asyncio.Event()
+        self._listener = asyncio.create_task(self._listen())
+
+    async def wait_for(self, signal: str, seconds: float | None = None) -> None:
+        """Return when this signal came, or may have come, and after `seconds` at the latest."""
+        event = self._waiting[signal] = asyncio.Event()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await event.wait()
+        finally:
+            del self._waiting[signal]
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with streams_of_loop().pubsub() as channel:
+                    await channel.subscribe(_CHANNEL)
+                    async for message in channel.listen():
+                        if message["type"] == "subscribe":
+                            self.listens.set()
+                        elif event := self._waiting.get(message["data"]):
+                            event.set()
+            except (*CONNECTION_ERRORS, redis.BusyLoadingError):
+                self.listens.clear()
+                await asyncio.sleep(0.2)
+
+
+_listeners: "WeakKeyDictionary[asyncio.AbstractEventLoop, _SignalListener]" = WeakKeyDictionary()
+
+
+def _listener() -> _SignalListener:
+    """Return the listener of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _listeners:
+        _listeners[loop] = _SignalListener()
+    return _listeners[loop]
+
+
+async def wait_for_stop(turn: UUID | str) -> None:
+    """Return when somebody asks this turn to stop. A lost signal reaches the worker by the row, within a second."""
+    await _listener().wait_for(f"stop:{turn}")
+
+
+async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Approval:
+    """Return a person's decision about a call; `TIMED_OUT` when there is none after `seconds`.
+
+    The first who sets the key has decided; the signal only wakes the waiting worker.
+    """
+    key = _decision_key(turn, call)
+    deadline = time.monotonic() + seconds
+    listener = _listener()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(min(seconds, BLOCK / 1000)):
+            await listener.listens.wait()
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            if left <= 0:
+                await streams_of_loop().set(key, Approval.TIMED_OUT, nx=True, ex=KEEP_SECONDS)
+            if decided := await streams_of_loop().get(key):
+                return Approval(decided)
+            await listener.wait_for(key, max(0.01, min(left, BLOCK / 1000)))
+        except (*CONNECTION_ERRORS, redis.BusyLoadingError):
+            if left <= 0:
+                return Approval.TIMED_OUT
+            await asyncio.sleep(0.2)
+
+
+def claim_decision(turn: UUID | str, call: str) -> bool:
+    """Return whether a call is undecided and the caller may decide it. Synchronous, for services.
+
+    Nobody else can claim it for `CLAIM_SECONDS`. A caller that stores something with its decision claims it first and
+    stores that before `decide`, since the worker goes on at once.
+    """
+    key = _decision_key(turn, call)
+    claimed: Any = streams().set(f"{key}:claim", 1, nx=True, ex=CLAIM_SECONDS)
+    return bool(claimed) and not streams().exists(key)
+
+
+def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
+    """Store a decision and wake the worker. Return False when the call was decided already. Synchronous."""
+    key = _decision_key(turn, call)
+    if not streams().set(key, decision, nx=True, ex=KEEP_SECONDS):
+        return False
+    streams().publish(_CHANNEL, key)
+    return True
+
+
+def signal_stop(turn: UUID | str) -> None:
+    """Wake the worker of a turn that is to stop. Synchronous, for services.
+
+    The row holds the request, too, so a Redis that is away only delays it.
+    """
+    with suppress(redis.RedisError, OSError):
+        streams().publish(_CHANNEL, f"stop:{turn}")

@@ -1,0 +1,11 @@
+"""Types of ASGI (https://asgi.readthedocs.io/en/latest/specs/main.html), as Django, Channels and daphne use it."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+AsgiScope: TypeAlias = MutableMapping[str, Any]
+"""The scope of a connection. Any server and middleware adds members, so mypy cannot know them."""
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
+"""An event of a connection, with the members that its `type` says."""
+AsgiReceive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+AsgiSend: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
