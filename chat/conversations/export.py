@@ -6,7 +6,7 @@ import re
 import zipfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -19,14 +19,16 @@ from accounts.models import May, User
 from chat.ledger.models import ModelCall
 from chat.ledger.services import csv_pages
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Turn
-from chat.models.parts import MessagePart
+from chat.models.parts import FoundDocument, MessagePart
 from chat.models.summary import marks_on
 from chat.models.tree import branch_rows, with_rows
 from chat.readings.models import Reading
 from chat.realtime.events import readable_parts
 from chat.rendering.references import cited_numbers
+from chat.summaries.headings import SummarySection
 from core.audit.services import record
 from core.errors import NotFound, ProductError
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob
@@ -70,6 +72,51 @@ What is not in it:
 AT_ONCE = 20  # conversations between two pieces of the zip, and files that are asked for at once
 PIECE = 1_000_000  # bytes of a file that are held
 _UNSAFE = re.compile(r"[^\w\- ]+")
+
+
+class ExportedFile(TypedDict):
+    """A file by its name; `id` and `sha256` (of its bytes) are None once it is deleted."""
+
+    name: str
+    id: str | None
+    sha256: str | None
+
+
+class ExportedSummary(TypedDict):
+    """A summary of a conversation; times are ISO 8601."""
+
+    id: str
+    first: str
+    last: str
+    messages: int
+    sections: list[SummarySection]
+    as_of: str
+    timezone: str
+    model: str | None
+    prompt_version: int
+    withdrawn: str | None
+
+
+class ExportedMessage(TypedDict):
+    """A message of a conversation. `usage`, `cost` and `report` are those of its turn; `cost` is in US dollars."""
+
+    id: str
+    parent: str | None
+    role: str
+    created: str
+    status: str
+    finish_reason: str | None
+    finish_detail: str | None
+    model: str | None
+    feedback: str
+    usage: JsonObject | None
+    cost: str | None
+    report: list[JsonObject]
+    files: list[str]
+    attachments: list[ExportedFile]
+    parts: list[MessagePart]
+    mark: str | None
+    context_notice: str
 
 
 def export(conversation: Conversation, kind: str) -> str:
@@ -123,11 +170,11 @@ def markdown(conversation: Conversation) -> str:
     return "\n".join(lines)
 
 
-def _calls(message: Message) -> Iterator[dict[str, Any]]:
+def _calls(message: Message) -> Iterator[MessagePart]:
     return (part for part in message.parts if part["type"] == "tool_call")
 
 
-def _file_documents(conversation: Conversation) -> list[dict[str, Any]]:
+def _file_documents(conversation: Conversation) -> list[FoundDocument]:
     """Return the files that have a number in the conversation and still exist."""
     numbers = {pk: number for pk, number in conversation.documents.items() if _is_id(pk)}
     rows = File.objects.filter(pk__in=numbers).values_list("pk", "name")
@@ -143,7 +190,7 @@ def _is_id(source: str) -> bool:
     return True
 
 
-def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -> list[str]:
+def _source_list(message: Message, text: str, files: Sequence[FoundDocument]) -> list[str]:
     """Return the lines below an answer with the sources of its citations."""
     if message.role == Message.Role.USER or not cited_numbers(text):
         return []
@@ -161,7 +208,7 @@ def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -
     return ["Sources:", *(f"- [{number}] {'; '.join(places[number])}" for number in cited), ""] if cited else []
 
 
-def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[Sentence]:
+def _shortened(parts: Sequence[MessagePart]) -> Iterator[Sentence]:
     """Yield a sentence for each result of a tool that was shortened for the model."""
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     for part in parts:
@@ -199,7 +246,7 @@ def as_json(conversation: Conversation) -> str:
     return json.dumps(body, ensure_ascii=False, indent=1)
 
 
-def _summary(summary: Summary) -> dict[str, Any]:
+def _summary(summary: Summary) -> ExportedSummary:
     return {
         "id": str(summary.pk),
         "first": str(summary.first_id),
@@ -214,7 +261,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _report(turn: Turn) -> list[dict[str, Any]]:
+def _report(turn: Turn) -> list[JsonObject]:
     """Return what each model call of a turn saw, in numbers. The list of its sources is in the API: it has a row for
     each message, so those of a long conversation would be thousands of times as many as its messages."""
     calls = (turn.report or {}).get("calls", ())
@@ -225,7 +272,7 @@ def _report(turn: Turn) -> list[dict[str, Any]]:
     ]
 
 
-def _message(message: Message, mark: str | None) -> dict[str, Any]:
+def _message(message: Message, mark: str | None) -> ExportedMessage:
     turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
@@ -248,7 +295,7 @@ def _message(message: Message, mark: str | None) -> dict[str, Any]:
     }
 
 
-def _attached(attachment: Attachment) -> dict[str, Any]:
+def _attached(attachment: Attachment) -> ExportedFile:
     """Return a file by its name, with its id and the SHA-256 of its bytes while it exists."""
     file = attachment.file
     return {
@@ -356,7 +403,7 @@ def _lists(user: User) -> dict[str, Iterable[Any]]:
     }
 
 
-def _check(check: dict[str, Any] | None) -> dict[str, Any] | None:
+def _check(check: JsonObject | None) -> JsonObject | None:
     return {**check, "note": Sentence.load(check["note"]).english} if check else check
 
 

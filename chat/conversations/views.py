@@ -3,9 +3,8 @@
 Exports are for programs too (`/api/v1/`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import date, timedelta
-from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -145,21 +144,24 @@ def _how_many(are: list[bool]) -> str:
 
 
 def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse:
-    away, context = reverse("chat:home"), {}
+    away = reverse("chat:home")
+    context: dict[str, object] = {"current": ""}
     if does == "delete":
         services.delete_conversations(user=request.user, conversations=rows)
         request.session[SEVERAL] = [str(each.pk) for each in rows]
-        away, context = f"{away}?deleted={SEVERAL}", {"deleted_several": rows}
+        away = f"{away}?deleted={SEVERAL}"
+        context["deleted_several"] = rows
     else:
         services.change_conversations(user=request.user, conversations=rows, fields=_fields(request, does))
     if not request.htmx:
         return redirect(away)
     if does == "delete" and any(_on_its_page(request, each) for each in rows):
         return HttpResponseClientRedirect(away)
-    return render(request, "chat/_chosen_done.html", {"side": asked_side(request), "current": "", **context})
+    context["side"] = asked_side(request)
+    return render(request, "chat/_chosen_done.html", context)
 
 
-def _fields(request: Request, does: str) -> dict[str, Any]:
+def _fields(request: Request, does: str) -> Mapping[str, object]:
     """Return the fields that an act changes. Raises `unknown_action`, and `bad_tag` where no tag is named."""
     match does:
         case "tag" | "untag":
@@ -201,7 +203,7 @@ def restore(request: Request, pk: UUID) -> HttpResponse:
     return _side_changed(HttpResponse(), conversation)
 
 
-def _changed(request: Request, row: Conversation, fields: dict[str, Any]) -> HttpResponse:
+def _changed(request: Request, row: Conversation, fields: Mapping[str, object]) -> HttpResponse:
     services.update_conversation(user=request.user, conversation=row, fields=fields)
     if not request.htmx:
         return redirect("chat:conversation", row.pk)
@@ -231,7 +233,7 @@ def search(request: Request) -> HttpResponse:
     most = max(most, searching.TITLES)
     page = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
     fragment = request.htmx and after
-    context: dict[str, Any] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
+    context: dict[str, object] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
     if not after:
         named = {} if tag else searching.named(user=request.user, query=query, limit=searching.PAGE)
         context |= {
@@ -255,7 +257,7 @@ def day(request: Request, day: date) -> HttpResponse:
     entries = daily.following(
         daily.messages(request.user, day), identifier(after, "message") if after else None, DAY_PAGE + 1
     )
-    context: dict[str, Any] = {"day": day, "messages": entries[:DAY_PAGE], "more": len(entries) > DAY_PAGE}
+    context: dict[str, object] = {"day": day, "messages": entries[:DAY_PAGE], "more": len(entries) > DAY_PAGE}
     if request.htmx:
         return render(request, "chat/_day_messages.html", context)
     context |= {

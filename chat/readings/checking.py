@@ -6,10 +6,11 @@ it, since passages end at any place of a text.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import TypedDict
 from uuid import UUID
 
 from chat.citations.services import PartCheck, check_against
+from chat.models.parts import CitationDoubt
 from chat.readings import planning
 from chat.readings.layout import TextLayout
 from chat.readings.models import Reading
@@ -65,7 +66,7 @@ def check(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[
     return check_against(passages, [{"type": "text", "text": answer}], sources)
 
 
-def doubts_of(reading: Reading) -> list[dict[str, Any]]:
+def doubts_of(reading: Reading) -> list[CitationDoubt]:
     """Return the sentences of the answer that their passages do not support, as in the event `CITATION_CHECK`."""
     return list((reading.citation_check or {}).get("doubts", ()))
 
