@@ -20,7 +20,7 @@ from core.errors import ProductError
 from files.models import File
 from files.services import delete as delete_file
 from personas.models import Persona, Reminder
-from personas.services import save_reminder, update_persona
+from personas.services import PersonaFields, save_reminder, update_persona
 from projects.models import Project
 from projects.planner.models import Run
 from projects.planner.rules import Actor
@@ -117,7 +117,7 @@ def test_no_text_and_no_name_under_a_hold_is_written_over(household: Household) 
     for act in acts:
         with pytest.raises(ProductError, match=HELD):
             act()
-    unchanged = {"name": "Held", "date_awareness": "none", "instructions": "First."}
+    unchanged: PersonaFields = {"name": "Held", "date_awareness": "none", "instructions": "First."}
     update_persona(user=owner, persona=persona, fields=unchanged)
     update_saved_prompt(user=owner, prompt=prompt, fields={"name": "held", "text": "First.\r\nOf two lines."})
     update_conversation(user=owner, conversation=place, fields={"title": "First ", "archived": True})

@@ -98,7 +98,7 @@ def test_a_claim_that_waited_for_another_one_of_the_same_row_fails(
     def a_claim_waits() -> bool:
         with observer.cursor() as cursor:
             cursor.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE%%'")
-            return cursor.rowcount > 0
+            return bool(cursor.rowcount)
 
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():

@@ -242,7 +242,7 @@ def test_a_stop_or_a_crash_while_citations_are_checked_keeps_the_answer_with_a_n
         services.remove_reading(user=person.user, reading=stopped)
     services.stop_reading(user=person.user, reading=stopped)
     Reading.objects.filter(pk=crashed.pk).update(heartbeat=timezone.now() - timedelta(minutes=5))
-    sweep(jobs.READINGS)
+    sweep(services.READINGS)
     submit(jobs.run(crashed.pk)).result()  # an ended one stays as it is
     for reading in readings:
         reading.refresh_from_db()
@@ -332,12 +332,12 @@ def test_after_a_crash_another_worker_goes_on_where_it_was(
     assert (ended(reading).status, reading.attempt) == (Reading.Status.DONE, 3)
     assert of_parts(application, file, 1) == 1
     Reading.objects.filter(pk=reading.pk).update(status="running", tries=9, heartbeat=dead["heartbeat"])
-    sweep(jobs.READINGS)
+    sweep(services.READINGS)
     assert (ended(reading).status, reading.code) == (Reading.Status.FAILED, "reading_gave_up")
 
 
 async def _claimed(reading: Reading) -> Reading | None:
-    return await on_database(jobs.READINGS.claim, reading.pk)
+    return await on_database(services.READINGS.claim, reading.pk)
 
 
 def test_a_provider_that_is_down_is_given_up(application: Application, person: Person, model: Model) -> None:
