@@ -31,7 +31,7 @@ help:
 	@echo "make test-beside   the tests of an older commit on the schema of today (COMMIT=HEAD~1, TESTS=tests/chat)"
 	@echo "make fuzz    about ten thousand made-up requests to the API"
 	@echo "make docs    the generated tables of docs/, and the guide as a site, into var/site"
-	@echo "make screenshots   pictures of every page, into docs/screenshots"
+	@echo "make screenshots   pictures for the README and the guide, into docs/pictures"
 	@echo "make check-deploy   the Helm chart and the compose file, by Helm and Docker Compose, which it installs; started where"
 	@echo "               a Docker Engine answers"
 	@echo "make messages   every sentence of the product into locale/, where it is translated"
@@ -109,6 +109,9 @@ docs: $(INSTALLED_TO_TEST)
 	$(BIN)/python -m mkdocs build --quiet
 
 screenshots: $(INSTALLED_TO_TEST) chromium
+	@fc-list | grep -q "Inter-Regular" || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fonts-inter; } || \
+	  echo "Without the package fonts-inter the pictures have another font." >&2
 	$(BIN)/python -m scripts.screenshots
 
 messages: $(INSTALLED_TO_TEST) gettext

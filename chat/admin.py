@@ -79,7 +79,7 @@ class ConversationAdmin(RecordAdmin):
 
     def _set_hold(self, request: HttpRequest, object_id: str, *, on_hold: bool) -> HttpResponse:
         row = self.row(request, object_id)
-        hold(user=acting(request), conversation=row, held=on_hold)
+        hold(user=acting(request), conversation=row, under_hold=on_hold)
         return self.back(request, row, _("It is under a legal hold.") if on_hold else _("It is under no legal hold."))
 
     @display(description="Persona")

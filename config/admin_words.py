@@ -117,7 +117,8 @@ def _pages(pages: Any) -> None:
             choices: Any = field.choices
             field.choices = [(value, translatable(label)) for value, label in choices]
     cls = pages if isinstance(pages, type) else type(pages)
-    for base in (each for each in cls.__mro__ if each.__module__.partition(".")[0] in (*APPS, "workspace", "config")):
+    ours = (*APPS, "core", "workspace", "config")
+    for base in (each for each in cls.__mro__ if each.__module__.partition(".")[0] in ours):
         for act in base.__dict__.values():
             if callable(act):
                 _change(act, ("short_description",))

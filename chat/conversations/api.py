@@ -67,17 +67,17 @@ class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
-    def validate_temporary(self, asked: bool) -> bool:
-        if self.instance is not None and asked != self.instance.temporary:
+    def validate_temporary(self, temporary: bool) -> bool:
+        if self.instance is not None and temporary != self.instance.temporary:
             raise serializers.ValidationError(gettext("Whether a conversation is temporary is said when it is made."))
-        return asked
+        return temporary
 
     def to_representation(self, instance: Conversation) -> dict[str, Any]:
         shown = super().to_representation(instance)
         return {**shown, "pinned": instance.pinned is not None}
 
 
-class MessageHitSerializer(serializers.Serializer[searching.Hit]):
+class MessageHitSerializer(serializers.Serializer[searching.MessageHit]):
     message = serializers.UUIDField(source="message.pk")
     conversation = serializers.UUIDField(source="message.conversation_id")
     title = serializers.CharField(source="message.conversation.title", help_text="Of the conversation.")
@@ -108,14 +108,14 @@ class SearchView(ScopedView):
     def get(self, request: Request) -> Response:
         """Messages with all words of the query, newest first. Case and accents do not matter."""
         after = request.query_params.get("after")
-        found = searching.search(
+        page = searching.search(
             user=self.person,
             query=request.query_params.get("q", ""),
             after=identifier(after, "page") if after else None,
             tag=request.query_params.get("tag", ""),
         )
-        following = replace_query_param(request.build_absolute_uri(), "after", str(found.after))
-        body = {"next": following if found.after else None, "previous": None, "results": found.hits}
+        following = replace_query_param(request.build_absolute_uri(), "after", str(page.after))
+        body = {"next": following if page.after else None, "previous": None, "results": page.hits}
         return Response(MessageHitsSerializer(body).data)
 
 
@@ -166,11 +166,17 @@ class ConversationSharesView(ScopedView):
     def post(self, request: Request, pk: UUID) -> Response:
         """Makes a link to the branch on show as it is now: whoever has it, and its password, may read that, without
         signing in."""
-        asked = TermsSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        terms = sharing.Terms(**asked.validated_data)
-        made = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk), terms=terms)
-        return Response(ShareSerializer(made, context={"request": request}).data, status=status.HTTP_201_CREATED)
+        serializer = TermsSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        fields = serializer.validated_data
+        terms = sharing.ShareTerms(
+            password=fields["password"],
+            expires=fields["expires"],
+            shows_context=fields["shows_context"],
+            names_sources=fields["names_sources"],
+        )
+        share = sharing.share(user=self.person, conversation=visible_conversation(self.person, pk), terms=terms)
+        return Response(ShareSerializer(share, context={"request": request}).data, status=status.HTTP_201_CREATED)
 
 
 class ShareViewSet(
@@ -220,10 +226,12 @@ class ChosenView(ScopedView):
     @extend_schema(request=ChosenSerializer, responses={204: None})
     def post(self, request: Request) -> Response:
         """Changes several conversations at once, all of them or none."""
-        asked = ChosenSerializer(data=request.data, context={"request": request})
-        asked.is_valid(raise_exception=True)
-        fields = dict(asked.validated_data)
-        ids, delete, restore = fields.pop("conversations"), fields.pop("delete"), fields.pop("restore")
+        serializer = ChosenSerializer(data=request.data, context={"request": request})
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        ids = fields.pop("conversations")
+        delete = fields.pop("delete")
+        restore = fields.pop("restore")
         if [bool(fields), delete, restore].count(True) != 1:
             raise ProductError("one_action", "Say what to change, or delete, or restore: one of these at a time.")
         if restore:
@@ -276,8 +284,8 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
         """Takes an export of ChatGPT or Claude (the zip or its conversations.json); ask again until it is done."""
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
-        given = request.FILES["file"]
-        job = jobs.start_import(user=self.person, name=given.name or "", content=given)
+        upload = request.FILES["file"]
+        job = jobs.start_import(user=self.person, name=upload.name or "", content=upload)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 
     def destroy(self, request: Request, pk: str) -> Response:
@@ -350,7 +358,7 @@ class SummaryEntrySerializer(serializers.Serializer[Summary]):
 
 
 class DailyChatView(ScopedView, generics.ListAPIView[Message]):
-    """What was said on a day of the person's own time zone, oldest first."""
+    """The messages of a day of the person's own time zone, oldest first."""
 
     serializer_class = ChatEntrySerializer
     pagination_class = OldestFirst

@@ -1,4 +1,4 @@
-"""The tree of messages: what changes it, where it branches as pages show it, and what a deletion takes along."""
+"""The tree of messages: the acts that change it, and its branches as pages show them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ from personas.services import rules_at
 def edit_question(
     *, user: User, message: Message, text: str, files: Sequence[UUID] | None = None, key: str | None = None
 ) -> list[Turn]:
-    """Asks in other words: a new branch beside the old question, which is kept, answered by the same model.
+    """Ask a question in other words: a new branch beside the old question, answered by the same model.
 
-    The old question's files go along unless `files` says which. Raises `not_a_question` and what `submit` raises.
+    The old question's files go along where `files` is None. Raises `not_a_question` and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if message.role != Message.Role.USER:
@@ -51,7 +51,7 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
 
     No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
     is what all of them understand, and the conversation stays what the model really saw.
-    Raises `nothing_to_continue` for a whole or empty answer, and what `submit` raises.
+    Raises `nothing_to_continue` for a whole or empty answer, and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if not (message.continuable and message.text.strip()):
@@ -64,10 +64,9 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
 
 
 def shorten_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Asks the answer's model for a shorter version with a question below it, shown like any other: the text that the
-    workspace has for that. The answer stays as it is.
+    """Ask the answer's model for a shorter version, by a question below it with the workspace's text for that.
 
-    Raises `nothing_to_shorten` for what is no complete answer, and what `submit` raises.
+    The answer stays as it is. Raises `nothing_to_shorten` where it is not complete, and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if not can_be_shortened(message):
@@ -82,7 +81,7 @@ def can_be_shortened(message: Message) -> bool:
 
 
 def choose_branch(*, user: User, message: Message) -> Conversation:
-    """Shows the branch of this message, down to its newest end. Raises `already_answering` (409)."""
+    """Show the branch of this message, down to its newest end. Raises `already_answering` (409)."""
     with idle(user, message.conversation) as conversation:
         conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
         conversation.save(update_fields=["leaf"])
@@ -90,11 +89,10 @@ def choose_branch(*, user: User, message: Message) -> Conversation:
 
 
 def delete_message(*, user: User, message: Message) -> Conversation:
-    """Hides the message with everything below it: `restore_message` takes that back. Raises `already_answering` (409)
-    while an answer in there is live.
+    """Hide a message with everything below it; `restore_message` takes that back.
 
-    When the branch on show goes, the newest one that is left below the message's parent is shown; where there is none
-    below it, the branch that ends there has its marks.
+    When the branch on show goes, the newest one below the message's parent is shown. Where there is none, the branch
+    that ends at the parent gets its marks. Raises `already_answering` (409) while an answer of these is live.
     """
     require_owner(user, message.conversation)
     with transaction.atomic():
@@ -107,7 +105,7 @@ def delete_message(*, user: User, message: Message) -> Conversation:
         if was_on_show and above and not Message.objects.filter(parent=above).exclude(pk=message.pk).exists():
             carry_marks(conversation.pk, conversation.leaf_id, above, [above])
         Message.objects.filter(pk__in=doomed).update(deleted=timezone.now())
-        # Whoever sends the same once more, sends something new.
+        # The same request sent once more is a new one.
         Turn.objects.filter(answer__in=doomed).update(idempotency_key=None)
         record(user=user, action="message.deleted", row=message)
         if was_on_show:
@@ -117,10 +115,10 @@ def delete_message(*, user: User, message: Message) -> Conversation:
 
 
 def restore_message(*, user: User, pk: object) -> Message:
-    """Brings back what was deleted with the message, and shows its branch.
+    """Restore a deleted message with everything below it, and show its branch.
 
-    Raises `not_found` for what was not deleted, went with a message above it, or longer ago than `RESTORABLE_FOR`, and
-    what `idle` raises.
+    Raises `not_found` where it was not deleted, was deleted with a message above it, or longer ago than
+    `RESTORABLE_FOR`, and the errors of `idle`.
     """
     restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
     message = get_or_404(restorable, pk, "deleted message")
@@ -134,7 +132,7 @@ def restore_message(*, user: User, pk: object) -> Message:
 
 
 def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
-    """`feedback` is a value of `Message.Feedback`; the empty one takes it back. Raises `not_an_answer`."""
+    """Store the feedback on an answer; an empty one takes it back. Raises `not_an_answer` and `bad_feedback`."""
     require_owner(user, message.conversation)
     if message.role != Message.Role.ASSISTANT:
         raise ProductError("not_an_answer", "Only answers can be judged.")
@@ -153,27 +151,27 @@ def _left(conversation: Conversation, parent: UUID | None) -> UUID | None:
 
 
 def _carried(user: User, message: Message) -> list[UUID]:
-    """The message's files that are still there for this user, in their order."""
+    """Return the message's files that the user may still see, in order."""
     ids = [pk for pk in message.attachments.values_list("file", flat=True) if pk is not None]
-    there = {file.pk for file in chosen_files(user=user, ids=ids)}
-    return [pk for pk in ids if pk in there]
+    visible = {file.pk for file in chosen_files(user=user, ids=ids)}
+    return [pk for pk in ids if pk in visible]
 
 
 def _model_of_newest_answer(question: Message) -> UUID | None:
-    asked = Coalesce("turn__model", "model")
-    return question.children.order_by("-id").values_list(asked, flat=True).first()
+    model = Coalesce("turn__model", "model")
+    return question.children.order_by("-id").values_list(model, flat=True).first()
 
 
 def _usable(user: User, model: UUID | None) -> Sequence[UUID]:
-    """None for a model that the user may use no more: then the conversation's own model answers."""
+    """Return the model while the user may use it; else none, so that the conversation's own model answers."""
     return list(models_of(user).filter(pk=model).values_list("pk", flat=True)) if model else ()
 
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """The message is number `number`, from 1, of the `count` at its place; `previous` and `next` are those beside it.
+    """The place of a message among its siblings: number `number`, from 1, of `count`; `previous` and `next` of them.
 
-    `pick`: it stands beside other answers to the newest question, and one of them is to go on with; `picked`: this one.
+    `pick`: it is one of several answers to the newest question, of which one is to be chosen; `picked`: it is chosen.
     """
 
     number: int
@@ -191,13 +189,13 @@ class BranchView:
 def branches_of(
     messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None
 ) -> dict[UUID, BranchView]:
-    """Messages of one conversation by id; `places` as `siblings` finds them, `leaf` is the conversation's."""
+    """Return the views of messages of one conversation by id. `places` are their siblings, `leaf` is its own."""
     group = _group(messages, places, leaf)
     return {message.pk: _view(message.pk, places[message.pk], group, leaf) for message in messages}
 
 
 def side_by_side(answer: Message) -> list[Message]:
-    """The answers that were asked for together with this one, itself included; empty when it was alone."""
+    """Return the answers that were requested together with this one, with itself; none when it was alone."""
     if answer.role != Message.Role.ASSISTANT:
         return []
     ids = ids_side_by_side(answer)
@@ -208,17 +206,17 @@ def side_by_side(answer: Message) -> list[Message]:
 
 
 def removal(message: Message) -> str:
-    """What goes when the message is deleted, or went with it, in words."""
-    asked = sum(row.role == Message.Role.USER for row in below(message.pk))
-    what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", asked)
-    words = what % {"count": asked}
+    """Return in words what is deleted together with the message."""
+    questions = sum(row.role == Message.Role.USER for row in below(message.pk))
+    what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
+    words = what % {"count": questions}
     if message.role == Message.Role.USER:
         return words
-    return _("this answer, and below it %(words)s") % {"words": words} if asked else _("this answer")
+    return _("this answer, and below it %(words)s") % {"words": words} if questions else _("this answer")
 
 
 def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:
-    """The newest answers when they stand side by side."""
+    """Return the newest answers when there are several to one question."""
     for message in messages:
         if message.role == Message.Role.ASSISTANT and leaf in places[message.pk] and len(places[message.pk]) > 1:
             group = ids_side_by_side(message)
@@ -229,7 +227,8 @@ def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UU
 def _view(pk: UUID, place: list[UUID], group: list[UUID], leaf: UUID | None) -> BranchView:
     pick = pk in group
     first, last = (group[0], group[-1]) if pick else (pk, pk)
-    before, after = place[: place.index(first)], place[place.index(last) + 1 :]
+    before = place[: place.index(first)]
+    after = place[place.index(last) + 1 :]
     return BranchView(
         number=place.index(pk) + 1,
         count=len(place),

@@ -1,4 +1,4 @@
-"""What was said and summarised on one day, the day being the person's own (WENDY's Daily_chat and Daily_summary)."""
+"""Messages and summaries of one day in the person's own time zone (WENDY's Daily_chat and Daily_summary)."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
@@ -35,7 +35,7 @@ def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list
 
 
 def summaries(user: User, day: date) -> "QuerySet[Summary]":
-    """Those written on that day, in force or not."""
+    """Return the summaries that were written on that day, in force or not."""
     begins, ends = bounds(user, day)
     rows = Summary.objects.visible_to(user).filter(created__gte=begins, created__lt=ends)
     return rows.exclude(conversation__origin=Conversation.Origin.TEMPORARY)

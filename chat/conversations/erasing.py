@@ -1,9 +1,9 @@
-"""Conversations erased for good: their rows, what Redis keeps of their answers, and files that came for them alone;
-messages a day after they were deleted.
+"""Erasing conversations for good: their rows, their answers in Redis, and files that were uploaded for them alone.
 
-A temporary conversation is erased when its owner closes it, or when its day is over; the others a day after they were
-deleted, or as many days after their last message as a group of their owner or the workspace keeps them. What is under
-a legal hold, or its owner is, stays. What conversations took and cost stays in the ledger, which holds no text.
+A temporary conversation is erased when its owner closes it, or after a day. The others are erased a day after their
+deletion, or as many days after their last message as a group of their owner or the workspace keeps them. Deleted
+messages are erased after a day. A legal hold on the conversation or its owner prevents it. Tokens and costs stay in the
+ledger, which holds no text.
 """
 
 from datetime import timedelta
@@ -31,7 +31,8 @@ AT_ONCE = 100  # conversations; the sweeper comes again in a minute
 
 
 def require_lasting(conversation: Conversation) -> None:
-    """Raises `temporary_conversation` (409) for what is erased soon: it is not listed, shared or kept in a place."""
+    """Check that a conversation is not temporary, since such a one is never listed or shared. Raises
+    `temporary_conversation` (409)."""
     if conversation.temporary:
         sentence = Sentence(
             "A temporary conversation cannot be listed, moved or shared. Start a usual one for what is to stay."
@@ -40,20 +41,22 @@ def require_lasting(conversation: Conversation) -> None:
 
 
 def erase_due() -> int:
-    """Erases what was deleted too long ago to be restored, and temporary conversations that were closed or are a day
-    old, once nothing is being answered there. Returns how many those were."""
+    """Erase conversations that can no longer be restored, and temporary ones that were closed or are a day old.
+
+    One with a live answer waits for its end. Returns the number of erased conversations.
+    """
     now = timezone.now()
     closed = Q(deleted__isnull=False) | Q(created__lt=now - TEMPORARY_FOR)
     over = Q(deleted__lt=now - RESTORABLE_FOR) | (Q(origin=Conversation.Origin.TEMPORARY) & closed)
     busy = Turn.objects.live().values("conversation")
-    found = list(_free().filter(over).exclude(pk__in=busy)[:AT_ONCE])
-    for conversation in found:
+    rows = list(_free().filter(over).exclude(pk__in=busy)[:AT_ONCE])
+    for conversation in rows:
         erase(conversation)
-    return len(found)
+    return len(rows)
 
 
 def erase_messages() -> int:
-    """Erases messages that were deleted too long ago to be restored. Returns how many those were."""
+    """Erase deleted messages that can no longer be restored. Returns their number."""
     over = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_free())
     places = over.order_by("conversation").values_list("conversation", flat=True).distinct()
     return sum(_erase_messages(over.filter(conversation=place)) for place in list(places[:AT_ONCE]))
@@ -61,8 +64,8 @@ def erase_messages() -> int:
 
 @transaction.atomic
 def _erase_messages(rows: QuerySet[Message]) -> int:
-    """Of one conversation. All at once: Django would otherwise go down the tree call by call, and a long branch is too
-    deep for that."""
+    """Erase messages of one conversation in one statement. Django would otherwise recurse down the tree, and a long
+    branch is too deep for that."""
     doomed = list(rows.values_list("pk", flat=True))
     turns = list(Turn.objects.filter(answer__in=doomed).values_list("pk", flat=True))
     transaction.on_commit(partial(forget, turns))
@@ -71,8 +74,11 @@ def _erase_messages(rows: QuerySet[Message]) -> int:
 
 
 def erase_old() -> int:
-    """Erases what nobody has written in for so many days, and readings that are as old: as one of their owner's groups
-    says, of several the fewest, or else the workspace. Returns how many conversations those were."""
+    """Erase conversations without a new message for so many days, and readings of that age.
+
+    The days are those of the owner's groups, of several the fewest, or else of the workspace. Returns the number of
+    erased conversations.
+    """
     saying = PeopleGroup.objects.exclude(conversation_days=None)
     number = sum(_erase_old_of(group.members.all(), group.conversation_days or 0) for group in saying)
     others = User.objects.exclude(people_groups__in=saying)
@@ -80,36 +86,40 @@ def erase_old() -> int:
 
 
 def _erase_old_of(people: QuerySet[User], days: int) -> int:
-    """0 days keep everything."""
+    """Erase old conversations and readings of these people; 0 days keep everything."""
     if not days:
         return 0
-    before, number = timezone.now() - timedelta(days=days), 0
+    before = timezone.now() - timedelta(days=days)
+    number = 0
     old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=before)
-    while found := list(old.filter(owner__in=people).order_by("updated")[:AT_ONCE]):
-        for conversation in found:
+    while rows := list(old.filter(owner__in=people).order_by("updated")[:AT_ONCE]):
+        for conversation in rows:
             erase(conversation, files=Q(created__lt=before))
-        number += len(found)
+        number += len(rows)
     readings.erase_old(people, before)
     return number
 
 
-def hold(*, user: AbstractUser, conversation: Conversation, held: bool) -> None:
-    """Puts a conversation under a legal hold, or takes it from there. Raises as `require_store`."""
+def hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) -> None:
+    """Put a conversation under a legal hold, or end the hold. Raises the errors of `require_store`."""
     require_store(user, conversation)
     with transaction.atomic():
-        Conversation.objects.filter(pk=conversation.pk).update(legal_hold=held)
-        record(user=user, action="conversation.held" if held else "conversation.released", row=conversation)
+        Conversation.objects.filter(pk=conversation.pk).update(legal_hold=under_hold)
+        record(user=user, action="conversation.held" if under_hold else "conversation.released", row=conversation)
 
 
 def _free() -> QuerySet[Conversation]:
-    """What is under no legal hold."""
+    """Return the conversations without a legal hold."""
     return free(Conversation.objects.select_related("owner"))
 
 
 @transaction.atomic
 def erase(conversation: Conversation, *, files: Q | None = None) -> None:
-    """For good, with those of its owner's `files` that are used nowhere else. Of a temporary one they are those that
-    were uploaded since it began. The caller has stopped what was being answered there."""
+    """Erase a conversation for good, with those of its owner's `files` that are used nowhere else.
+
+    For a temporary conversation these are the files that were uploaded since it began. The caller has stopped its
+    answers.
+    """
     if conversation.temporary:
         files = Q(created__gte=conversation.created)
     for file in _used_here_alone(conversation).filter(files) if files is not None else ():
@@ -124,11 +134,11 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
 
 
 def _used_here_alone(conversation: Conversation) -> QuerySet[File]:
-    """Files of its owner that stand in no other conversation and in no project."""
-    elsewhere = Attachment.objects.exclude(message__conversation=conversation).filter(file__isnull=False)
+    """Return files of its owner that are in no other conversation and in no project."""
+    other_uses = Attachment.objects.exclude(message__conversation=conversation).filter(file__isnull=False)
     rows = File.objects.filter(
         owner=conversation.owner_id,
         attachments__message__conversation=conversation,
         project_entries=None,
     )
-    return rows.exclude(pk__in=elsewhere.values("file")).distinct()
+    return rows.exclude(pk__in=other_uses.values("file")).distinct()

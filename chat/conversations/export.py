@@ -38,13 +38,13 @@ from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
-# What is said of an answer whose end is none.
+# Notes on an answer that is not complete.
 ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "refusal": "The model declined to answer",
     "content_filter": "Ended by the provider's content filter",
     Turn.UNKNOWN_END: "Ended by the provider for a reason of its own; it may not be whole",
 }
-# Of a model call's report.
+# Members of a model call's report in the export.
 REPORTED = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "notes", "versions")
 CONTENTS = """\
 What is in this export of {user}, made on {when}:
@@ -73,7 +73,7 @@ _UNSAFE = re.compile(r"[^\w\- ]+")
 
 
 def export(conversation: Conversation, kind: str) -> str:
-    """`kind` is md or json; raises `NotFound` for another."""
+    """Return a conversation as a file of this kind, md or json. Raises `NotFound` for another kind."""
     if kind not in KINDS:
         raise NotFound("kind of export")
     return markdown(conversation) if kind == "md" else as_json(conversation)
@@ -81,27 +81,27 @@ def export(conversation: Conversation, kind: str) -> str:
 
 @transaction.atomic
 def record_export(*, user: User, conversation: Conversation | None = None) -> None:
-    """That somebody takes one conversation along; None: all that they have. Raises `right_missing` (403)."""
+    """Record the export of one conversation; None: of everything. Raises `right_missing` (403)."""
     require(user, May.EXPORT)
     action = "conversation.all_exported" if conversation is None else "conversation.exported"
     record(user=user, action=action, row=conversation)
 
 
 def file_name(conversation: Conversation, kind: str) -> str:
-    """Safe on every system; names of two conversations never clash, as the id is part of them."""
+    """Return a file name that is safe on every system and unique, as the id is part of it."""
     words = " ".join(_UNSAFE.sub(" ", conversation.title).split())[:60].strip() or "conversation"
     return f"{words} {str(conversation.pk)[-12:]}.{kind}"
 
 
 def markdown(conversation: Conversation) -> str:
-    """The branch on show: who said it, the names of files, the text as it was written, and what is marked."""
+    """Return the branch on show as Markdown: authors, names of files, texts as written, sources and marks."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     files = _file_documents(conversation)
     lines = [f"# {conversation.title or 'Conversation'}", ""]
     branch = branch_rows(conversation.leaf_id).order_by("depth")
-    if elsewhere := Message.objects.filter(conversation=conversation).count() - branch.count():
+    if hidden := Message.objects.filter(conversation=conversation).count() - branch.count():
         lines += [
-            f"*(Messages on other branches that are not in this file: {elsewhere:,}. The JSON file has them.)*",
+            f"*(Messages on other branches that are not in this file: {hidden:,}. The JSON file has them.)*",
             "",
         ]
     for message in branch.iterator(500):
@@ -144,7 +144,7 @@ def _is_id(source: str) -> bool:
 
 
 def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines below an answer that say what its citations lead to."""
+    """Return the lines below an answer with the sources of its citations."""
     if message.role == Message.Role.USER or not cited_numbers(text):
         return []
     places: dict[int, list[str]] = {}
@@ -162,7 +162,7 @@ def _source_list(message: Message, text: str, files: Sequence[dict[str, Any]]) -
 
 
 def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[Sentence]:
-    """A sentence for each result of a tool that the model got in part."""
+    """Yield a sentence for each result of a tool that was shortened for the model."""
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     for part in parts:
         stored = part.get("stored")
@@ -177,7 +177,7 @@ def _shortened(parts: Sequence[dict[str, Any]]) -> Iterator[Sentence]:
 
 
 def as_json(conversation: Conversation) -> str:
-    """The whole tree; `leaf` is the end of the branch on show, `parent` the message above."""
+    """Return the whole tree as JSON. `leaf` is the end of the branch on show, `parent` the message above."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     rows = with_rows(Message.objects.filter(conversation=conversation)).order_by("depth", "id")
     body = {
@@ -271,12 +271,12 @@ def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
 
 
 def _notice(message: Message) -> str:
-    """What is to be said of what the model read before it answered; empty where that was everything."""
+    """Return the notice on the answer's context; empty where the model read everything."""
     return message.turn.context_notice.english if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
-    """A zip of all that is theirs, written while it is sent: it is never whole anywhere.
+    """Yield a zip of all that belongs to a person, written while it is sent: it is never whole anywhere.
 
     Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
     `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded; `missing.txt` names those whose
@@ -287,7 +287,7 @@ async def everything(user: User) -> AsyncIterator[bytes]:
 
 
 async def several(user: User, ids: Sequence[UUID]) -> AsyncIterator[bytes]:
-    """A zip of these of the user's conversations, likewise."""
+    """Yield a zip of these of the user's conversations, written while it is sent."""
     async for piece in _sent(_zip(user, ids)):
         yield piece
 
@@ -305,19 +305,19 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 
 
 def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
-    """Of the conversations with these ids; without ids of all, and with all else."""
+    """Yield a zip of the conversations with these ids; without ids, of all, and of everything else."""
     sink = _Sink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
     if ids is not None:
         rows = rows.filter(pk__in=ids)
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
         last = None
-        while found := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
-            for conversation in found:
+        while batch := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+            for conversation in batch:
                 for kind in KINDS:
                     archive.writestr(f"{kind}/{file_name(conversation, kind)}", export(conversation, kind))
                 yield sink.taken()
-            last = found[-1].pk
+            last = batch[-1].pk
         if ids is None:
             when = f"{timezone.now():%Y-%m-%d %H:%M} UTC"
             archive.writestr("README.txt", CONTENTS.format(user=user.get_username(), when=when))
@@ -333,7 +333,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
 
 
 def _lists(user: User) -> dict[str, Iterable[Any]]:
-    """By the name of its file in the zip: what a person has beside conversations and files."""
+    """Return the other things of a person by the name of their file in the zip."""
     persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
     reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
     task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
@@ -365,9 +365,11 @@ def _names(project: Project) -> list[str]:
 
 
 def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
-    rows, last, missing = File.objects.filter(owner=user).order_by("pk"), None, list[str]()
-    while found := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
-        for file in found:
+    rows = File.objects.filter(owner=user).order_by("pk")
+    last: UUID | None = None
+    missing: list[str] = []
+    while batch := list(rows.filter(pk__gt=last)[:AT_ONCE] if last else rows[:AT_ONCE]):
+        for file in batch:
             try:
                 content = open_blob(file=file)
             except ProductError:
@@ -377,13 +379,13 @@ def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[
                 while piece := content.read(PIECE):
                     copy.write(piece)
                     yield sink.taken()
-        last = found[-1].pk
+        last = batch[-1].pk
     if missing:
         archive.writestr("missing.txt", "".join(f"{name}\n" for name in missing))
 
 
 def _in_zip(file: File) -> str:
-    """Names of two files never clash, as the id is part of them."""
+    """Return a name that is unique in the zip, as the id is part of it."""
     stem, _dot, suffix = file.name.rpartition(".")
     safe = " ".join(_UNSAFE.sub(" ", stem or suffix).split())[:60].strip() or "file"
     ending = f".{suffix}" if stem and suffix.isalnum() and len(suffix) < 10 else ""
@@ -391,7 +393,7 @@ def _in_zip(file: File) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what the zip writes, until it is fetched. It cannot seek, so the zip never goes back."""
+    """Holds the bytes that the zip writes until they are taken. It cannot seek, so the zip never goes back."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -404,5 +406,6 @@ class _Sink(io.RawIOBase):
         return len(data)
 
     def taken(self) -> bytes:
-        piece, self._written = bytes(self._written), bytearray()
+        piece = bytes(self._written)
+        self._written = bytearray()
         return piece

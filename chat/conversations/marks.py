@@ -1,4 +1,4 @@
-"""What a person says of an earlier turn, or of a file of it: always send it, leave it out, or neither."""
+"""Marks that a person sets on an earlier turn, or on a file of it: always send it, or leave it out."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -17,23 +17,24 @@ MARKS = (Mark.Kind.PINNED, Mark.Kind.EXCLUDED)
 
 
 def mark_turn(*, user: User, message: Message, mark: str | None) -> Message:
-    """Marks the whole turn of the message, on the branch on show; None takes its mark back. Returns the message.
+    """Mark the whole turn of a message on the branch on show; None removes the mark. Returns the message.
 
-    What is said while an answer is being written holds from the next one on. Raises `bad_mark`, `no_question` and
+    A mark that is set while an answer is being written holds from the next one on. Raises `bad_mark`, `no_question` and
     `other_branch` (409).
     """
     _check(user, message, mark)
     with transaction.atomic():
-        conversation, question = lock(message.conversation), _question(message)
+        conversation = lock(message.conversation)
+        question = _question(message)
         _set(conversation, question, {None: mark})
     return message
 
 
 def mark_file(*, user: User, message: Message, file: UUID, mark: str | None) -> Message:
-    """Leaves one file of a question out; `pinned` pins its turn and sends the file again, and None takes back what is
-    marked: the file, else its turn.
+    """Mark one file of a question. Returns the question.
 
-    Returns the question. Raises `NotFound` for a file that is not the question's, and what `mark_turn` raises.
+    `excluded` leaves the file out, `pinned` pins its turn and sends the file again, None removes the mark of the file,
+    else that of its turn. Raises `NotFound` for a file that is not the question's, and the errors of `mark_turn`.
     """
     _check(user, message, mark)
     question = _question(message)
@@ -58,18 +59,20 @@ def _check(user: User, message: Message, mark: str | None) -> None:
 
 
 def _question(message: Message) -> Message:
-    """The one that begins the message's turn."""
-    found: Message | None = message
-    while found is not None and found.role != Message.Role.USER:
-        found = found.parent
-    if found is None:
+    """Return the question of the message's turn. Raises `no_question`."""
+    row: Message | None = message
+    while row is not None and row.role != Message.Role.USER:
+        row = row.parent
+    if row is None:
         raise ProductError("no_question", "This message belongs to no question, so it cannot be marked.")
-    return found
+    return row
 
 
 def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | None, str | None]) -> None:
-    """`marks` by the id of a file of the question, or None for its turn. From the end of the branch on show on; answers
-    side by side are one end until one of them is chosen."""
+    """Set marks by the id of a file of the question; None is its turn. Raises `other_branch` (409).
+
+    They hold from the end of the branch on show on. Answers side by side are one end until one of them is chosen.
+    """
     leaf = conversation.leaf_id
     if leaf is None or ids_down_to(leaf, question.depth)[-1] != question.pk:
         raise ProductError(

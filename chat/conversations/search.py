@@ -1,4 +1,4 @@
-"""Search in everything somebody wrote and was answered: messages, the newest first, titles, and what has a name."""
+"""Search in a person's messages, the newest first, in titles, and in the names of projects, personas and files."""
 
 import re
 import unicodedata
@@ -31,32 +31,31 @@ from projects.models import Project
 
 PAGE = 20
 TITLES = 5  # conversations found by their titles, above the messages
-SOME_TITLES = 100  # where somebody asks for more of them, and with every time that they do
+SOME_TITLES = 100  # added each time that a person asks for more
 MOST_TITLES = 2_000  # on one page
 NAMED = 5  # projects, personas and files each
-MANY = 1_000  # messages beyond which nobody counts
+MANY = 1_000  # messages; more are not counted
 SHOWN = 260  # characters of an excerpt
 BEFORE = 80  # of them at most before the first match
 
 
-# Of Markdown, what nobody reads: fences and the rule below a table's head, as lines; marks of headings, quotations and
-# cells; and those around words. How far a pair may reach is bounded, and so is the time that looking for it takes.
+# Marks of Markdown: fences and the rule below a table's head, as lines; marks of headings, quotations and cells; and
+# pairs around words. The length of a pair is bounded, and so is the time of the search for it.
 _LINES = re.compile(r"^[ \t]*+(?:(?:`{3}|~{3}).*|(?:\|[ \t]*+)?:?-{3}[-:| \t]*)$", re.MULTILINE)
 _BEGINNINGS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|\|[ \t]*)|\|[ \t]*$", re.MULTILINE)
 _PAIRS = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]{1,200})(?<=\S)\*\*(?![\w*])|`([^`\n]{1,200})`")
 
 
 def without_marks(text: str) -> str:
-    """The words of a message written in Markdown, for a place that shows a line of it; between cells of a table are
-    dots."""
+    """Return the words of a message without marks of Markdown, for one line; dots divide the cells of a table."""
     text = _BEGINNINGS.sub("", _LINES.sub("", text))
     return _PAIRS.sub(r"\1\2", text).replace(" | ", " · ")
 
 
-def excerpt(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
-    """The place of the first match, in pieces that say whether they matched; the beginning where there is none."""
+def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
+    """Return the text around the first match, in pieces with whether they matched; the beginning without a match."""
     line = " ".join(unicodedata.normalize("NFC", text[:READ]).split())
-    matched = spans(line, asked)
+    matched = spans(line, phrases)
     start = max(0, matched[0][0] - BEFORE) if matched else 0
     if start:
         start = line.find(" ", start, matched[0][0]) + 1 or start
@@ -72,14 +71,14 @@ def excerpt(text: str, asked: Sequence[Sequence[Term]]) -> list[tuple[str, bool]
     return [piece for piece in pieces if piece[0]]
 
 
-# Newest first, but not by the index of ids: the planner takes every beginning of a word for a frequent one, and would
-# read message after message, the newest first, until enough of them match; of a rare word that is all of them.
+# Newest first, but not by the index of ids. The planner takes every beginning of a word for a frequent one, and would
+# read messages one by one, the newest first, until enough of them match. For a rare word that is all of them.
 _NEWEST = Coalesce("id", "id").desc()
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """`pieces`: text around the first match, each with whether it matched."""
+class MessageHit:
+    """A message with the text around its first match, in pieces with whether they matched."""
 
     message: Message
     pieces: list[tuple[str, bool]]
@@ -90,25 +89,27 @@ class Hit:
 
     @property
     def highlights(self) -> list[list[int]]:
-        """Characters [start, end) of `text` that match."""
+        """Return the matches as characters [start, end) of `text`."""
         ends = list(accumulate(len(piece) for piece, _matched in self.pieces))
         return [[end - len(piece), end] for (piece, matched), end in zip(self.pieces, ends, strict=True) if matched]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`after` is where the next page begins, None on the last. `titled`: how many titles match, of which `titles` are
-    the newest."""
+class SearchPage:
+    """A page of a search. The next one begins after the message `after`, None on the last.
+
+    `titled` is the number of titles that match, `titles` are the newest of them.
+    """
 
     titles: list[tuple[Conversation, list[tuple[str, bool]]]]
-    hits: list[Hit]
+    hits: list[MessageHit]
     after: UUID | None
     titled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What has all words of a query in its name: the first rows of `total`."""
+class NameMatches:
+    """Rows with all words of a query in their name: the first of `total`."""
 
     rows: list[Any]
     total: int
@@ -116,87 +117,86 @@ class Named:
 
 def search(
     *, user: User, query: str, after: UUID | None = None, limit: int = PAGE, most_titles: int = TITLES, tag: str = ""
-) -> Found:
-    """All words of the query, as beginnings of words, without regard to case and accents. No word finds nothing.
+) -> SearchPage:
+    """Search for messages and titles with all words of the query. A query without a word matches nothing.
 
-    With the name of a `tag`, in conversations that have it.
+    Words match as beginnings, without regard to case and accents. With `tag`, only conversations that have it.
     """
-    asked = parse_query(query)
-    if not asked:
-        return Found([], [], None)
-    rows = _messages(user, asked, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
+    phrases = parse_query(query)
+    if not phrases:
+        return SearchPage([], [], None)
+    rows = _messages(user, phrases, tag).select_related("conversation").defer("tokens").order_by(_NEWEST)
     if after is not None:
         rows = rows.filter(pk__lt=after)
-    found = list(rows[: limit + 1])
-    hits = [Hit(message, excerpt(without_marks(message.text), asked)) for message in found[:limit]]
-    wanted = most_titles if after is None else 0
-    shown, titled = titles(user=user, query=query, most=wanted, tag=tag) if wanted else ([], 0)
-    return Found(shown, hits, hits[-1].message.pk if len(found) > limit else None, titled)
+    rows_on_page = list(rows[: limit + 1])
+    hits = [MessageHit(message, excerpt(without_marks(message.text), phrases)) for message in rows_on_page[:limit]]
+    most = most_titles if after is None else 0
+    shown, titled = titles(user=user, query=query, most=most, tag=tag) if most else ([], 0)
+    return SearchPage(shown, hits, hits[-1].message.pk if len(rows_on_page) > limit else None, titled)
 
 
 def titles(
     *, user: User, query: str, most: int, tag: str = ""
 ) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
-    """The newest conversations whose titles match, with the pieces of these, and how many there are."""
-    asked = parse_query(query)
-    rows = _titled(user, asked, tag).order_by("-updated", "-id") if asked else Conversation.objects.none()
-    found = [(conversation, excerpt(conversation.title, asked)) for conversation in rows[:most]]
-    return found, len(found) if len(found) < most else rows.count()
+    """Return the newest conversations whose titles match, with the pieces of the titles, and the number of all."""
+    phrases = parse_query(query)
+    rows = _titled(user, phrases, tag).order_by("-updated", "-id") if phrases else Conversation.objects.none()
+    matches = [(conversation, excerpt(conversation.title, phrases)) for conversation in rows[:most]]
+    return matches, len(matches) if len(matches) < most else rows.count()
 
 
 def spoken(*, user: User, query: str) -> int:
-    """How many messages a query finds, counted as far as one beyond `MANY`."""
-    asked = parse_query(query)
-    return _messages(user, asked)[: MANY + 1].count() if asked else 0
+    """Return the number of messages that match, counted up to one beyond `MANY`."""
+    phrases = parse_query(query)
+    return _messages(user, phrases)[: MANY + 1].count() if phrases else 0
 
 
-def named(*, user: User, query: str, limit: int = NAMED) -> dict[str, Named]:
-    """Projects, personas and files by their names, as they are typed; no word finds nothing."""
+def named(*, user: User, query: str, limit: int = NAMED) -> dict[str, NameMatches]:
+    """Return projects, personas and files by their names, as typed. A query without a word matches nothing."""
     words = query.replace("\0", " ").split()
     rows = {
         "projects": Project.objects.visible_to(user).order_by("name", "id"),
         "personas": Persona.objects.visible_to(user).order_by("name", "id"),
         "files": File.objects.visible_to(user).order_by("-created", "-id"),
     }
-    return {kind: _named(found, words, limit) for kind, found in rows.items()}
+    return {kind: _named(query_set, words, limit) for kind, query_set in rows.items()}
 
 
-def _named(rows: QuerySet[Any], words: Sequence[str], limit: int) -> Named:
+def _named(rows: QuerySet[Any], words: Sequence[str], limit: int) -> NameMatches:
     if not words:
-        return Named([], 0)
+        return NameMatches([], 0)
     for word in words:
         rows = rows.filter(name__icontains=word)
-    found = list(rows[:limit])
-    return Named(found, len(found) if len(found) < limit else rows.count())
+    matches = list(rows[:limit])
+    return NameMatches(matches, len(matches) if len(matches) < limit else rows.count())
 
 
 def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[Conversation]:
-    """Of the conversations, those with all words of the query in the title or in one message.
+    """Return the conversations with all words of the query in the title or in one message.
 
     Raises `no_words` for a query without a letter or digit.
     """
-    asked = parse_query(query)
-    if not asked:
+    phrases = parse_query(query)
+    if not phrases:
         raise ProductError("no_words", "Search for a word: the query has no letter and no digit.")
-    spoken = _messages(user, asked).values("conversation")
-    return rows.filter(Q(pk__in=_titled(user, asked).values("pk")) | Q(pk__in=spoken))
+    spoken = _messages(user, phrases).values("conversation")
+    return rows.filter(Q(pk__in=_titled(user, phrases).values("pk")) | Q(pk__in=spoken))
 
 
-def _messages(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
-    rows = Message.objects.filter(pk__in=messages_with(user.pk, asked), conversation__in=_listed(user, tag))
-    return _beside(rows, MessageWords(F("parts")), asked)
+def _messages(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
+    rows = Message.objects.filter(pk__in=messages_with(user.pk, phrases), conversation__in=_listed(user, tag))
+    return _with_phrases(rows, MessageWords(F("parts")), phrases)
 
 
-def _titled(user: User, asked: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
-    rows = _listed(user, tag).filter(pk__in=titles_with(user.pk, asked))
-    return _beside(rows, TitleWords(F("title")), asked)
+def _titled(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Conversation]:
+    rows = _listed(user, tag).filter(pk__in=titles_with(user.pk, phrases))
+    return _with_phrases(rows, TitleWords(F("title")), phrases)
 
 
-def _beside(rows: QuerySet[Any], words: Func, asked: Sequence[Sequence[Term]]) -> QuerySet[Any]:
-    """Of rows that were found by the index of each person's own words, those where the words of each phrase stand
-    beside each other, which is seen in the text."""
-    if any(len(phrase) > 1 for phrase in asked):
-        rows = rows.alias(words=words).filter(words=as_query(asked))
+def _with_phrases(rows: QuerySet[Any], words: Func, phrases: Sequence[Sequence[Term]]) -> QuerySet[Any]:
+    """Return the rows in whose text the words of each phrase are adjacent. The index has only single words."""
+    if any(len(phrase) > 1 for phrase in phrases):
+        rows = rows.alias(words=words).filter(words=as_query(phrases))
     return rows
 
 

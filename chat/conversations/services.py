@@ -1,6 +1,6 @@
-"""Conversations made, changed, deleted and brought back, one or several at once: pages and API all come through here.
+"""Creating, changing, deleting and restoring conversations, one or several at once, for pages and API.
 
-One that is deleted is hidden at once, and gone a day later; a temporary one is gone at once.
+A deleted conversation is hidden at once and erased a day later; a temporary one is erased at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,19 +30,19 @@ from projects.models import Project
 
 Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
-# Where a conversation is listed, and as what.
+# Fields that matter only where a conversation is listed.
 LISTING = ("title", "project", "archived", "pinned", "tags")
 MOST_PINNED = 30  # of one person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
 
 def visible_model(user: User, pk: object) -> Model | None:
-    """None for no id. Raises `NotFound` for a model that is unknown, switched off or not for this user."""
+    """Return the model; None for no id. Raises `NotFound` where it is unknown, switched off or not for this user."""
     return get_or_404(models_of(user), pk, "model") if pk else None
 
 
 def visible_persona(user: User, pk: object) -> Persona | None:
-    """None for no id. Raises `NotFound` for a persona that this user may not use."""
+    """Return the persona; None for no id. Raises `NotFound` where this user may not use it."""
     rows = Persona.objects.visible_to(user).select_related("budget_profile", "model__provider")
     return get_or_404(rows, pk, "persona") if pk else None
 
@@ -55,18 +55,22 @@ def create_conversation(
     project: Project | None = None,
     temporary: bool = False,
 ) -> Conversation:
-    """A temporary one is never listed, and is erased once it is closed or a day old."""
+    """Create a conversation. A temporary one is never listed, and is erased once it is closed or a day old."""
     title = title.strip()[:MAX_TITLE]
-    fields = {"title": title, "titled": bool(title), "persona": persona, "project": project}
-    if temporary:
-        fields |= {"origin": Conversation.Origin.TEMPORARY, "titled": True}  # a title is for lists
-    made = Conversation.objects.create(owner=user, **fields)
-    list_changed(made)
-    return made
+    conversation = Conversation.objects.create(
+        owner=user,
+        title=title,
+        titled=bool(title) or temporary,  # a title is for lists, so a temporary one gets none
+        persona=persona,
+        project=project,
+        origin=Conversation.Origin.TEMPORARY if temporary else Conversation.Origin.WORKSPACE,
+    )
+    list_changed(conversation)
+    return conversation
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Changes title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
+    """Change title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
 
     Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, `temporary_conversation` where the
     conversation is in no list, and `legal_hold` (409) where a title would be lost.
@@ -96,25 +100,28 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
 
 
 def chosen_conversations(user: User, ids: Iterable[object]) -> list[Conversation]:
-    """Several of one's own. Raises `none_chosen`, `too_many_chosen`, and `not_found` where one of them is not there."""
-    wanted = {identifier(each, "conversation") for each in ids}
-    if not wanted:
+    """Return several of the user's conversations. Raises `none_chosen`, `too_many_chosen` and `not_found`."""
+    pks = {identifier(each, "conversation") for each in ids}
+    if not pks:
         raise ProductError("none_chosen", "Choose at least one conversation.")
-    if len(wanted) > MOST_CHOSEN:
+    if len(pks) > MOST_CHOSEN:
         raise ProductError(
             "too_many_chosen",
             Sentence("{most_chosen} conversations at once are the most. Choose fewer.", most_chosen=MOST_CHOSEN),
         )
-    found = list(Conversation.objects.listed_for(user).filter(pk__in=wanted))
-    if len(found) != len(wanted):
+    rows = list(Conversation.objects.listed_for(user).filter(pk__in=pks))
+    if len(rows) != len(pks):
         raise NotFound("conversation")
-    return found
+    return rows
 
 
 @transaction.atomic
 def change_conversations(*, user: User, conversations: Sequence[Conversation], fields: Mapping[str, Any]) -> None:
-    """`fields` as with `update_conversation`, but `archived`, `project` and `pinned` alone, and `tag` and `untag`:
-    names of tags that all of them have from now on, or none. Raises the same, and nothing is changed then."""
+    """Change several conversations, all of them or none.
+
+    `fields` may have `archived`, `project` and `pinned` as in `update_conversation`, and `tag` and `untag`: names of
+    tags that all of them get or lose. Raises the errors of `update_conversation`.
+    """
     for conversation in conversations:
         require_owner(user, conversation)
     rows = Conversation.objects.filter(pk__in=[each.pk for each in conversations])
@@ -132,8 +139,8 @@ def change_conversations(*, user: User, conversations: Sequence[Conversation], f
         counts = link.objects.filter(conversation__in=conversations).values_list("conversation")
         _require_few(max((number for _pk, number in counts.annotate(number=Count("pk"))), default=0))
     if "untag" in fields:
-        gone = [name.casefold() for name in map(_tag_name, fields["untag"])]
-        tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in gone]
+        removed = [name.casefold() for name in map(_tag_name, fields["untag"])]
+        tags = [tag.pk for tag in Tag.objects.visible_to(user) if tag.name.casefold() in removed]
         link.objects.filter(conversation__in=conversations, tag__in=tags).delete()
         _forget_unused(user)
     tell(user.pk, News.CONVERSATIONS)
@@ -141,16 +148,16 @@ def change_conversations(*, user: User, conversations: Sequence[Conversation], f
 
 @transaction.atomic
 def delete_conversations(*, user: User, conversations: Sequence[Conversation]) -> None:
-    """As `delete_conversation`, all of them or none."""
+    """Delete several conversations, all of them or none, as `delete_conversation` does."""
     for conversation in conversations:
         delete_conversation(user=user, conversation=conversation)
 
 
 @transaction.atomic
 def restore_conversations(*, user: User, ids: Collection[object]) -> int:
-    """Brings back those that were deleted and still can be. Returns how many those are."""
-    wanted = [identifier(pk, "conversation") for pk in ids]
-    restorable = list(Conversation.objects.restorable_by(user).filter(pk__in=wanted).only("pk"))
+    """Restore the deleted conversations among these that can be restored. Returns their number."""
+    pks = [identifier(pk, "conversation") for pk in ids]
+    restorable = list(Conversation.objects.restorable_by(user).filter(pk__in=pks).only("pk"))
     for conversation in restorable:
         record(user=user, action="conversation.restored", row=conversation)
     restored = Conversation.objects.restorable_by(user).filter(pk__in=[each.pk for each in restorable])
@@ -182,10 +189,10 @@ def _tag_name(written: str) -> str:
 
 
 def _tags(user: User, names: Iterable[str]) -> list[Tag]:
-    """Those of these names, made where they are new. Capitals make no other tag."""
-    wanted = {name.casefold(): name for name in map(_tag_name, names)}
-    have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if wanted else {}
-    new = [Tag(owner=user, name=name) for key, name in wanted.items() if key not in have]
+    """Return the tags of these names, and create new ones. Names that differ in case only are one tag."""
+    by_key = {name.casefold(): name for name in map(_tag_name, names)}
+    have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if by_key else {}
+    new = [Tag(owner=user, name=name) for key, name in by_key.items() if key not in have]
     if len(have) + len(new) > Tag.MOST and new:
         raise ProductError(
             "too_many_tags",
@@ -194,7 +201,7 @@ def _tags(user: User, names: Iterable[str]) -> list[Tag]:
     Tag.objects.bulk_create(new, ignore_conflicts=True)
     if new:
         have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)}
-    return [have[key] for key in wanted if key in have]
+    return [have[key] for key in by_key if key in have]
 
 
 def _require_few(number: int) -> None:
@@ -210,9 +217,9 @@ def _forget_unused(user: User) -> None:
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
-    """Stops what is being answered, then hides the conversation: `restore_conversation` takes that back.
+    """Stop the answers of a conversation, then hide it; `restore_conversation` takes that back.
 
-    A temporary one is erased; where an answer is still being stopped, as soon as that has ended.
+    A temporary one is erased, at once or after the end of an answer that is being stopped.
     """
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
@@ -229,7 +236,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
 
 @transaction.atomic
 def restore_conversation(*, user: User, pk: object) -> Conversation:
-    """Raises `not_found` for what was not deleted, or longer ago than `RESTORABLE_FOR`."""
+    """Restore a deleted conversation. Raises `not_found` where it is not deleted, or longer than `RESTORABLE_FOR`."""
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")

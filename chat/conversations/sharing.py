@@ -1,8 +1,8 @@
-"""Links under which anybody may read a conversation: made, listed, ended, and what their readers see.
+"""Links under which anybody may read a conversation: their creation, their end, and the page of their readers.
 
-With the owner's leave a reader also sees how much each answer's model saw. That is a report of its own, made of numbers
-by group: a text of the prompt, the name of a persona, a task, a pinned or left-out message never get into it, and the
-names of files and the words of tools only where their owner has ticked that, too.
+Where the owner allows it, a reader also sees how much each answer's model saw. That is a report of numbers by group. It
+never has a text of the prompt, the name of a persona, a task, or a pinned or left-out message. It has the names of
+files and the words of tools only where the owner allows these, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,13 +51,13 @@ MAX_SHARES_OF_PERSON = 1_000
 # Of all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
 MAX_SHARED_CHARACTERS = 100_000_000
 SHORTEST_PASSWORD = 8
-# What is read of an answer's last call; its messages, which have texts, are not.
+# The members of a call's report that are read. Its messages are not among them, since they have texts.
 OF_A_CALL = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """On which a link is given: `password` as typed, empty for none; the others as in `Share`."""
+class ShareTerms:
+    """The terms of a link. `password` is as typed, empty for none; the other fields are those of `Share`."""
 
     password: str = ""
     expires: datetime | None = None
@@ -65,13 +65,13 @@ class Terms:
     names_sources: bool = False
 
 
-OPEN = Terms()
+OPEN = ShareTerms()
 
 
-def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Share:
-    """A link to the branch on show as it is now.
+def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -> Share:
+    """Create a link to the branch on show as it is now.
 
-    Raises what `idle` raises, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
+    Raises the errors of `idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
     """
     if not workspace_at().sharing:
@@ -102,7 +102,7 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
         parts = Length(Cast("parts", TextField()))
         characters = branch_rows(locked.leaf_id).aggregate(size=Sum(parts))["size"] or 0
         _require_room(user, characters)
-        made = Share.objects.create(
+        link = Share.objects.create(
             conversation=locked,
             leaf_id=locked.leaf_id,
             title=locked.title,
@@ -112,8 +112,8 @@ def share(*, user: User, conversation: Conversation, terms: Terms = OPEN) -> Sha
             names_sources=terms.shows_context and terms.names_sources,
             characters=characters,
         )
-        _record(user, "share.made", made)
-        return made
+        _record(user, "share.made", link)
+        return link
 
 
 def _require_room(user: User, characters: int) -> None:
@@ -140,26 +140,26 @@ def _require_room(user: User, characters: int) -> None:
 
 
 def _record(user: User, action: str, share: Share) -> None:
-    """The token of the link opens it, so it is no id of it; the password is not told either."""
-    said = {
+    """Record an act on a link without its token, which opens it, and without its password."""
+    changes = {
         "conversation": str(share.conversation_id),
         "expires": None if share.expires is None else share.expires.isoformat(),
         "has_password": share.has_password,
         "shows_context": share.shows_context,
     }
-    record(user=user, action=action, row=share, changes=said)
+    record(user=user, action=action, row=share, changes=changes)
 
 
 @transaction.atomic
 def end_share(*, user: User, share: Share) -> None:
-    """From then on the link leads nowhere."""
+    """End a link."""
     require_owner(user, share.conversation)
     _record(user, "share.ended", share)
     share.delete()
 
 
 def visible_share(user: User, pk: UUID) -> Share:
-    """Raises `NotFound`."""
+    """Return a link of the user. Raises `NotFound`."""
     return get_or_404(Share.objects.visible_to(user).select_related("conversation"), pk, "link")
 
 
@@ -168,7 +168,7 @@ def shares_of(user: User) -> QuerySet[Share]:
 
 
 def readable_share(token: str) -> Share:
-    """Raises `NotFound`; also for one of somebody who may share no more."""
+    """Return the link with this token. Raises `NotFound`, also where its owner may share no more."""
     row = or_404(Share.objects.readable().select_related("conversation").filter(token=token).first(), _SHARED)
     if May.SHARE not in rights_of(row.conversation.owner_id).may:
         raise NotFound(_SHARED)
@@ -176,12 +176,12 @@ def readable_share(token: str) -> Share:
 
 
 def opens(share: Share, password: str) -> bool:
-    """Whether it is the link's password."""
+    """Return whether it is the link's password."""
     return check_password(password, share.password)
 
 
-class SeenGroup(NamedTuple):
-    """`share`: of all that was sent, in thousandths."""
+class ContextShare(NamedTuple):
+    """The tokens of one group of the prompt. `share` is its part of all that was sent, in thousandths."""
 
     group: str
     label: str
@@ -189,24 +189,24 @@ class SeenGroup(NamedTuple):
     share: int
 
 
-class Seen(NamedTuple):
-    """How much an answer's model saw; `named`: files and tools, where their owner lets them be seen."""
+class SeenContext(NamedTuple):
+    """How much an answer's model saw. `named` are files and tools, where the owner allows them."""
 
     panel: Panel
     words: str
-    groups: list[SeenGroup]
+    groups: list[ContextShare]
     named: list[SourceRow]
 
 
 class SharedMessage(NamedTuple):
-    """A message as a stranger sees it: of a question its row, of an answer its text as safe HTML too.
+    """A message as a stranger sees it: its row, and an answer's text as safe HTML.
 
-    No page for strangers shows more of the row than what was written, the names of its files, and its model's.
+    No page for strangers shows more of the row than its text, the names of its files, and the name of its model.
     """
 
     row: Message
     blocks: list[str]
-    seen: Seen | None
+    seen: SeenContext | None
 
     @property
     def continues(self) -> bool:
@@ -220,23 +220,23 @@ class SharedPage(NamedTuple):
 
 
 def shared_page(share: Share, after: int = -1) -> SharedPage:
-    """The messages below depth `after` of the branch behind the link, oldest first, as many as a page may hold."""
-    found = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
-    rows = found[: count_fitting(map(characters_of, found[:PAGE]), MAX_CHARACTERS)]
-    # No sources: citations would lead to files, and what tools found is files' text too.
+    """Return the messages below depth `after` of the link's branch, oldest first, as many as a page may hold."""
+    candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
+    rows = candidates[: count_fitting(map(characters_of, candidates[:PAGE]), MAX_CHARACTERS)]
+    # No sources: citations would lead to files, and results of tools may be the text of files.
     blocks = blocks_of([(row, Sources()) for row in rows if row.role == Message.Role.ASSISTANT])
     rows = rows[: count_fitting((html_size(row, blocks.get(row.pk, ())) for row in rows), MAX_HTML)]
     answers = [row for row in rows if row.role == Message.Role.ASSISTANT]
     seen = _seen(answers, names=share.names_sources) if share.shows_context else {}
     messages = [SharedMessage(row, list(chain.from_iterable(blocks.get(row.pk, ()))), seen.get(row.pk)) for row in rows]
-    return SharedPage(share, messages, rows[-1].depth if len(rows) < len(found) else None)
+    return SharedPage(share, messages, rows[-1].depth if len(rows) < len(candidates) else None)
 
 
-def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, Seen]:
-    """Of the answers that have a report, by their ids; one query, and one more for names."""
+def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, SeenContext]:
+    """Return the contexts of the answers that have a report, by their ids; one query, and one more for names."""
     parts = {name: F(f"report__calls__-1__{name}") for name in OF_A_CALL}
-    found: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **parts)
-    calls = {row["answer"]: row for row in found if row["sections"]}
+    reports: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **parts)
+    calls = {row["answer"]: row for row in reports if row["sections"]}
     sources = [source for call in calls.values() for source in call["sources"] if source["kind"] in FILE_KINDS]
     ids = {source["id"] for source in sources if source.get("id")} if names else ()
     titles = {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
@@ -248,7 +248,7 @@ def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, Seen]:
 
 
 def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
-    """The files by their names, and what tools did in this answer. What its person has left out is theirs to know."""
+    """Yield the names of the files and the acts of tools in this answer, without those that its person left out."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
@@ -259,11 +259,11 @@ def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, st
             yield SourceRow(step.words, "full", None, kind="call")
 
 
-def _of_call(call: Mapping[str, Any], named: list[SourceRow]) -> Seen:
-    # What is pinned, and what its person has left out, is theirs to know.
+def _of_call(call: Mapping[str, Any], named: list[SourceRow]) -> SeenContext:
+    # Marks of the person, and sources that they left out, are not shown to others.
     bare = [{**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"]
     panel = Panel(cast("ResolvedReport", {**call, "sources": bare, "messages": []}), seen=True)
     used = max(1, panel.report["used"])
-    groups = [SeenGroup(*each[:3], round(1000 * each.tokens / used)) for each in panel.segments]
+    groups = [ContextShare(*each[:3], round(1000 * each.tokens / used)) for each in panel.segments]
     words = wording.status_line(panel.report, _("Everything was sent"), names=False).words
-    return Seen(panel, words, groups, named)
+    return SeenContext(panel, words, groups, named)

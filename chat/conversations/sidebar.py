@@ -1,8 +1,7 @@
-"""The list of conversations beside every page: by time, by project, or the archived ones; those of one tag, or all. One
-page of it at a time; by time, what is pinned stands above.
+"""The list of conversations beside every page: by time, by project, or the archived ones; with one tag, or all.
 
-A page begins after a place (`updated` and id of the row before it), not after a count: rows that come in above, or
-move there because something was said in them, shift nothing.
+It is shown page by page. By time, the pinned ones come first. A page begins after a place (`updated` and id of the row
+before it), not after a count, so rows that are new above it, or move there with a new message, shift nothing.
 """
 
 from collections.abc import Sequence
@@ -30,8 +29,8 @@ from projects.models import Project
 from projects.planner.models import Run
 
 PAGE = 60  # conversations
-SEVERAL = "several"  # in the place of the id of what was deleted; the session then has the ids
-DEEPEST = 600  # that are refreshed in place; who has scrolled further gets the rest anew
+SEVERAL = "several"  # in place of the id of a deleted conversation: the session has several ids
+DEEPEST = 600  # conversations that are refreshed in place; further ones are loaded again
 OF_PROJECT = 8  # the newest of each project
 MAX_PROJECTS = 50
 SHOWN = ("id", "title", "updated", "project", "state", "pinned")
@@ -45,7 +44,7 @@ class View(StrEnum):
 
 @dataclass(slots=True)
 class Group:
-    """`project`: its conversations, of which there are `more`."""
+    """Conversations under one label, or those of a `project`, which has `more`."""
 
     label: str
     conversations: list[Conversation] = field(default_factory=list)
@@ -55,8 +54,10 @@ class Group:
 
 @dataclass(slots=True)
 class Side:
-    """`through`: the place of the last row. `after`: the same when more rows follow it. `tags`: all of the person's, of
-    which `chosen_tag` is the one that the list is of. `choosing`: whether several can be chosen."""
+    """The list of conversations. `through` is the place of its last row; `after` is the same where more rows follow.
+
+    `tags` are all of the person's; `chosen_tag` is the one of the list. `choosing`: several can be chosen.
+    """
 
     view: View
     tags: list[Tag] = field(default_factory=list)
@@ -68,12 +69,15 @@ class Side:
 
     @property
     def tag(self) -> str:
-        """Changes with what is shown, not with every `updated`: a page that has it has nothing to put in its place."""
+        """Return a digest of the list as it is shown, without `updated`. A page with the same tag needs no new list."""
         rows = [
             (
                 group.label,
                 group.more,
-                [(each.pk, each.title, each.state, vars(each)["needs_person"]) for each in group.conversations],
+                [
+                    (each.pk, each.title, each.state, getattr(each, "needs_person", False))
+                    for each in group.conversations
+                ],
             )
             for group in self.groups
         ]
@@ -81,26 +85,26 @@ class Side:
         return sha256(repr((self.view, tags, self.choosing, bool(self.after), rows)).encode()).hexdigest()[:12]
 
 
-def chosen_view(session: SessionBase, asked: str | None) -> View:
-    """The view that is asked for, from then on kept for the session."""
-    if asked in set(View) and asked != session.get("side", View.TIME):
-        session["side"] = asked
-    kept = session.get("side")
-    return View(kept) if kept in set(View) else View.TIME
+def chosen_view(session: SessionBase, requested: str | None) -> View:
+    """Return the requested view, which the session remembers."""
+    if requested in set(View) and requested != session.get("side", View.TIME):
+        session["side"] = requested
+    stored = session.get("side")
+    return View(stored) if stored in set(View) else View.TIME
 
 
-def chosen_tag(session: SessionBase, asked: str | None, tags: Sequence[Tag]) -> Tag | None:
-    """The tag that is asked for by its id, kept likewise; none for an empty one."""
-    if asked is not None:
-        session["side_tag"] = asked[:40]
-    kept = session.get("side_tag")
-    return next((tag for tag in tags if str(tag.pk) == kept), None)
+def chosen_tag(session: SessionBase, requested: str | None, tags: Sequence[Tag]) -> Tag | None:
+    """Return the requested tag by its id, which the session remembers; None for an empty one."""
+    if requested is not None:
+        session["side_tag"] = requested[:40]
+    stored = session.get("side_tag")
+    return next((tag for tag in tags if str(tag.pk) == stored), None)
 
 
 def side(
     user: User, view: View = View.TIME, after: str | None = None, through: str | None = None, tag: Tag | None = None
 ) -> Side:
-    """The page after a place, or everything down to `through` and that page's rest; raises `bad_cursor`."""
+    """Return the page after a place, or all pages down to `through`. Raises `bad_cursor`."""
     rows = _rows(user) if tag is None else _rows(user).filter(tags=tag)
     if view == View.PROJECTS:
         return Side(view, groups=_by_project(user, rows))
@@ -111,7 +115,7 @@ def side(
     limit = PAGE
     if after:
         at, pk = _place(after)
-        # The first condition says nothing new, but is one that the index can begin at.
+        # `updated__lte` follows from the other condition, but the index can use it.
         listed = listed.filter(Q(updated__lt=at) | Q(pk__lt=pk), updated__lte=at)
     elif through:
         at, pk = _place(through)
@@ -119,12 +123,12 @@ def side(
     # One statement for both.
     both = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
     above = sorted((each for each in both if each.pinned and view == View.TIME), key=_last_said, reverse=True)
-    found = sorted((each for each in both if each not in above), key=_last_said, reverse=True)
-    shown = Side(view, groups=[*([Group(_("Pinned"), above)] if above else []), *_by_day(found[:limit])])
-    if found[:limit]:
-        last = found[:limit][-1]
+    recent = sorted((each for each in both if each not in above), key=_last_said, reverse=True)
+    shown = Side(view, groups=[*([Group(_("Pinned"), above)] if above else []), *_by_day(recent[:limit])])
+    if recent[:limit]:
+        last = recent[:limit][-1]
         shown.through = f"{last.updated.isoformat()}_{last.pk}"
-        shown.after = shown.through if len(found) > limit else None
+        shown.after = shown.through if len(recent) > limit else None
     return shown
 
 
@@ -168,7 +172,7 @@ def _day_label(moment: datetime) -> str:
 
 
 def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
-    """The newest of each project, the project with the newest first. What is in none is in the other view."""
+    """Return the newest conversations of each project, the project with the newest first."""
     projects = {project.pk: project for project in Project.objects.visible_to(user).only("id", "name")}
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated").desc(), F("id").desc()])
     rows = rows.filter(archived=False, project__in=projects)
@@ -186,23 +190,25 @@ def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
 
 
 def asked_side(request: Request, *, after: str | None = None, through: str | None = None) -> Side:
-    """As the request and the session say it: its view, its tag, and with `choose` that several can be chosen."""
+    """Return the list of the request and the session: its view, its tag, and with `choose` a choice of several."""
     tags = list(Tag.objects.visible_to(request.user))
     view = chosen_view(request.session, request.GET.get("side"))
     tag = chosen_tag(request.session, request.GET.get("tag"), tags)
     shown = side(request.user, view, after, through, tag)
-    shown.tags, shown.chosen_tag, shown.choosing = tags, tag, "choose" in request.GET
+    shown.tags = tags
+    shown.chosen_tag = tag
+    shown.choosing = "choose" in request.GET
     return shown
 
 
 def side_context(request: Request) -> dict[str, Any]:
-    gone = request.GET.get("deleted")
+    deleted = request.GET.get("deleted")
     context: dict[str, Any] = {"side": asked_side(request, after=request.GET.get("conversations"))}
-    if gone == SEVERAL:
-        kept = request.session.get(SEVERAL, [])
-        context["deleted_several"] = Conversation.objects.restorable_by(request.user).filter(pk__in=kept)
-    elif gone:
-        context["deleted"] = deleted_conversation(request.user, gone)
+    if deleted == SEVERAL:
+        ids = request.session.get(SEVERAL, [])
+        context["deleted_several"] = Conversation.objects.restorable_by(request.user).filter(pk__in=ids)
+    elif deleted:
+        context["deleted"] = deleted_conversation(request.user, deleted)
     elif message := deleted_message(request.user, request.GET.get("deleted_message")):
         context["deleted_message"] = {"row": message, "words": removal(message)}
     return context

@@ -1,4 +1,4 @@
-"""Titles: the beginning of the first message at once; after the first answer a better one, written by the model."""
+"""Titles: at first the beginning of the first message; after the first answer a better one from the model."""
 
 import asyncio
 import logging
@@ -25,15 +25,17 @@ from personas.texts import Texts
 
 SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
 SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
-READ = 400  # characters of what it says; a model that writes an essay is cut off
+READ = 400  # characters of the reply; a model that writes an essay is cut off
 TIMEOUT = 60.0  # seconds
 
 logger = logging.getLogger(__name__)
 
 
 def claim(conversation_id: UUID) -> UUID | None:
-    """The turn whose model should write the title now: the newest good answer's, if it is not left out, and of all who
-    ask one is told."""
+    """Claim the title of a conversation. Returns the turn whose model should write it, to one caller only.
+
+    It is the turn of the newest complete answer that is not left out; None where there is none.
+    """
     leaf = Conversation.objects.filter(pk=conversation_id).values_list("leaf", flat=True).first()
     untitled = Conversation.objects.filter(pk=conversation_id, titled=False)
     good = Turn.objects.filter(status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
@@ -43,20 +45,20 @@ def claim(conversation_id: UUID) -> UUID | None:
 
 
 async def write(turn_id: UUID) -> None:
-    """Asks the turn's model for a title. When it has none to give, the automatic one stays."""
+    """Ask the turn's model for a title and store it. Without a usable reply the automatic title stays."""
     turn, texts, rights = await on_database(_turn, turn_id)
     if turn is None or turn.model is None or not rights.uses_model(turn.model.pk):
         return
     try:
         await on_database(_require_unused, turn)
         async with asyncio.timeout(TIMEOUT):
-            said = await with_fallbacks(turn.model, partial(_ask, turn, texts), rights.models)
+            text = await with_fallbacks(turn.model, partial(_ask, turn, texts), rights.models)
     except (ProductError, TimeoutError) as error:
         logger.info(
             "no title for conversation %s: %s", turn.conversation_id, getattr(error, "code", "it took too long")
         )
         return
-    title = cleaned(said)
+    title = cleaned(text)
     if not title:
         return
     stored = await on_database(_store, turn.conversation, title)
@@ -65,9 +67,9 @@ async def write(turn_id: UUID) -> None:
         await announce(turn.conversation_id, hint)
 
 
-def cleaned(said: str) -> str:
-    """The first line, without quotation marks, Markdown and what does not print; empty when nothing is left."""
-    for line in said.splitlines():
+def cleaned(text: str) -> str:
+    """Return the first line without quotation marks, Markdown and unprintable characters; empty when none is left."""
+    for line in text.splitlines():
         printed = "".join(each if each.isprintable() else " " for each in line)
         if title := printed.strip(" \"'`*_#“”„«»‘’").removesuffix("."):
             return title_from(title)
@@ -84,9 +86,9 @@ async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -
         window=model.window,
     )
     charge = Billing(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
-    said = await ask(model, request, charge, longest=READ, patience=patience)
-    # Without its end, a text of that length is an essay, or reasoning that no tag has marked as such.
-    return said.text if said.ended and not said.unread else ""
+    reply = await ask(model, request, charge, longest=READ, patience=patience)
+    # A text of that length without an end is an essay, or reasoning without a tag.
+    return reply.text if reply.ended and not reply.unread else ""
 
 
 def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
@@ -96,7 +98,7 @@ def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
 
 
 def _require_unused(turn: Turn) -> None:
-    """Raises `limit_reached`; then the next answer is followed by a title."""
+    """Check the person's limits. Raises `limit_reached`; then the title follows the next answer."""
     try:
         require_unused(turn.conversation.owner_id, turn.token_id)
     except ProductError:
@@ -105,7 +107,7 @@ def _require_unused(turn: Turn) -> None:
 
 
 def _store(conversation: Conversation, title: str) -> bool:
-    """False when somebody has named or deleted the conversation meanwhile."""
+    """Store the title. Returns False when the conversation was renamed or deleted meanwhile."""
     stored = Conversation.objects.filter(pk=conversation.pk, title=conversation.title).update(title=title)
     if stored:
         list_changed(conversation)

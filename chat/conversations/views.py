@@ -53,11 +53,12 @@ OPEN_FOR = 12 * 60 * 60  # seconds
 
 @require_GET
 def conversations(request: Request) -> HttpResponse:
-    """A page of the list (`after`), or what is there now of all that is shown (`through`: the last is the deepest).
+    """Show a page of the list (`after`), or all pages down to a place (`through`: the last one is the deepest).
 
-    204 when that is what is shown already, by its tag and the conversation that is marked in it (`seen`).
+    204 when the page shows the same already, by its tag and the conversation that is marked in it (`seen`).
     """
-    after, through = request.GET.get("after"), request.GET.getlist("through")
+    after = request.GET.get("after")
+    through = request.GET.getlist("through")
     shown = asked_side(request, after=after, through=through[-1] if through else None)
     current = request.GET.get("current", "")
     if request.GET.get("seen") == f"{shown.tag}-{current}":
@@ -66,52 +67,52 @@ def conversations(request: Request) -> HttpResponse:
 
 
 @with_row(visible_conversation, "GET")
-def organise(request: Request, found: Conversation) -> HttpResponse:
-    """What can be done with a conversation: in a menu, or without scripts as a page."""
+def organise(request: Request, row: Conversation) -> HttpResponse:
+    """Show the acts on a conversation, in a menu, or without scripts as a page."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
-    beside = {"permissions": found.permissions.all(), "readings": found.readings.all()[:READINGS]}
-    return render(request, template, {"conversation": found, **beside, **_places(request.user)})
+    details = {"permissions": row.permissions.all(), "readings": row.readings.all()[:READINGS]}
+    return render(request, template, {"conversation": row, **details, **_places(request.user)})
 
 
-def _places(user: User) -> dict[str, Any]:
-    """Where conversations can be put."""
+def _places(user: User) -> dict[str, object]:
+    """Return the projects and tags that conversations can get."""
     projects = Project.objects.visible_to(user).only("id", "name").order_by("name")[:MAX_PROJECTS]
     return {"projects": projects, "known_tags": Tag.objects.visible_to(user)}
 
 
 @with_row(visible_conversation)
-def forget(request: Request, found: Conversation, permission: UUID) -> HttpResponse:
-    """Takes back what was decided for the conversation about calls of a tool."""
-    forget_permission(user=request.user, conversation=found, pk=permission)
-    return redirect("chat:conversation", found.pk)
+def forget(request: Request, row: Conversation, permission: UUID) -> HttpResponse:
+    """Take back a decision on calls of a tool in this conversation."""
+    forget_permission(user=request.user, conversation=row, pk=permission)
+    return redirect("chat:conversation", row.pk)
 
 
 @with_row(visible_conversation)
-def rename(request: Request, found: Conversation) -> HttpResponse:
-    return _changed(request, found, {"title": request.POST.get("title", "")})
+def rename(request: Request, row: Conversation) -> HttpResponse:
+    return _changed(request, row, {"title": request.POST.get("title", "")})
 
 
 @with_row(visible_conversation)
-def move(request: Request, found: Conversation) -> HttpResponse:
-    """Into a project, or out of it when none is named."""
+def move(request: Request, row: Conversation) -> HttpResponse:
+    """Move a conversation into a project, or out of it when none is named."""
     named = request.POST.get("project")
-    return _changed(request, found, {"project": visible_project(request.user, named) if named else None})
+    return _changed(request, row, {"project": visible_project(request.user, named) if named else None})
 
 
 @with_row(visible_conversation)
-def archive(request: Request, found: Conversation) -> HttpResponse:
-    return _changed(request, found, {"archived": request.POST.get("archived") == "yes"})
+def archive(request: Request, row: Conversation) -> HttpResponse:
+    return _changed(request, row, {"archived": request.POST.get("archived") == "yes"})
 
 
 @with_row(visible_conversation)
-def pin(request: Request, found: Conversation) -> HttpResponse:
-    return _changed(request, found, {"pinned": request.POST.get("pinned") == "yes"})
+def pin(request: Request, row: Conversation) -> HttpResponse:
+    return _changed(request, row, {"pinned": request.POST.get("pinned") == "yes"})
 
 
 @with_row(visible_conversation)
-def tag(request: Request, found: Conversation) -> HttpResponse:
-    """All of its tags, with commas between them."""
-    return _changed(request, found, {"tags": _names(request)})
+def tag(request: Request, row: Conversation) -> HttpResponse:
+    """Set all tags of a conversation, with commas between them."""
+    return _changed(request, row, {"tags": _names(request)})
 
 
 def _names(request: Request) -> list[str]:
@@ -120,9 +121,10 @@ def _names(request: Request) -> list[str]:
 
 @require_POST
 def chosen(request: Request) -> HttpResponse:
-    """What is done with several conversations (`do`), or without it what can be: in a menu or on a page."""
+    """Do an act (`do`) on several conversations; without one, show the acts in a menu or on a page."""
     rows = services.chosen_conversations(request.user, request.POST.getlist("conversation"))
-    does, problem = request.POST.get("do", "ask"), None
+    does = request.POST.get("do", "ask")
+    problem: ProductError | None = None
     if does not in ("ask", "ask_delete"):
         try:
             return _done(request, rows, does)
@@ -158,7 +160,7 @@ def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse
 
 
 def _fields(request: Request, does: str) -> dict[str, Any]:
-    """Raises `unknown_action`, and `bad_tag` where no tag is named."""
+    """Return the fields that an act changes. Raises `unknown_action`, and `bad_tag` where no tag is named."""
     match does:
         case "tag" | "untag":
             return {does: _names(request) or [""]}
@@ -181,35 +183,35 @@ def restore_several(request: Request) -> HttpResponse:
 
 
 @with_row(visible_conversation)
-def delete(request: Request, found: Conversation) -> HttpResponse:
-    services.delete_conversation(user=request.user, conversation=found)
-    away = reverse("chat:home") + ("" if found.temporary else f"?deleted={found.pk}")
+def delete(request: Request, row: Conversation) -> HttpResponse:
+    services.delete_conversation(user=request.user, conversation=row)
+    away = reverse("chat:home") + ("" if row.temporary else f"?deleted={row.pk}")
     if not request.htmx:
         return redirect(away)
-    if _on_its_page(request, found):
+    if _on_its_page(request, row):
         return HttpResponseClientRedirect(away)
-    return _side_changed(render(request, "chat/_deleted.html", {"deleted": found, "in_place": True}), found)
+    return _side_changed(render(request, "chat/_deleted.html", {"deleted": row, "in_place": True}), row)
 
 
 @require_POST
 def restore(request: Request, pk: UUID) -> HttpResponse:
-    found = services.restore_conversation(user=request.user, pk=pk)
+    conversation = services.restore_conversation(user=request.user, pk=pk)
     if not request.htmx:
         return redirect("chat:conversation", pk)
-    return _side_changed(HttpResponse(), found)
+    return _side_changed(HttpResponse(), conversation)
 
 
-def _changed(request: Request, found: Conversation, fields: dict[str, Any]) -> HttpResponse:
-    services.update_conversation(user=request.user, conversation=found, fields=fields)
+def _changed(request: Request, row: Conversation, fields: dict[str, Any]) -> HttpResponse:
+    services.update_conversation(user=request.user, conversation=row, fields=fields)
     if not request.htmx:
-        return redirect("chat:conversation", found.pk)
-    return _side_changed(HttpResponse(status=204), found)
+        return redirect("chat:conversation", row.pk)
+    return _side_changed(HttpResponse(status=204), row)
 
 
 def _side_changed(response: HttpResponse, conversation: Conversation) -> HttpResponse:
-    """Tells the page, whose list then comes anew in its place."""
-    told = {"conversation": str(conversation.pk), "title": conversation.title}
-    return trigger_client_event(response, "sidechange", told)
+    """Tell the page of the change, so that it loads the list again."""
+    detail = {"conversation": str(conversation.pk), "title": conversation.title}
+    return trigger_client_event(response, "sidechange", detail)
 
 
 def _on_its_page(request: Request, conversation: Conversation) -> bool:
@@ -221,13 +223,15 @@ def _on_its_page(request: Request, conversation: Conversation) -> bool:
 def search(request: Request) -> HttpResponse:
     query = request.GET.get("q", "")[:MAX_QUERY]
     after = request.GET.get("after")
-    asked = request.GET.get("titles", "")
-    most = min(int(asked), searching.MOST_TITLES) if asked.isdecimal() and len(asked) < 9 else searching.TITLES
+    titles_shown = request.GET.get("titles", "")
+    valid = titles_shown.isdecimal() and len(titles_shown) < 9
+    most = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
     place = identifier(after, "page") if after else None
-    tag, most = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", ""), max(most, searching.TITLES)
-    found = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
+    tag = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", "")
+    most = max(most, searching.TITLES)
+    page = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
     fragment = request.htmx and after
-    context: dict[str, Any] = {"section": "search", "query": query, "found": found, "first": not after, "tag": tag}
+    context: dict[str, Any] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
     if not after:
         named = {} if tag else searching.named(user=request.user, query=query, limit=searching.PAGE)
         context |= {
@@ -246,12 +250,12 @@ def today(request: Request) -> HttpResponse:
 
 @require_GET
 def day(request: Request, day: date) -> HttpResponse:
-    """The page, or with `?after=` a message the entries that follow it."""
+    """Show the page of a day, or with `?after=` the entries after a message."""
     after = request.GET.get("after")
-    found = daily.following(
+    entries = daily.following(
         daily.messages(request.user, day), identifier(after, "message") if after else None, DAY_PAGE + 1
     )
-    context: dict[str, Any] = {"day": day, "messages": found[:DAY_PAGE], "more": len(found) > DAY_PAGE}
+    context: dict[str, Any] = {"day": day, "messages": entries[:DAY_PAGE], "more": len(entries) > DAY_PAGE}
     if request.htmx:
         return render(request, "chat/_day_messages.html", context)
     context |= {
@@ -264,33 +268,33 @@ def day(request: Request, day: date) -> HttpResponse:
 
 
 @with_row(visible_conversation, "GET", "POST")
-def share(request: Request, found: Conversation) -> HttpResponse:
-    """The links of a conversation, in a dialog or as a page; a POST makes one."""
+def share(request: Request, row: Conversation) -> HttpResponse:
+    """Show the links of a conversation, in a dialog or as a page; a POST creates one."""
     problem: ProductError | None = None
     if request.method == "POST":
         try:
-            sharing.share(user=request.user, conversation=found, terms=_terms(request))
+            sharing.share(user=request.user, conversation=row, terms=_terms(request))
         except ProductError as error:
             problem = error
         else:
             if not request.htmx:
-                return redirect("chat:share", found.pk)
-    return _shares_page(request, found, problem)
+                return redirect("chat:share", row.pk)
+    return _shares_page(request, row, problem)
 
 
-def _shares_page(request: Request, found: Conversation, problem: ProductError | None = None) -> HttpResponse:
-    shares = [*sharing.shares_of(request.user).filter(conversation=found)]
-    context = {"conversation": found, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
+def _shares_page(request: Request, row: Conversation, problem: ProductError | None = None) -> HttpResponse:
+    shares = [*sharing.shares_of(request.user).filter(conversation=row)]
+    context = {"conversation": row, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
     if request.htmx:  # in the dialog the form comes again with what is wrong: no error of the page, nor of its console
         return render(request, "chat/_share.html", context)
     return render(request, "chat/share.html", context, status=problem.status if problem else 200)
 
 
-def _terms(request: Request) -> sharing.Terms:
-    """A number of days that is none is no limit, as the form's own empty choice is."""
+def _terms(request: Request) -> sharing.ShareTerms:
+    """Return the terms of the form. A number of days that is not one is no limit, as the form's empty choice is."""
     days = request.POST.get("days", "")
     limit = timedelta(days=int(days)) if days.isascii() and days.isdigit() and int(days[:4]) > 0 else None
-    return sharing.Terms(
+    return sharing.ShareTerms(
         password=request.POST.get("password", "")[:LONGEST_PASSWORD],
         expires=timezone.now() + limit if limit and len(days) < 5 else None,
         shows_context="shows_context" in request.POST,
@@ -300,27 +304,31 @@ def _terms(request: Request) -> sharing.Terms:
 
 @require_GET
 def shares(request: Request) -> HttpResponse:
-    found = [*sharing.shares_of(request.user)[:SHARES]]
+    rows = [*sharing.shares_of(request.user)[:SHARES]]
     return render(
-        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _linked(request, found)}
+        request, "chat/shares.html", {"section": "settings", "place": "shares", "shares": _linked(request, rows)}
     )
 
 
 @with_row(sharing.visible_share)
-def end_share(request: Request, found: Share) -> HttpResponse:
-    sharing.end_share(user=request.user, share=found)
+def end_share(request: Request, row: Share) -> HttpResponse:
+    sharing.end_share(user=request.user, share=row)
     if request.htmx:
-        return _shares_page(request, found.conversation)
+        return _shares_page(request, row.conversation)
     if request.POST.get("from") == "list":
         return redirect("chat:shares")
-    return redirect("chat:share", found.conversation_id)
+    return redirect("chat:share", row.conversation_id)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """For anybody who has the link, and its password; no search engine lists it, and no link in it tells where it was
-    followed. A POST brings the password, which a cookie for this address then stands for."""
-    share, problem = sharing.readable_share(token), None
+    """Show a shared conversation to anybody with the link and its password.
+
+    A POST brings the password; a cookie for this address then stands for it. No search engine lists the page, and its
+    links send no referrer.
+    """
+    share = sharing.readable_share(token)
+    problem: ProductError | None = None
     if request.method == "POST" and share.has_password:
         try:
             _open(request, share)
@@ -338,7 +346,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _open(request: HttpRequest, share: Share) -> None:
-    """Tries the password of the request, which may be wrong as often as one for signing in.
+    """Check the password of the request, which may be wrong as often as one for signing in.
 
     Raises `throttled` (429) and `wrong_password` (403).
     """
@@ -371,7 +379,7 @@ def _remembered(response: HttpResponse, share: Share) -> HttpResponse:
 
 
 def _salt(share: Share) -> str:
-    """Of this link and this password alone."""
+    """Return the salt of the cookie, for this link and this password alone."""
     return f"share {share.pk} {share.password}"
 
 
@@ -382,8 +390,8 @@ def _private(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def _linked(request: Request, found: list[Share]) -> list[tuple[Share, str]]:
-    return [(each, request.build_absolute_uri(reverse("chat:shared", args=[each.token]))) for each in found]
+def _linked(request: Request, rows: list[Share]) -> list[tuple[Share, str]]:
+    return [(each, request.build_absolute_uri(reverse("chat:shared", args=[each.token]))) for each in rows]
 
 
 @require_GET
@@ -400,7 +408,7 @@ def export_all(request: Request) -> StreamingHttpResponse:
 @csrf_exempt  # it changes nothing
 @require_GET
 def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """`?kind=md` or `json`, the default."""
+    """Send a conversation as `?kind=md` or `json`, the default."""
     refuse_unknown_query(request.GET, {"kind"})
     return _one(user_of_request(request, "chat"), pk, request.GET.get("kind", "json"))
 
@@ -408,20 +416,21 @@ def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
 @csrf_exempt  # as above
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
-    """Of everything, for which a session must be fresh, or of each `?conversation=`."""
+    """Send a zip of everything, for which a session must be fresh, or of each `?conversation=`."""
     refuse_unknown_query(request.GET, {"conversation"})
-    user, asked = user_of_request(request, "chat"), request.GET.getlist("conversation")
-    if not asked and bearer(request) is None:
+    user = user_of_request(request, "chat")
+    chosen = request.GET.getlist("conversation")
+    if not chosen and bearer(request) is None:
         require_fresh(request)
-    return _several(user, asked) if asked else _everything(user)
+    return _several(user, chosen) if chosen else _everything(user)
 
 
 def _one(user: User, pk: UUID, kind: str) -> HttpResponse:
     rows = Conversation.objects.visible_to(user).select_related("persona", "project")
-    found = get_or_404(rows, pk, "conversation")
-    response = HttpResponse(exporting.export(found, kind), content_type=exporting.KINDS[kind])
-    exporting.record_export(user=user, conversation=found)
-    name = exporting.file_name(found, kind)
+    row = get_or_404(rows, pk, "conversation")
+    response = HttpResponse(exporting.export(row, kind), content_type=exporting.KINDS[kind])
+    exporting.record_export(user=user, conversation=row)
+    name = exporting.file_name(row, kind)
     response["Content-Disposition"] = content_disposition_header(as_attachment=True, filename=name) or "attachment"
     response["Cache-Control"] = "private, no-store"
     return response
@@ -467,8 +476,8 @@ def imports(request: Request) -> HttpResponse:
 
 @with_row(importing.visible_import, "GET")
 def import_one(request: Request, job: Import) -> HttpResponse:
-    """A fragment for the page that waits, or the page."""
-    # What did not come along is what somebody looks for, so it comes first.
+    """Show an import, as a fragment for the page that waits, or as the page."""
+    # People look for the conversations that were not imported, so these come first.
     results = sorted(job.results, key=lambda result: ("skipped", "known", "imported").index(result["outcome"]))
     context = {
         "section": "settings",
@@ -493,7 +502,7 @@ def remove_import(request: Request, job: Import) -> HttpResponse:
 
 
 def _start_import(request: Request) -> Import:
-    given = request.FILES.get("file")
-    if given is None:
+    upload = request.FILES.get("file")
+    if upload is None:
         raise ProductError("no_file", "Choose the export first: the zip, or the conversations.json in it.")
-    return importing.start_import(user=request.user, name=given.name or "", content=given)
+    return importing.start_import(user=request.user, name=upload.name or "", content=upload)

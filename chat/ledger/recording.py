@@ -7,7 +7,7 @@ from chat.models import LastPrompt
 
 
 def record_calls(calls: Sequence[ModelCall], prompts: Sequence[LastPrompt]) -> None:
-    """Store what an answer has cost, and its last prompt to each model in the place of the one before."""
+    """Insert the calls of an answer, and insert or replace its last prompt to each model."""
     ModelCall.objects.bulk_create(calls)
     LastPrompt.objects.bulk_create(
         prompts,

@@ -1,5 +1,6 @@
 """`/api/v1/readings/`: a question asked over all of a file, for programs."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -14,6 +15,7 @@ from accounts.models import User
 from chat.citations.support import DoubtKind
 from chat.ledger.services import UsageFigures
 from chat.readings import services
+from chat.readings.checking import PassagePlace
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.pages import ReadingView
 from core.api.actions import posts
@@ -43,7 +45,7 @@ class AgainSerializer(Strict):
     )
 
 
-class FileCostSerializer(serializers.Serializer[dict[str, Any]]):
+class FileCostSerializer(serializers.Serializer[services.FileCostJson]):
     """The most that asking about the parts of one file takes."""
 
     file = serializers.UUIDField(allow_null=True)
@@ -54,7 +56,7 @@ class FileCostSerializer(serializers.Serializer[dict[str, Any]]):
     cost = MoneyField()
 
 
-class ReadingPlanSerializer(serializers.Serializer[dict[str, Any]]):
+class ReadingPlanSerializer(serializers.Serializer[services.EstimateJson]):
     """The most that it takes, with the checks. `folds`: calls that put notes together; one more is for the answer."""
 
     model = serializers.UUIDField()
@@ -105,8 +107,8 @@ class ReadingSpentSerializer(serializers.Serializer[UsageFigures]):
     cost = MoneyField()
 
 
-class PassageSerializer(serializers.Serializer[dict[str, Any]]):
-    """What stands behind a number in the answer and in what was found."""
+class PassageSerializer(serializers.Serializer[PassagePlace]):
+    """The passage behind a number in the answer and in the notes."""
 
     number = serializers.IntegerField()
     file = serializers.UUIDField()
@@ -230,16 +232,18 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     @extend_schema(request=QuestionSerializer, responses=ReadingPlanSerializer)
     @action(detail=False, methods=["post"])
     def plan(self, request: Request) -> Response:
-        """What it takes at most; nothing is begun."""
+        """The most that it takes; nothing is begun."""
         fields = valid(QuestionSerializer, request)
-        return Response(services.as_json(services.planned(asked=_asked(self.person, fields))))
+        return Response(services.as_json(services.estimate(request=_reading_request(self.person, fields))))
 
     @extend_schema(request=NewReadingSerializer, responses={202: WholeReadingSerializer})
     def create(self, request: Request) -> Response:
         """Begins it. 409 with the new plan where `calls` is not the number of calls that it takes."""
         fields = valid(NewReadingSerializer, request)
-        made = services.start_reading(user=self.person, asked=_asked(self.person, fields), calls=fields["calls"])
-        return Response(WholeReadingSerializer(made).data, status=status.HTTP_202_ACCEPTED)
+        reading = services.start_reading(
+            user=self.person, request=_reading_request(self.person, fields), calls=fields["calls"]
+        )
+        return Response(WholeReadingSerializer(reading).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(
         parameters=[OpenApiParameter("only_answer", bool, description="Of an answer from what was read.")],
@@ -247,7 +251,7 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     )
     @action(detail=True, methods=["get"], url_path="plan")
     def rest(self, request: Request, pk: str) -> Response:
-        """What going on takes at most."""
+        """The most that going on takes."""
         only_answer = request.query_params.get("only_answer", "false")
         if only_answer not in ("true", "false"):
             raise ProductError("bad_filter", "“only_answer” is true or false.")
@@ -270,8 +274,13 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _asked(user: User, fields: dict[str, Any]) -> services.Asked:
-    """Raises `NotFound`."""
-    named = {name: fields[name] for name in ("question", "model", "conversation")}
-    one = [fields["file"]] if fields["file"] is not None else []
-    return services.asked_of(user=user, files=[*one, *fields["files"]], **named)
+def _reading_request(user: User, fields: Mapping[str, Any]) -> services.ReadingRequest:
+    """Return the request in a body that `QuestionSerializer` has checked. Raises `NotFound` and `too_many_files`."""
+    first = [fields["file"]] if fields["file"] is not None else []
+    return services.reading_request(
+        user=user,
+        files=[*first, *fields["files"]],
+        question=fields["question"],
+        model=fields["model"],
+        conversation=fields["conversation"],
+    )

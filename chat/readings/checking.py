@@ -1,58 +1,80 @@
-"""What the answer of a reading cites: where its numbers lead, and whether the passages carry it.
+"""The citations of a reading's answer: their sources, and the check that the passages support its sentences.
 
-It is held against them as the answer of a turn is. A sentence that its passage does not carry may stand in the one
-before or behind it, since passages end where a text has no end.
+The check is that of a turn's answer. A sentence that its passage does not support may be in the passage before or after
+it, since passages end at any place of a text.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
+from uuid import UUID
 
 from chat.citations.services import PartCheck, check_against
 from chat.readings import planning
-from chat.readings.layout import Layout
+from chat.readings.layout import TextLayout
 from chat.readings.models import Reading
 from chat.rendering.references import Source, Sources, cited_numbers
 
 
-def sources_of(reading: Reading, layout: Layout, texts: Iterable[str]) -> dict[int, Source]:
-    """What these texts cite, by number; nothing of a file that is gone."""
+class PassagePlace(TypedDict):
+    """A passage as a document that is cited: characters [start, end) of its file, and the page where it begins.
+
+    `page` is 0 in a text without pages; `file` is None for a deleted one.
+    """
+
+    number: int
+    title: str
+    file: UUID | None
+    start: int
+    end: int
+    page: int
+
+
+def sources_of(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> dict[int, Source]:
+    """Return the sources that these texts cite, by number, without those of deleted files."""
     numbers = {number for text in texts for number in cited_numbers(text)}
-    there = (number for number in sorted(numbers) if 1 <= number <= len(reading.passages))
-    found = Sources()
-    found.learn(each for number in there if (each := place(reading, layout, number))["file"] is not None)
-    # Without pages the text is one, and its window long: the link leads to the mark in it.
+    valid = (number for number in sorted(numbers) if 1 <= number <= len(reading.passages))
+    sources = Sources()
+    sources.learn(each for number in valid if (each := place(reading, layout, number))["file"] is not None)
+    # A text without pages is shown as one long page, so its link leads to the mark of the passage.
     return {
         number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")
-        for number, each in found.items()
+        for number, each in sources.items()
     }
 
 
-def place(reading: Reading, layout: Layout, number: int) -> dict[str, Any]:
-    """A passage as a document that is cited: its file, the characters in that, and the page on which it begins, 0 where
-    there are none."""
+def place(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
+    """Return the place of a passage in its file."""
     start, end = planning.span_of(reading.passages, number)
-    row, page = layout.file_at(start), layout.page_at(start)
+    row = layout.file_at(start)
     before = row.start if row is not None else 0
-    named = {"title": row.name if row is not None else reading.file_name, "file": row and row.file_id}
-    return {"number": number, **named, "start": start - before, "end": end - before, "page": page}
+    return {
+        "number": number,
+        "title": row.name if row is not None else reading.file_name,
+        "file": row.file_id if row is not None else None,
+        "start": start - before,
+        "end": end - before,
+        "page": layout.page_at(start),
+    }
 
 
-def check(reading: Reading, layout: Layout, text: str, answer: str) -> list[PartCheck]:
-    """Of an answer from this text, as `chat.citations.services.check`."""
+def check(reading: Reading, layout: TextLayout, text: str, answer: str) -> list[PartCheck]:
+    """Return the checks of an answer from this text, as `chat.citations.services.check` does for a turn."""
     sources = sources_of(reading, layout, [answer])
     passages = _Passages(text, reading.passages, layout)
     return check_against(passages, [{"type": "text", "text": answer}], sources)
 
 
 def doubts_of(reading: Reading) -> list[dict[str, Any]]:
-    """The sentences of its answer that their passages do not carry, in the form of the event `CITATION_CHECK`."""
+    """Return the sentences of the answer that their passages do not support, as in the event `CITATION_CHECK`."""
     return list((reading.citation_check or {}).get("doubts", ()))
 
 
 class _Passages:
-    def __init__(self, text: str, ends: Sequence[int], layout: Layout) -> None:
-        self._text, self._ends, self._layout = text, ends, layout
+    def __init__(self, text: str, ends: Sequence[int], layout: TextLayout) -> None:
+        self._text = text
+        self._ends = ends
+        self._layout = layout
 
     def cited(self, numbers: Sequence[int]) -> str:
         return "\n\n".join(
@@ -67,7 +89,7 @@ class _Passages:
         return 1 <= number <= len(self._ends)
 
     def _same(self, one: int, other: int) -> bool:
-        """Whether both are passages of one file."""
+        """Return whether both are passages of one file."""
         if not (self._has(one) and self._has(other)):
             return False
         first, second = (self._layout.file_at(planning.span_of(self._ends, each)[0]) for each in (one, other))

@@ -1,7 +1,13 @@
-"""A reading from claim to end. The row is the truth: whoever claims it does the work, and who has lost it ends.
+"""A reading from claim to end.
 
-A part that was read is never asked about again: whoever goes on, after a crash, a stop or an error, begins with what is
-missing. A part that the model finds too long, or on which it has more to write than there is room for, is divided.
+1. `run` claims the reading and looks every second whether it was stopped or lost.
+2. `_read_parts` has the model make notes on the parts that are not read, some at once. A part that is too long for the
+   model, or for whose notes there is no room, is divided.
+3. `_answer` folds notes until they fit into one call, then has the question answered from them.
+4. `_check` compares the answer with the passages that it cites.
+
+A part that was read is never read again: after a crash, a stop or an error the next worker begins with the missing
+parts. Every write goes through the claim, so a worker that has lost it writes nothing (`_Lost`).
 """
 
 import asyncio
@@ -25,7 +31,7 @@ from chat.citations.services import PartCheck
 from chat.ledger.asking import Billing, OwnAnswer, ask
 from chat.ledger.models import ModelCall
 from chat.readings import asking, checking, planning, services
-from chat.readings.layout import Layout, layout_of
+from chat.readings.layout import TextLayout, layout_of
 from chat.readings.models import Reading, ReadingPart
 from chat.readings.planning import Budget
 from chat.readings.services import READINGS
@@ -40,8 +46,9 @@ from personas.texts import Texts
 
 PARTS_AT_ONCE = 3
 LOOK_EVERY = 1.0  # seconds until a stop is seen
-PAUSE, LONGEST_PAUSE = 1.0, 20.0  # seconds before a call is made once more
-IN_A_ROW = 3  # parts that fail one after another; then the provider is given up
+PAUSE = 1.0  # seconds before a second try, where the provider names none
+LONGEST_PAUSE = 20.0  # seconds
+IN_A_ROW = 3  # parts that fail one after another before the provider is given up
 LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
 TOO_LONG = "context_too_long"
 NOT_CHECKED = gettext_noop("The check of what the answer cites was ended before it was done.")
@@ -50,19 +57,21 @@ logger = logging.getLogger(__name__)
 
 
 class _Lost(Exception):
-    """The reading is stopped, removed, or another worker's."""
+    """The reading was stopped or removed, or another worker has claimed it."""
 
 
 @dataclass(slots=True)
-class _Work:
-    """What a claimed reading is carried out with. `checker` is the id of the model that checks citations, if one does;
-    `failed`: parts that failed since one was read; `error`: the last of their errors."""
+class _ReadingRun:
+    """The state of a claimed reading. `checker` is the id of the model that checks citations, if there is one.
+
+    `failed` counts the parts that failed since one was read; `error` is the last of their errors.
+    """
 
     reading: Reading
     model: Model
     texts: Texts
     text: str
-    layout: Layout
+    layout: TextLayout
     budget: Budget
     waiting: "deque[ReadingPart]"
     checker: UUID | None
@@ -95,8 +104,10 @@ def give_up(reading: Reading) -> None:
 
 
 async def run(pk: UUID) -> None:
-    """Carries out what nobody is carrying out; the end, good or bad, is in the row. A worker that ends leaves it to the
-    next one."""
+    """Claim a reading and carry it out. Its end, good or bad, is stored in the row.
+
+    A worker that is asked to end has the reading wait for the next worker.
+    """
     reading = await on_database(READINGS.claim, pk, "person", "conversation__owner")
     if reading is None:
         return
@@ -105,16 +116,14 @@ async def run(pk: UUID) -> None:
         with READINGS.alive(reading):
             await _while_ours(rows, _carry_out(reading))
     except asyncio.CancelledError:
-        long_ago = timezone.now() - timedelta(minutes=1)
-        again = {"status": Reading.Status.QUEUED, "tries": 0, "heartbeat": long_ago}
-        await asyncio.shield(with_retries(lambda: services.settle(rows) or rows.update(**again)))
+        await asyncio.shield(with_retries(lambda: _release(rows)))
         raise
     except _Lost:
         logger.info("reading %s was stopped, or is another worker's", pk)
     except ProductError as error:
-        code, detail = error.code, error.sentence
-        stopped = code == "calls_used_up"
-        status = Reading.Status.STOPPED if stopped else Reading.Status.FAILED
+        code = error.code
+        detail = error.sentence
+        status = Reading.Status.STOPPED if code == "calls_used_up" else Reading.Status.FAILED
         await with_retries(lambda: _end(reading, status=status, code=code, detail=detail))
     except Exception:
         logger.exception("reading %s failed", pk)
@@ -122,14 +131,21 @@ async def run(pk: UUID) -> None:
         await with_retries(lambda: _end(reading, status=Reading.Status.FAILED, code="internal_error", detail=detail))
 
 
-def _end(reading: Reading, **fields: Any) -> None:
+def _release(rows: QuerySet[Reading]) -> None:
+    """Have a claimed reading wait for the next worker, at once; one that is answered ends."""
+    long_ago = timezone.now() - timedelta(minutes=1)
+    if not services.settle(rows):
+        rows.update(status=Reading.Status.QUEUED, tries=0, heartbeat=long_ago)
+
+
+def _end(reading: Reading, *, status: Reading.Status, code: str, detail: Sentence) -> None:
     rows = READINGS.claimed(reading)
-    if not services.settle(rows) and rows.update(finished=timezone.now(), **fields):
+    if not services.settle(rows) and rows.update(finished=timezone.now(), status=status, code=code, detail=detail):
         tell(reading.person_id, News.READINGS)
 
 
 async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
-    """Cuts the work off, with the calls that are under way, once the reading is stopped or lost. Raises `_Lost`."""
+    """Do the work, and cancel it with its calls once the reading is stopped or lost. Raises `_Lost`."""
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
@@ -148,17 +164,23 @@ async def _carry_out(reading: Reading) -> None:
     await _answer(work)
 
 
-def _load(reading: Reading) -> _Work:
-    """Raises what `services.text_of`, `usable_model` and `budget_of` raise."""
-    text, model, rules = services.text_of(reading), services.usable_model(reading), rules_at()
+def _load(reading: Reading) -> _ReadingRun:
+    """Read all that the work needs. Raises the errors of `services.text_of`, `usable_model` and `budget_of`."""
+    text = services.text_of(reading)
+    model = services.usable_model(reading)
+    rules = rules_at()
     waiting = reading.parts.filter(level=0, state=ReadingPart.State.WAITING)
-    layout, checker = layout_of(reading, pages=False), rules.workspace.citation_model_id
+    layout = layout_of(reading, pages=False)
+    checker = rules.workspace.citation_model_id
     budget = services.budget_of(rules.texts, model, reading.question, several=layout.several)
-    return _Work(reading, model, rules.texts, text, layout, budget, deque(waiting), checker)
+    return _ReadingRun(reading, model, rules.texts, text, layout, budget, deque(waiting), checker)
 
 
-async def _read_parts(work: _Work) -> None:
-    """All that wait, some at once. Raises the last error where the provider was given up, or nothing could be read."""
+async def _read_parts(work: _ReadingRun) -> None:
+    """Read all parts that wait, some at once.
+
+    Raises the last error where the provider was given up, or no part could be read.
+    """
     readers = [asyncio.create_task(_reader(work)) for _ in range(PARTS_AT_ONCE)]
     try:
         await asyncio.gather(*readers)
@@ -171,41 +193,42 @@ async def _read_parts(work: _Work) -> None:
         raise work.error
 
 
-async def _reader(work: _Work) -> None:
+async def _reader(work: _ReadingRun) -> None:
     while work.waiting and not work.given_up:
         part = work.waiting.popleft()
         try:
-            said = await _asked(work, _prompt(work, part), work.budget.findings)
+            reply = await _ask(work, _prompt(work, part), work.budget.findings)
         except ModelError as error:
             await _not_read(work, part, error)
             continue
-        if said.unread or said.cut_off:
+        if reply.unread or reply.cut_off:
             if await _divided(work, part):
                 continue
-            if said.unread:
+            if reply.unread:
                 detail = Sentence("The model's server did not read all of this part.")
                 await _not_read(work, part, ModelError("part_cut", detail, retryable=False))
                 continue
         work.failed = 0
-        await on_database(_store, work, part, said)
+        await on_database(_store, work, part, reply)
 
 
-def _prompt(work: _Work, part: ReadingPart) -> asking.Messages:
+def _prompt(work: _ReadingRun, part: ReadingPart) -> asking.Messages:
     reading = work.reading
     passages = asking.numbered(work.text, part.start, part.end, reading.passages)
     title = work.layout.named(part.start, part.end) or reading.file_name
     return asking.of_part(work.texts, reading.question, title, passages, work.budget)
 
 
-async def _not_read(work: _Work, part: ReadingPart, error: ModelError) -> None:
+async def _not_read(work: _ReadingRun, part: ReadingPart, error: ModelError) -> None:
     if error.code == TOO_LONG and await _divided(work, part):
         return
-    work.failed, work.error = work.failed + 1, error
+    work.failed += 1
+    work.error = error
     await on_database(_store_failure, work, part, error)
 
 
-async def _divided(work: _Work, part: ReadingPart) -> bool:
-    """Whether the part could be divided; its halves are read next."""
+async def _divided(work: _ReadingRun, part: ReadingPart) -> bool:
+    """Divide a part, whose halves are read next. Returns False where it cannot be divided."""
     middle = planning.middle(work.reading.passages, part.start, part.end)
     if middle is None:
         return False
@@ -213,9 +236,13 @@ async def _divided(work: _Work, part: ReadingPart) -> bool:
     return True
 
 
-async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> OwnAnswer:
-    """One call, made once more where it may succeed then. Raises `ModelError`, `calls_used_up` and `_Lost`."""
-    model, most = work.model, wanted + work.budget.thinking
+async def _ask(work: _ReadingRun, messages: asking.Messages, output: int) -> OwnAnswer:
+    """Ask the model for at most `output` tokens, with a second try after an error that may pass.
+
+    Raises `ModelError`, `calls_used_up` and `_Lost`.
+    """
+    model = work.model
+    most = output + work.budget.thinking
     most = min(most, model.max_output or most)
     request = ModelRequest(model=model.name, messages=messages, max_output=most, window=model.window)
     reading = work.reading
@@ -231,46 +258,50 @@ async def _asked(work: _Work, messages: asking.Messages, wanted: int) -> OwnAnsw
     return await ask(model, request, charge, longest=LONGEST)
 
 
-def _count_call(work: _Work) -> None:
+def _count_call(work: _ReadingRun) -> None:
+    """Count a call before it is made. Raises `calls_used_up` and `_Lost`."""
     if not work.ours.update(asked=F("asked") + 1):
         raise _Lost
     reading = work.reading
-    asked = Reading.objects.values_list("asked", flat=True).get(pk=reading.pk)
-    if asked > planning.most_calls(reading.calls):
+    calls = Reading.objects.values_list("asked", flat=True).get(pk=reading.pk)
+    if calls > planning.most_calls(reading.calls):
         detail = Sentence(
             "It takes more calls than you agreed to, as parts had to be divided. Go on to agree to the rest."
         )
         raise ProductError("calls_used_up", detail)
 
 
-def _kept(said: OwnAnswer) -> str:
-    """As the database takes it."""
-    return said.text.replace("\x00", "").strip()
+def _storable(reply: OwnAnswer) -> str:
+    """Return the text without characters that PostgreSQL cannot store."""
+    return reply.text.replace("\x00", "").strip()
 
 
-def _store(work: _Work, part: ReadingPart, said: OwnAnswer) -> None:
-    """Raises `_Lost`."""
-    text = _kept(said)
+def _store(work: _ReadingRun, part: ReadingPart, reply: OwnAnswer) -> None:
+    """Store the notes on a part, or a fold. Raises `_Lost`."""
+    text = _storable(reply)
     part.findings = text if any(map(str.isalnum, text)) else ""
-    part.tokens, part.cut_off = work.counts.count(part.findings), said.cut_off
+    part.tokens = work.counts.count(part.findings)
+    part.cut_off = reply.cut_off
     part.state = ReadingPart.State.DONE
     with transaction.atomic():
         _require_ours(work, tries=0)
-        if part.pk is None:  # a fold, in the place of one of a smaller or larger window
+        if part.pk is None:  # a fold replaces one that was made for another window
             ReadingPart.objects.filter(reading=work.reading, level=part.level, start=part.start).delete()
         part.save()
 
 
-def _store_failure(work: _Work, part: ReadingPart, error: ModelError) -> None:
-    """Raises `_Lost`."""
-    part.state, part.code, part.detail = ReadingPart.State.FAILED, error.code, error.sentence
+def _store_failure(work: _ReadingRun, part: ReadingPart, error: ModelError) -> None:
+    """Store why a part was not read. Raises `_Lost`."""
+    part.state = ReadingPart.State.FAILED
+    part.code = error.code
+    part.detail = error.sentence
     with transaction.atomic():
         _require_ours(work)
         part.save()
 
 
-def _divide(work: _Work, part: ReadingPart, middle: int) -> list[ReadingPart]:
-    """Raises `_Lost`."""
+def _divide(work: _ReadingRun, part: ReadingPart, middle: int) -> list[ReadingPart]:
+    """Store the two halves of a part. Raises `_Lost`."""
     with transaction.atomic():
         _require_ours(work)
         second = ReadingPart.objects.create(reading=work.reading, start=middle, end=part.end)
@@ -279,17 +310,19 @@ def _divide(work: _Work, part: ReadingPart, middle: int) -> list[ReadingPart]:
     return [part, second]
 
 
-def _require_ours(work: _Work, **fields: Any) -> None:
-    """In the transaction of what it is about, of which open pages then hear. Raises `_Lost`."""
+def _require_ours(work: _ReadingRun, **fields: Any) -> None:
+    """Set columns of the claimed reading, in the transaction of the caller's change, and tell open pages.
+
+    Raises `_Lost` where the claim is lost.
+    """
     if not work.ours.update(heartbeat=timezone.now(), **fields):
         raise _Lost
     tell(work.reading.person_id, News.READINGS)
 
 
-async def _answer(work: _Work) -> None:
-    """Folds what was found until it fits, then has the question answered from it; where nothing was found, nothing is
-    asked."""
-    rows = await on_database(_found, work)
+async def _answer(work: _ReadingRun) -> None:
+    """Fold the notes until they fit, then have the question answered from them. Without any notes no call is made."""
+    rows = await on_database(_notes, work)
     level = 0
     while sum(sizes := [row.tokens + work.budget.name for row in rows]) > work.budget.notes:
         level += 1
@@ -299,78 +332,85 @@ async def _answer(work: _Work) -> None:
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:
-        await on_database(_keep, work, OwnAnswer(), Reading.Status.DONE)
+        await on_database(_store_answer, work, OwnAnswer(), Reading.Status.DONE)
         return
     percent = await on_database(_percent, work)
-    reading, notes = work.reading, [_named(work, row) for row in rows]
+    reading = work.reading
+    notes = [_named(work, row) for row in rows]
     messages = asking.of_answer(work.texts, reading.question, reading.file_name, notes, percent)
-    said = await _asked(work, messages, work.budget.answer)
-    if said.unread:
+    reply = await _ask(work, messages, work.budget.answer)
+    if reply.unread:
         raise ProductError("notes_cut", "The model's server did not read all that was found. Choose another model.")
-    await on_database(_keep, work, said, Reading.Status.CHECKING)
-    await _check(work, _kept(said))
+    await on_database(_store_answer, work, reply, Reading.Status.CHECKING)
+    await _check(work, _storable(reply))
 
 
-async def _check(work: _Work, answer: str) -> None:
-    """Holds the answer against what it cites. What was found so far is kept before the model that checks is asked."""
+async def _check(work: _ReadingRun, answer: str) -> None:
+    """Compare the answer with the passages that it cites. Doubts of the rules are stored before a model is asked."""
     reading = work.reading
     charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
-    found, note = await check_in_time(
+    checks, note = await check_in_time(
         partial(checking.check, reading, work.layout, work.text, answer), charge, work.texts, None
     )
-    if found and work.checker is not None:
-        await on_database(_keep_check, work, found, Sentence(NOT_CHECKED))
-        found, note = await judge(found, charge, work.texts, work.checker)
-    await on_database(_keep_check, work, found, note)
+    if checks and work.checker is not None:
+        await on_database(_store_checks, work, checks, Sentence(NOT_CHECKED))
+        checks, note = await judge(checks, charge, work.texts, work.checker)
+    await on_database(_store_checks, work, checks, note)
     await on_database(services.settle, work.ours)
 
 
-def _found(work: _Work) -> list[ReadingPart]:
+def _notes(work: _ReadingRun) -> list[ReadingPart]:
     return list(work.reading.parts.filter(level=0, state=ReadingPart.State.DONE).exclude(findings=""))
 
 
-def _percent(work: _Work) -> int:
+def _percent(work: _ReadingRun) -> int:
     return services.percent_of(list(work.reading.parts.filter(level=0)))
 
 
-def _named(work: _Work, row: ReadingPart) -> str:
-    """Its notes, and above them which of several files they are on."""
+def _named(work: _ReadingRun, row: ReadingPart) -> str:
+    """Return the notes of a part with the name of its file above them, where there are several."""
     name = work.layout.named(row.start, row.end)
     return asking.named(name[: services.LONGEST_NAME], row.findings)
 
 
-async def _folded(work: _Work, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:
-    """What the rows were folded into, by this worker or one before it; one alone stays as it is."""
+async def _folded(work: _ReadingRun, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:
+    """Fold the notes of several rows. Returns the fold, which an earlier worker may have made; one row alone stays."""
     if len(group) == 1:
         return [*group]
-    start, end = group[0].start, group[-1].end
-    there = await on_database(work.reading.parts.filter(level=level, start=start, end=end).first)
-    if there is not None:
-        return [there] if there.findings else []
+    start = group[0].start
+    end = group[-1].end
+    existing = await on_database(work.reading.parts.filter(level=level, start=start, end=end).first)
+    if existing is not None:
+        return [existing] if existing.findings else []
     reading = work.reading
     notes = [_named(work, row) for row in group]
-    said = await _asked(
+    reply = await _ask(
         work, asking.of_fold(work.texts, reading.question, reading.file_name, notes, work.budget), work.budget.folded
     )
-    if (said.cut_off or said.unread) and len(group) > 2:
+    if (reply.cut_off or reply.unread) and len(group) > 2:
         half = len(group) // 2
         return [row for each in (group[:half], group[half:]) for row in await _folded(work, level, each)]
     row = ReadingPart(reading=reading, level=level, start=start, end=end)
-    await on_database(_store, work, row, said)
+    await on_database(_store, work, row, reply)
     return [row] if row.findings else []
 
 
-def _keep(work: _Work, said: OwnAnswer, status: Reading.Status) -> None:
-    """The answer, before it is checked: a stop or a crash from here on does not cost it. Raises `_Lost`."""
-    code = "answer_cut_off" if said.cut_off else ""
-    detail = Sentence("The answer ends where the model had no room for more.") if said.cut_off else ""
-    fields: dict[str, Any] = {"status": status, "answer": _kept(said), "code": code, "detail": detail}
+def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -> None:
+    """Store the answer before it is checked, so that a stop or a crash does not lose it. Raises `_Lost`."""
     unchecked = {"checked": 0, "doubts": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
-    _require_ours(work, **fields, citation_check=unchecked, finished=timezone.now())
+    _require_ours(
+        work,
+        status=status,
+        answer=_storable(reply),
+        code="answer_cut_off" if reply.cut_off else "",
+        detail=Sentence("The answer ends where the model had no room for more.") if reply.cut_off else "",
+        citation_check=unchecked,
+        finished=timezone.now(),
+    )
 
 
-def _keep_check(work: _Work, found: Sequence[PartCheck], note: Sentence | None) -> None:
-    """Raises `_Lost`."""
+def _store_checks(work: _ReadingRun, checks: Sequence[PartCheck], note: Sentence | None) -> None:
+    """Store the result of the check of citations. Raises `_Lost`."""
     stored = note.dump() if note else ""
-    check = {"checked": found[0].checked, "doubts": found[0].doubts, "note": stored} if found else None
+    check = {"checked": checks[0].checked, "doubts": checks[0].doubts, "note": stored} if checks else None
     _require_ours(work, citation_check=check)

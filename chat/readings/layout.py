@@ -1,4 +1,4 @@
-"""Where the files of a reading stand in what is read: their texts, one behind the other."""
+"""The text of a reading: the texts of its files, one after the other, with their pages."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from chat.readings import planning
 from chat.readings.models import Reading, ReadingFile
-from chat.readings.planning import Coverage, Part
+from chat.readings.planning import Coverage, PartCoverage
 from core.sentences import Sentence
 from files.models import FileText
 
@@ -16,7 +16,7 @@ Spans = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """How much of one of the files was read; `coverage` counts characters from the beginning of its own text."""
+    """How much of one file was read. `coverage` counts characters from the beginning of its own text."""
 
     row: ReadingFile
     coverage: Coverage
@@ -24,8 +24,8 @@ class FileRead:
     read: int
 
 
-class Layout:
-    """`spans` are those of the pages of each file, by its id; without them nothing knows of pages."""
+class TextLayout:
+    """The places of the files in the text. `spans` are the pages of each file by its id; without them none is known."""
 
     def __init__(self, rows: Iterable[ReadingFile], spans: Mapping[UUID | None, Spans]) -> None:
         self.rows = list(rows)
@@ -37,25 +37,26 @@ class Layout:
         return len(self.rows) > 1
 
     def file_at(self, position: int) -> ReadingFile | None:
-        """None only where a reading has no files."""
+        """Return the file of a character; None only where a reading has no files."""
         place = bisect_right(self._starts, position)
         return self.rows[place - 1] if place else None
 
     def page_at(self, position: int) -> int:
-        """The page of its file that a character is on, from 1; 0 where there are no pages."""
+        """Return the page of a character in its file, from 1; 0 where there are no pages."""
         row = self.file_at(position)
         return planning.page_at(self._spans.get(row.file_id, []), position - row.start) if row is not None else 0
 
     def within(self, start: int, end: int) -> list[ReadingFile]:
+        """Return the files that [start, end) has characters of."""
         return [row for row in self.rows if row.start < end and start < row.end]
 
     def named(self, start: int, end: int) -> str:
-        """The names of the files that [start, end) is of; empty where there is one file only, which needs no name."""
+        """Return the names of the files of [start, end); empty where the reading has one file only."""
         return ", ".join(row.name for row in self.within(start, end)) if self.several else ""
 
-    def read(self, parts: Sequence[Part], code: str, why: Sentence) -> list[FileRead]:
-        """Of each file, in their order. `code` and `why` hold for parts that nobody came to."""
-        found = []
+    def read(self, parts: Sequence[PartCoverage], code: str, why: Sentence) -> list[FileRead]:
+        """Return how much of each file was read, in order. `code` and `why` are for parts that were not begun."""
+        files = []
         for row in self.rows:
             own = [
                 replace(part, start=part.start - row.start, end=part.end - row.start)
@@ -63,12 +64,12 @@ class Layout:
                 if row.start <= part.start < row.end
             ]
             covered = planning.coverage_of(own, self._spans.get(row.file_id, []), code, why)
-            found.append(FileRead(row, covered, len(own), sum(part.read for part in own)))
-        return found
+            files.append(FileRead(row, covered, len(own), sum(part.read for part in own)))
+        return files
 
 
-def layout_of(reading: Reading, *, pages: bool = True) -> Layout:
-    """Files that are gone, or were read anew meanwhile, have no pages."""
+def layout_of(reading: Reading, *, pages: bool = True) -> TextLayout:
+    """Return the layout of a reading. Without `pages`, and for a deleted file, no page is known."""
     rows = list(reading.files.select_related("file"))
     ids = [row.file_id for row in rows if row.file_id is not None] if pages else []
-    return Layout(rows, dict(FileText.objects.filter(file__in=ids).values_list("file", "spans")) if ids else {})
+    return TextLayout(rows, dict(FileText.objects.filter(file__in=ids).values_list("file", "spans")) if ids else {})

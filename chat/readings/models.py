@@ -29,19 +29,19 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
 
 
 class Reading(models.Model):
-    """The row is the truth about who works on it; what it took is in the ledger (`ModelCall.reading`).
+    """A question of a person on the whole text of files. Its calls are in the ledger (`ModelCall.reading`).
 
-    What is read are the texts of its `files`, one behind the other; `file` is the first of them, `file_name` has
-    all their names. `passages` are the ends of the passages that this text is divided into, in characters and
-    in order: the first begins at 0, each other one where the one before it ends, and the last ends with the
-    text. An answer cites them by their numbers, from 1. `text_sha256` is of the text that they divide. `calls`,
-    `tokens` and `cost` (US dollars) are the most that its person was shown and agreed to; `asked` counts the
-    calls begun since then. `only_answer`: parts that are not read stay so. `citation_check`: how many sentences
-    of the answer were `checked` against what they cite, the `doubts` in the form of the event `CITATION_CHECK`,
-    and a `note` where not all of it was done; None where nothing was. `code` and `detail` say why it ended;
-    `attempt` counts claims, `tries` those without progress.
+    The text is that of its `files`, one after the other; `file` is the first of them, `file_name` has all their names.
+    `passages` are the ends of the passages that divide the text, in characters and in order: the first begins at 0, the
+    last ends with the text. An answer cites them by their numbers, from 1. `text_sha256` is the digest of the text.
+    `calls`, `tokens` and `cost` (US dollars) are the most that its person agreed to; `asked` counts the calls since
+    then. `only_answer`: parts that are not read stay so.
 
-    While it is `CHECKING`, the answer is there: whatever ends it then makes it `DONE`.
+    `citation_check` has the number of sentences that were `checked` against their passages, the `doubts` in the form of
+    the event `CITATION_CHECK`, and a `note` where the check is not complete; None before a check. `code` and `detail`
+    say why the reading ended. `attempt` counts claims, `tries` those without progress.
+
+    A reading in `CHECKING` has its answer, so any end makes it `DONE`.
     """
 
     class Status(models.TextChoices):
@@ -104,7 +104,7 @@ class Reading(models.Model):
 
 
 class ReadingFile(models.Model):
-    """A file of a reading, whose text is characters [start, end) of what is read."""
+    """A file of a reading. Its text is characters [start, end) of the reading's text."""
 
     reading = models.ForeignKey(Reading, on_delete=models.CASCADE, related_name="files")
     file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -124,11 +124,11 @@ class ReadingFile(models.Model):
 
 
 class ReadingPart(models.Model):
-    """Characters [start, end) of the text, and what was found there.
+    """Characters [start, end) of the text with the model's notes on them (`findings`).
 
-    At level 0 the parts of a reading are all of the text, each of one file, and each is asked about by itself. At the
-    levels above, a row is what the rows of the level below within its characters were folded into. `tokens` are those
-    of `findings`, which are empty where nothing was found. `cut_off`: they end where the model had no room for more.
+    The parts of level 0 cover the text, each within one file, and each is read by one call. A row of a higher level is
+    the fold of the rows below it within its characters. `tokens` are those of `findings`, which are empty where the
+    model found nothing. `cut_off`: the notes end where the model had no room for more.
     """
 
     class State(models.TextChoices):

@@ -1,10 +1,11 @@
-"""What is shown of a reading: its answer with sources, what was found where, and how much was read."""
+"""A reading on its page: the answer with sources, the notes on each part, and how much was read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.urls import reverse
 
@@ -16,15 +17,31 @@ from chat.readings.models import Reading, ReadingPart
 from chat.readings.services import coverage, percent_of
 from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
+from core.sentences import Sentence
 
 SHOWN = 50  # parts on one page
 
 
+class FileGap(TypedDict):
+    """A `planning.Gap` and the file that it is in; None for a deleted one."""
+
+    file: UUID | None
+    start: int
+    end: int
+    first_page: int
+    last_page: int
+    code: str
+    why: Sentence
+
+
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """A part that was asked about, or what several were folded into. `file_names` are those of its files where a
-    reading has several; characters and pages count from the beginning of its file, and are 0 where it is of
-    more than one. `blocks` are safe HTML; `left_out` are sources that its notes came from and it does not name."""
+    """A part with its notes, or a fold of several parts.
+
+    `file_names` are those of its files where a reading has several. Characters and pages count from the beginning of
+    its file, and are 0 for a fold of several files. `blocks` are safe HTML. `left_out` are sources that the folded
+    notes name and the fold does not.
+    """
 
     row: ReadingPart
     file_names: str
@@ -38,7 +55,7 @@ class PartView:
 
 
 class ReadingView:
-    """A reading with everything that is derived of its rows."""
+    """A reading with the values that its rows give."""
 
     def __init__(self, reading: Reading) -> None:
         self.row = reading
@@ -49,37 +66,49 @@ class ReadingView:
 
     @cached_property
     def files(self) -> list[FileRead]:
-        """How much of each was read."""
+        """Return how much of each file was read."""
         return coverage(self.row, self.parts, self.layout)
 
     @cached_property
     def percent(self) -> int:
-        """How much of all of the text was read."""
+        """Return how much of the whole text was read."""
         return percent_of(self.parts)
 
     @cached_property
     def read(self) -> int:
-        """Parts that were read."""
+        """Return the number of parts that were read."""
         return sum(row.state == ReadingPart.State.DONE for row in self.parts)
 
     @cached_property
     def found(self) -> int:
-        """Parts in which something was found."""
+        """Return the number of parts with notes."""
         return sum(bool(row.findings) for row in self.parts)
 
     @property
-    def missing(self) -> list[dict[str, Any]]:
-        """What was not read, as `planning.Missing`, each with its file."""
-        return [{"file": each.row.file_id, **asdict(part)} for each in self.files for part in each.coverage.missing]
+    def missing(self) -> list[FileGap]:
+        """Return the gaps of all files."""
+        return [
+            {
+                "file": each.row.file_id,
+                "start": gap.start,
+                "end": gap.end,
+                "first_page": gap.first_page,
+                "last_page": gap.last_page,
+                "code": gap.code,
+                "why": gap.why,
+            }
+            for each in self.files
+            for gap in each.coverage.missing
+        ]
 
     @cached_property
     def calls(self) -> UsageFigures:
-        """What its calls took so far."""
+        """Return the tokens and costs of its calls so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 
     @property
     def spent(self) -> str:
-        """In tokens."""
+        """Return the tokens of its calls in words; empty before the first."""
         return tokens_in_words(self.calls) if self.calls.calls else ""
 
     @property
@@ -88,64 +117,65 @@ class ReadingView:
 
     @property
     def answer(self) -> list[str]:
-        """Safe HTML, block by block."""
+        """Return the answer as safe HTML, block by block."""
         numbers = [each["citation"] for each in checking.doubts_of(self.row)]
         signs = {each: reverse("chat:reading_doubt", args=[self.row.pk, each]) for each in numbers}
         return render(self.row.answer, self.sources([self.row.answer]), signs)
 
     @property
     def doubts(self) -> int:
-        """How many sentences of the answer their passages do not carry."""
+        """Return the number of sentences of the answer that their passages do not support."""
         return len(checking.doubts_of(self.row))
 
     @property
     def cited(self) -> list[Source]:
-        """What the answer cites, by number."""
+        """Return the sources that the answer cites, by number."""
         return list(self.sources([self.row.answer]).values())
 
     @property
     def left_out(self) -> list[Source]:
-        """What was found and is not in the answer."""
+        """Return the sources that the notes name and the answer does not."""
         if not self.row.answer:
             return []
         return self._left_out([row.findings for row in self.parts], self.row.answer)
 
     @property
     def with_it(self) -> str:
-        """The query that names its other files."""
+        """Return the query of a URL that names its other files."""
         ids = [row.file_id for row in self.layout.rows if row.file_id not in (None, self.row.file_id)]
         return urlencode({"with": ids}, doseq=True)
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something left to ask."""
+        """Return whether parts or the answer are missing and can be asked for."""
         return not self.row.live and (self.row.status != Reading.Status.DONE or self.percent < 100)
 
     def sources(self, texts: Iterable[str]) -> dict[int, Source]:
-        """What these texts cite, by number; nothing of a file that is gone."""
+        """Return the sources that these texts cite, by number, without those of deleted files."""
         return checking.sources_of(self.row, self.layout, texts)
 
-    def place(self, number: int) -> dict[str, Any]:
+    def place(self, number: int) -> checking.PassagePlace:
+        """Return the place of a passage in its file."""
         return checking.place(self.row, self.layout, number)
 
-    def _left_out(self, given: Sequence[str], said: str) -> list[Source]:
-        numbers = planning.left_out(given, said, len(self.row.passages))
-        known = self.sources(given)
-        return [known.get(number) or Source(number, self.row.file_name, "") for number in numbers]
+    def _left_out(self, notes: Sequence[str], text: str) -> list[Source]:
+        numbers = planning.left_out(notes, text, len(self.row.passages))
+        sources = self.sources(notes)
+        return [sources.get(number) or Source(number, self.row.file_name, "") for number in numbers]
 
     def shown(self, first: int) -> list[PartView]:
-        """The parts from the `first` one on, counted from 0."""
+        """Return a page of parts from the `first` one on, counted from 0."""
         allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
     @property
     def folded(self) -> list[PartView]:
-        """What the notes were put together into."""
+        """Return the folds."""
         allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.folds]
 
     def _part(self, row: ReadingPart, allowance: RenderAllowance) -> PartView:
-        """`allowance`: of all that stand on a page together."""
+        """Return a part for the page. `allowance` is shared by all parts on it."""
         files = self.layout.within(row.start, row.end)
         apart = len(files) == 1
         begin = row.start - files[0].start if apart else 0

@@ -1,4 +1,4 @@
-"""What people do with readings: planned, begun, stopped, gone on with, removed, and taken into a conversation."""
+"""The acts of people on readings: estimate, begin, stop, go on, remove, and take the notes into a conversation."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import accumulate, groupby
+from typing import TypedDict
 
 from django.core.files.base import ContentFile
 from django.db import transaction
@@ -21,7 +22,7 @@ from chat.models import Conversation
 from chat.models.conversation_state import visible_conversation
 from chat.readings import asking, checking, planning
 from chat.readings.admission import require_turn
-from chat.readings.layout import FileRead, Layout, layout_of
+from chat.readings.layout import FileRead, TextLayout, layout_of
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from chat.readings.planning import Budget, Passage, Plan
 from core.audit.origin import origin
@@ -48,7 +49,7 @@ MAX_TRIES = 3  # claims without progress
 STOPPED = Sentence("Stopped before it was read.")
 NOT_YET = Sentence("Not read yet.")
 
-# One in `CHECKING` is answered: where its worker is lost it is done, not read again, see `jobs.settle_lost`.
+# A reading in `CHECKING` is answered. Where its worker is lost it is done, not read again, see `jobs.settle_lost`.
 READINGS = JobKind(
     model=Reading,
     task="chat.tasks.read_all",
@@ -62,8 +63,8 @@ READINGS = JobKind(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Who asks what of which files; `model`: None for the one that the person's conversations have."""
+class ReadingRequest:
+    """A question of a person on files. `model` None is the model that the person's conversations have."""
 
     user: User
     files: Sequence[File]
@@ -72,8 +73,10 @@ class Asked:
     conversation: Conversation | None = None
 
 
-def asked_of(*, user: User, files: Sequence[object], question: str, model: object, conversation: object) -> Asked:
-    """With the rows that these ids name, None and "" for no id; a file that is named twice counts once.
+def reading_request(
+    *, user: User, files: Sequence[object], question: str, model: object, conversation: object
+) -> ReadingRequest:
+    """Return the request with the rows of these ids. None and "" are no id; a file that is named twice counts once.
 
     Raises `NotFound` and `too_many_files`.
     """
@@ -86,7 +89,7 @@ def asked_of(*, user: User, files: Sequence[object], question: str, model: objec
         )
         raise ProductError("too_many_files", detail)
     usable = models_of(user).select_related("provider")
-    return Asked(
+    return ReadingRequest(
         user,
         [visible_file(user, each) for each in ids],
         question,
@@ -97,7 +100,7 @@ def asked_of(*, user: User, files: Sequence[object], question: str, model: objec
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A part that is to be asked about: which file it is of, and its tokens."""
+    """A part that is to be read: its file and its tokens."""
 
     file: File | None
     name: str
@@ -106,7 +109,7 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True)
 class FileCost:
-    """The most that asking about the parts of one file takes."""
+    """The most that the calls for the parts of one file take. `cost` is in US dollars, None without a price."""
 
     file: File | None
     name: str
@@ -124,10 +127,12 @@ class FileCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The most that a reading takes: `plan`, and in the end the calls of the model that checks citations, if the
-    workspace names one; `cost` in US dollars is for both, None where one has no price. `files` have what their parts
-    take; the rest is for folds, answer and check."""
+class ReadingEstimate:
+    """The most that a reading takes: the calls of `plan`, and those of the `checker`, which checks citations.
+
+    `cost` is in US dollars for both, None where one has no price. `files` have the costs of their parts; the rest is
+    for folds, answer and check.
+    """
 
     model: Model
     plan: Plan
@@ -141,9 +146,9 @@ class Planned:
 
     @property
     def usage(self) -> Usage:
-        """Tokens read and written by all calls."""
-        beside = judging.largest_usage() if self.checker is not None else Usage(0, 0)
-        return Usage(self.plan.usage.input + beside.input, self.plan.usage.output + beside.output)
+        """Return the tokens that all calls read and write."""
+        checks = judging.largest_usage() if self.checker is not None else Usage(0, 0)
+        return Usage(self.plan.usage.input + checks.input, self.plan.usage.output + checks.output)
 
     @property
     def tokens(self) -> int:
@@ -151,27 +156,27 @@ class Planned:
 
     @property
     def money(self) -> str:
-        """In words; empty without a price."""
+        """Return the cost in words; empty without a price."""
         return _money(self.cost)
 
 
-def planned(*, asked: Asked) -> Planned:
-    """What reading all of the files for the question takes at most.
+def estimate(*, request: ReadingRequest) -> ReadingEstimate:
+    """Return the most that reading all of the files for the question takes.
 
     Raises `nothing_to_read` (409) for a file without text, `no_files`, `no_model`, and `reading_window_too_small`.
     """
-    model = _model(asked)
-    budget = _budget(model, asked.question, several=len(asked.files) > 1)
-    return _planned(model, _parts(_divided(asked.files), asked.files, budget), [], budget)
+    model = _model(request)
+    budget = _budget(model, request.question, several=len(request.files) > 1)
+    return _estimate(model, _parts(_divided(request.files), request.files, budget), [], budget)
 
 
-def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
-    """Has a worker read all of them. `calls`: the number that the person was shown.
+def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading:
+    """Store a reading and have a worker carry it out. `calls` is the number that the person agreed to.
 
-    Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) where the number is
-    another now, `readings_running` and `limit_reached` (429), and what `planned` raises.
+    Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) where the number has
+    changed, `readings_running` and `limit_reached` (429), and the errors of `estimate`.
     """
-    question = asked.question.strip()
+    question = request.question.strip()
     if not question:
         raise ProductError("empty_question", "There is no question. Write what you want to know of the file.")
     if len(question) > Reading.MAX_QUESTION:
@@ -181,44 +186,48 @@ def start_reading(*, user: User, asked: Asked, calls: int) -> Reading:
             max_question=Reading.MAX_QUESTION,
         )
         raise ProductError("question_too_long", detail)
-    model = _model(asked)
-    divided = _divided(asked.files)
-    budget = _budget(model, question, several=len(asked.files) > 1)
-    found = _planned(model, _parts(divided, asked.files, budget), [], budget)
-    _require_agreed(found, calls)
-    ends, token = [each.end for each in divided.passages], origin().token_id
+    model = _model(request)
+    divided = _divided(request.files)
+    budget = _budget(model, question, several=len(request.files) > 1)
+    agreed = _estimate(model, _parts(divided, request.files, budget), [], budget)
+    _require_agreed(agreed, calls)
+    ends = [each.end for each in divided.passages]
+    token = origin().token_id
     lengths = list(accumulate(map(len, divided.texts), initial=0))
     with transaction.atomic():
         require_turn(user, token)
         reading = Reading.objects.create(
             person=user,
-            conversation=asked.conversation,
-            file=asked.files[0],
-            file_name=_names(asked.files),
+            conversation=request.conversation,
+            file=request.files[0],
+            file_name=_names(request.files),
             question=question,
             model=model,
             model_name=model.name,
             token_id=token,
             passages=ends,
             text_sha256=digest(divided.texts),
-            **_agreed(found),
+            calls=agreed.plan.calls,
+            tokens=agreed.tokens,
+            cost=agreed.cost,
         )
         ReadingFile.objects.bulk_create(
             ReadingFile(reading=reading, file=file, name=file.name, start=start, end=end)
-            for file, start, end in zip(asked.files, lengths, lengths[1:], strict=False)
+            for file, start, end in zip(request.files, lengths, lengths[1:], strict=False)
         )
         ReadingPart.objects.bulk_create(
             ReadingPart(reading=reading, start=ends[first - 1] if first else 0, end=ends[last - 1])
             for first, last in planning.parts_of(divided.passages, budget.part)
         )
-        record(user=user, action="reading.begun", row=reading, changes={"calls": found.plan.calls})
+        record(user=user, action="reading.begun", row=reading, changes={"calls": agreed.plan.calls})
         _hand_over(reading)
     return reading
 
 
-def plan_again(*, reading: Reading, only_answer: bool = False) -> Planned:
-    """What is left to ask of one that is not under way: the parts that were not read, or with `only_answer` none, the
-    folds and the answer.
+def plan_again(*, reading: Reading, only_answer: bool = False) -> ReadingEstimate:
+    """Return the most that going on with a reading takes: the parts that were not read, the folds and the answer.
+
+    With `only_answer` no part is read.
 
     Raises `reading_running` and `nothing_to_read` (409), `file_gone` and `file_changed` (409), `model_gone` (409), and
     `reading_window_too_small`.
@@ -231,32 +240,44 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> Planned:
     if (not unread and reading.status == Reading.Status.DONE) or (only_answer and not read):
         detail = Sentence("There is nothing to go on with: all of it was read and answered, or nothing was read yet.")
         raise ProductError("nothing_to_read", detail, status=409)
-    text, model, layout = text_of(reading), usable_model(reading), layout_of(reading, pages=False)
+    text = text_of(reading)
+    model = usable_model(reading)
+    layout = layout_of(reading, pages=False)
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     budget = _budget(model, reading.question, several=layout.several)
     left = []
     for row in unread:
-        of = layout.file_at(row.start)
+        source = layout.file_at(row.start)
         size = count(text[row.start : row.end])
-        left.append(_Unread(of.file if of is not None else None, of.name if of is not None else "", size))
-    return _planned(model, left, [row.tokens + budget.name for row in rows if row.findings], budget)
+        left.append(_Unread(source.file, source.name, size) if source is not None else _Unread(None, "", size))
+    return _estimate(model, left, [row.tokens + budget.name for row in rows if row.findings], budget)
 
 
 def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: bool = False) -> Reading:
-    """Goes on with one that was stopped, failed, or left something out: asks only what is missing. With `only_answer`
-    it is answered from what was read.
+    """Go on with a reading that was stopped, failed, or left parts out. Only the missing parts are read.
 
-    Raises `plan_changed` (409), `readings_running` and `limit_reached` (429), and what `plan_again` raises.
+    With `only_answer` it is answered from the parts that were read. Raises `plan_changed` (409), `readings_running` and
+    `limit_reached` (429), and the errors of `plan_again`.
     """
-    found = plan_again(reading=reading, only_answer=only_answer)
-    _require_agreed(found, calls)
+    agreed = plan_again(reading=reading, only_answer=only_answer)
+    _require_agreed(agreed, calls)
     with transaction.atomic():
         require_turn(user, reading.token_id or origin().token_id)
-        again = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
-        state = {"status": Reading.Status.QUEUED, "code": "", "detail": "", "finished": None}
-        fields = {**state, **_agreed(found), "asked": 0, "tries": 0, "only_answer": only_answer}
-        if again.update(**fields, heartbeat=timezone.now()):
-            if found.plan.parts:  # folds of what was there before are not those of all of it
+        resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
+        if resumed.update(
+            status=Reading.Status.QUEUED,
+            code="",
+            detail="",
+            finished=None,
+            calls=agreed.plan.calls,
+            tokens=agreed.tokens,
+            cost=agreed.cost,
+            asked=0,
+            tries=0,
+            only_answer=only_answer,
+            heartbeat=timezone.now(),
+        ):
+            if agreed.plan.parts:  # folds of fewer parts are not those of all
                 reading.parts.filter(level__gt=0).delete()
                 failed = reading.parts.filter(level=0, state=ReadingPart.State.FAILED)
                 failed.update(state=ReadingPart.State.WAITING, code="", detail="")
@@ -266,12 +287,12 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
 
 
 def stop_reading(*, user: User, reading: Reading) -> Reading:
-    """Ends it within some seconds; what was found stays. Staff may do so for others. Raises `not_running` (409)."""
+    """Stop a reading within some seconds; its notes stay. Staff may do so for others. Raises `not_running` (409)."""
     if reading.person_id != user.pk and not has_right(user, "change", reading):
         raise NotFound("reading")
-    ended = {"status": Reading.Status.STOPPED, "code": "stopped", "detail": "", "finished": timezone.now()}
     rows = Reading.objects.live().filter(pk=reading.pk)
-    if not settle(rows) and not rows.update(**ended):
+    stopped = Reading.Status.STOPPED
+    if not settle(rows) and not rows.update(status=stopped, code="stopped", detail="", finished=timezone.now()):
         raise ProductError("not_running", "This is not being read any more. Reload the page.", status=409)
     tell(reading.person_id, News.READINGS)
     reading.refresh_from_db()
@@ -279,8 +300,10 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
 
 
 def settle(rows: QuerySet[Reading]) -> bool:
-    """Whether the one of these rows was answered already, and is done with that: its citations as far as they were
-    checked."""
+    """End the reading among `rows` if it is answered; its citations stay as far as they were checked.
+
+    `rows` has one reading at most. Returns False where it is not answered.
+    """
     answered = rows.filter(status=Reading.Status.CHECKING)
     person = answered.values_list("person", flat=True).first()
     if person is None or not answered.update(status=Reading.Status.DONE, finished=timezone.now()):
@@ -290,7 +313,7 @@ def settle(rows: QuerySet[Reading]) -> bool:
 
 
 def remove_reading(*, user: User, reading: Reading) -> None:
-    """With all that was found; what it took stays in the ledger.
+    """Remove a reading with its notes; its costs stay in the ledger.
 
     Raises `reading_running` (409), and `legal_hold` (409) where its person or its conversation is under one.
     """
@@ -304,13 +327,13 @@ def remove_reading(*, user: User, reading: Reading) -> None:
 
 
 def erase_old(people: QuerySet[User], before: datetime) -> None:
-    """Those of these people and of no conversation that ended before, and that no legal hold keeps."""
+    """Delete readings of these people without a conversation that ended before, unless a legal hold keeps them."""
     old = free(Reading.objects.all()).exclude(status__in=Reading.LIVE).filter(conversation=None, person__in=people)
     old.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
 def take_along(*, user: User, reading: Reading) -> File:
-    """What was found as a text of the person's files, to be sent with a message. Raises `not_answered` (409)."""
+    """Store the notes as a file of the person, to be sent with a message. Raises `not_answered` (409)."""
     if reading.status != Reading.Status.DONE:
         detail = Sentence(
             "There is no answer yet. Go on with the reading first, or have it answered from what was read."
@@ -321,8 +344,9 @@ def take_along(*, user: User, reading: Reading) -> File:
 
 
 def as_markdown(reading: Reading) -> str:
-    """Question, how much was read, the answer, and what was found on which passages."""
-    rows, layout = list(reading.parts.filter(level=0)), layout_of(reading)
+    """Return the reading as Markdown: question, how much was read, the answer, and the notes with their passages."""
+    rows = list(reading.parts.filter(level=0))
+    layout = layout_of(reading)
     percent = percent_of(rows)
     lines = [
         f"# {reading.file_name}",
@@ -341,15 +365,16 @@ def as_markdown(reading: Reading) -> str:
     for row in rows:
         if row.findings:
             numbers = planning.numbers_in(reading.passages, row.start, row.end)
-            first, last = layout.page_at(row.start), layout.page_at(row.end - 1)
+            first = layout.page_at(row.start)
+            last = layout.page_at(row.end - 1)
             pages = f" (pages {first} to {last})" if last else ""
             name = f"{named}: p" if (named := layout.named(row.start, row.end)) else "P"
             lines += [f"## {name}assages {numbers[0]} to {numbers[-1]}{pages}", "", row.findings, ""]
     return "\n".join(lines)
 
 
-def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: Layout) -> list[FileRead]:
-    """Of each file. `rows` are the parts of level 0 in their order."""
+def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: TextLayout) -> list[FileRead]:
+    """Return how much of each file was read. `rows` are the parts of level 0, in order."""
     if reading.live:
         return layout.read(_as_parts(rows), "waiting", NOT_YET)
     if reading.status == Reading.Status.DONE:
@@ -358,20 +383,21 @@ def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: Layout) -> l
 
 
 def percent_of(rows: Sequence[ReadingPart]) -> int:
-    """How much of all of the text was read; 100 only if that is all."""
+    """Return the percent of the whole text that was read; 100 only if that is all."""
     return planning.coverage_of(_as_parts(rows), [], "", NO_SENTENCE).percent
 
 
-def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.Part]:
-    done, failed = ReadingPart.State.DONE, ReadingPart.State.FAILED
+def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.PartCoverage]:
     return [
-        planning.Part(row.start, row.end, row.state == done, *((row.code, row.detail) if row.state == failed else ()))
+        planning.PartCoverage(row.start, row.end, read=False, code=row.code, why=row.detail)
+        if row.state == ReadingPart.State.FAILED
+        else planning.PartCoverage(row.start, row.end, read=row.state == ReadingPart.State.DONE)
         for row in rows
     ]
 
 
 def text_of(reading: Reading) -> str:
-    """The text that its passages divide. Raises `file_gone` and `file_changed` (409)."""
+    """Return the text that the passages divide. Raises `file_gone` and `file_changed` (409)."""
     files = list(reading.files.all())
     seen = File.objects.visible_to(reading.person).filter(pk__in=[row.file_id for row in files])
     texts = dict(FileText.objects.filter(file__in=seen).values_list("file", "text"))
@@ -392,7 +418,7 @@ def text_of(reading: Reading) -> str:
 
 
 def usable_model(reading: Reading) -> Model:
-    """Raises `model_gone` (409)."""
+    """Return the model of a reading while its person may use it. Raises `model_gone` (409)."""
     model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
         detail = Sentence("The model was removed or switched off. Ask again with another model.")
@@ -401,21 +427,21 @@ def usable_model(reading: Reading) -> Model:
 
 
 def visible_reading(user: User, pk: object) -> Reading:
-    """Raises `NotFound`."""
+    """Return a reading of the person. Raises `NotFound`."""
     rows = Reading.objects.visible_to(user).select_related("person", "file", "conversation", "model")
     return get_or_404(rows, pk, "reading")
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Of these texts, one behind the other."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of these texts, one after the other."""
+    sha256 = hashlib.sha256()
     for text in texts:
-        found.update(text.encode(errors="surrogatepass"))
-    return found.hexdigest()
+        sha256.update(text.encode(errors="surrogatepass"))
+    return sha256.hexdigest()
 
 
 def budget_of(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
-    """`several`: files. Raises `reading_window_too_small`."""
+    """Return the budget of a call. `several`: the reading has several files. Raises `reading_window_too_small`."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     name = LONGEST_NAME if several else 0  # a character is a token at most, nearly always less than half of one
     return planning.budget_for(model, count(asking.longest(texts)), count(question), name)
@@ -425,12 +451,13 @@ def _budget(model: Model, question: str, *, several: bool) -> Budget:
     return budget_of(rules_at().texts, model, question, several=several)
 
 
-def _model(asked: Asked) -> Model:
-    return asked.model or model_for(asked.conversation.persona if asked.conversation is not None else None, asked.user)
+def _model(request: ReadingRequest) -> Model:
+    persona = request.conversation.persona if request.conversation is not None else None
+    return request.model or model_for(persona, request.user)
 
 
 def _names(files: Sequence[File]) -> str:
-    """All of them, as long as they fit."""
+    """Return the names of the files, cut off where they do not fit."""
     names = ", ".join(file.name for file in files)
     return names if len(names) <= MOST_NAMES else names[: MOST_NAMES - 1] + "…"
 
@@ -444,7 +471,7 @@ class _Divided:
 
 
 def _divided(files: Sequence[File]) -> _Divided:
-    """Raises `no_files`, and `nothing_to_read` (409)."""
+    """Return texts and passages of the files. Raises `no_files`, and `nothing_to_read` (409)."""
     if not files:
         raise ProductError("no_files", "No file was chosen. Choose at least one.")
     each = [_chunks_of(file) for file in files]
@@ -452,13 +479,13 @@ def _divided(files: Sequence[File]) -> _Divided:
 
 
 def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
-    """The file's text, and (start, end, tokens, heading) of its chunks. Raises `nothing_to_read` (409)."""
+    """Return the file's text, and (start, end, tokens, heading) of its chunks. Raises `nothing_to_read` (409)."""
     content = FileText.objects.filter(file=file).first()
     text = content.text if content is not None else ""
     rows = list(Chunk.objects.filter(file=file).order_by("ordinal").values_list("start", "end", "tokens", "heading"))
-    if not rows and content is not None:  # search does not know it yet
-        made = chunks_of(file, file.media_type, text, content.spans)
-        rows = [(row.start, row.end, row.tokens, row.heading) for row in made]
+    if not rows and content is not None:  # the file has no chunks yet
+        chunks = chunks_of(file, file.media_type, text, content.spans)
+        rows = [(chunk.start, chunk.end, chunk.tokens, chunk.heading) for chunk in chunks]
     if not rows:
         detail = Sentence(
             "“{name}” has no text that could be read. Wait until it is ready, or choose another file.", name=file.name
@@ -469,29 +496,29 @@ def _chunks_of(file: File) -> tuple[str, list[tuple[int, int, int, str]]]:
 
 def _parts(divided: _Divided, files: Sequence[File], budget: Budget) -> list[_Unread]:
     passages = divided.passages
-    found = []
+    parts = []
     for first, end in planning.parts_of(passages, budget.part):
         file = files[passages[first].file]
-        found.append(_Unread(file, file.name, sum(each.tokens for each in passages[first:end])))
-    return found
+        parts.append(_Unread(file, file.name, sum(each.tokens for each in passages[first:end])))
+    return parts
 
 
-def _planned(model: Model, unread: Sequence[_Unread], found: Sequence[int], budget: Budget) -> Planned:
-    plan = planning.plan_of([each.tokens for each in unread], found, budget)
-    named = rules_at().workspace.citation_model_id
-    checker = Model.objects.usable().filter(pk=named).first() if named is not None else None
-    asked = [(model, plan.usage), *([(checker, judging.largest_usage())] if checker is not None else [])]
-    costs = [_cost(each, usage) for each, usage in asked]
+def _estimate(model: Model, unread: Sequence[_Unread], notes: Sequence[int], budget: Budget) -> ReadingEstimate:
+    plan = planning.plan_of([each.tokens for each in unread], notes, budget)
+    checker_id = rules_at().workspace.citation_model_id
+    checker = Model.objects.usable().filter(pk=checker_id).first() if checker_id is not None else None
+    costs = [_cost(model, plan.usage), *([_cost(checker, judging.largest_usage())] if checker is not None else [])]
     files = []
     for (file, name), parts in groupby(unread, key=lambda each: (each.file, each.name)):
         sizes = [each.tokens for each in parts]
-        usage = planning.parts_take(sizes, budget)
+        usage = planning.usage_of_parts(sizes, budget)
         files.append(FileCost(file, name, len(sizes), usage, _cost(model, usage)))
-    return Planned(model, plan, checker, None if None in costs else sum(filter(None, costs), Decimal(0)), files)
+    cost = None if None in costs else sum(filter(None, costs), Decimal(0))
+    return ReadingEstimate(model, plan, checker, cost, files)
 
 
 def _cost(model: Model, usage: Usage) -> Decimal | None:
-    """In US dollars; None where the model has no price."""
+    """Return the cost in US dollars; None where the model has no price."""
     return model.prices.cost(usage) if model.prices is not None else None
 
 
@@ -499,32 +526,68 @@ def _money(cost: Decimal | None) -> str:
     return "" if cost is None else dollars(cost, up=True)
 
 
-def _agreed(found: Planned) -> dict[str, object]:
-    return {"calls": found.plan.calls, "tokens": found.tokens, "cost": found.cost}
-
-
-def _require_agreed(found: Planned, calls: int) -> None:
-    if calls != found.plan.calls:
+def _require_agreed(current: ReadingEstimate, calls: int) -> None:
+    """Check that the person agreed to the number of calls that it takes now. Raises `plan_changed` (409)."""
+    if calls != current.plan.calls:
         detail = Sentence(
-            "It takes up to {calls} calls of the model now. Look at the plan, then begin again.", calls=found.plan.calls
+            "It takes up to {calls} calls of the model now. Look at the plan, then begin again.",
+            calls=current.plan.calls,
         )
-        raise ProductError("plan_changed", detail, status=409, plan=as_json(found))
+        raise ProductError("plan_changed", detail, status=409, plan=as_json(current))
 
 
-def as_json(found: Planned) -> dict[str, object]:
-    """The plan for programs."""
-    plan = found.plan
-    numbers = {"calls": plan.calls, "parts": plan.parts, "folds": plan.folds, "checks": found.checks}
-    files = [
-        {"file": each.file and str(each.file.pk), "name": each.name, "parts": each.parts, **_takes(each)}
-        for each in found.files
-    ]
-    return {"model": str(found.model.pk), **numbers, **_takes(found), "files": files}
+class UsageJson(TypedDict):
+    """Tokens, and US dollars as text; None without a price."""
+
+    input: int
+    output: int
+    cost: str | None
 
 
-def _takes(each: Planned | FileCost) -> dict[str, object]:
-    cost = None if each.cost is None else f"{each.cost:f}"
-    return {"input": each.usage.input, "output": each.usage.output, "cost": cost}
+class FileCostJson(UsageJson):
+    file: str | None
+    name: str
+    parts: int
+
+
+class EstimateJson(UsageJson):
+    """A `ReadingEstimate` for programs."""
+
+    model: str
+    calls: int
+    parts: int
+    folds: int
+    checks: int
+    files: list[FileCostJson]
+
+
+def as_json(current: ReadingEstimate) -> EstimateJson:
+    """Return an estimate for programs."""
+    return {
+        "model": str(current.model.pk),
+        "calls": current.plan.calls,
+        "parts": current.plan.parts,
+        "folds": current.plan.folds,
+        "checks": current.checks,
+        "input": current.usage.input,
+        "output": current.usage.output,
+        "cost": _decimal_text(current.cost),
+        "files": [
+            {
+                "file": str(each.file.pk) if each.file is not None else None,
+                "name": each.name,
+                "parts": each.parts,
+                "input": each.usage.input,
+                "output": each.usage.output,
+                "cost": _decimal_text(each.cost),
+            }
+            for each in current.files
+        ],
+    }
+
+
+def _decimal_text(cost: Decimal | None) -> str | None:
+    return None if cost is None else f"{cost:f}"
 
 
 def _hand_over(reading: Reading) -> None:

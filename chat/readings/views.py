@@ -1,6 +1,6 @@
-"""The pages of readings: the plan beforehand, the list, one reading, and what is done with it."""
+"""The pages of readings: the estimate, the list, one reading, and the acts on it."""
 
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from django.db.models import Q
 from django.http import HttpResponse, QueryDict
@@ -34,29 +34,32 @@ def readings(request: Request) -> HttpResponse:
 
 @with_row(visible_file, "GET", "POST")
 def read_file(request: Request, file: File) -> HttpResponse:
-    """The form with what it takes to ask a question over all of a file, and of those that `with` names; a POST begins,
-    if the number of calls is the one shown. `message`: whose text is the question."""
-    given, problem = request.POST if request.method == "POST" else request.GET, None
-    asked = _asked(request, file, given)
+    """Show the form for a question on a file, and on those in `with`, with the estimate. A POST begins the reading.
+
+    Its number of calls must be the one shown. `message` is the id of a message whose text is the question.
+    """
+    query = request.POST if request.method == "POST" else request.GET
+    problem: ProductError | None = None
+    question = _reading_request(request, file, query)
     if request.method == "POST":
-        calls = given.get("calls", "")
+        calls = query.get("calls", "")
         number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
         try:
-            made = services.start_reading(user=request.user, asked=asked, calls=number)
-            return redirect("chat:reading", made.pk)
+            reading = services.start_reading(user=request.user, request=question, calls=number)
+            return redirect("chat:reading", reading.pk)
         except ProductError as error:
             problem = error
     context = {
         "section": "files",
         "file": file,
-        "asked": asked,
+        "asked": question,
         "problem": problem,
         "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
         "most": Reading.MAX_QUESTION,
-        "others": _others(request, file, asked, given.get("project", "")),
-        "project": given.get("project", ""),
+        "others": _others(request, file, question, query.get("project", "")),
+        "project": query.get("project", ""),
         "before": Reading.objects.listed_for(request.user).filter(files__file=file).order_by("-id")[:LISTED],
-        **_planned(asked, problem),
+        **_estimated(question, problem),
     }
     response = render(request, "chat/read_file.html", context, status=problem.status if problem else 200)
     return with_headers(response, problem) if problem else response
@@ -64,82 +67,102 @@ def read_file(request: Request, file: File) -> HttpResponse:
 
 @with_row(visible_file)
 def plan_file(request: Request, file: File) -> HttpResponse:
-    """What it takes, as the form stands now."""
-    return render(request, "chat/_reading_plan.html", _planned(_asked(request, file, request.POST)))
+    """Show the estimate for the form as it is now."""
+    return render(request, "chat/_reading_plan.html", _estimated(_reading_request(request, file, request.POST)))
 
 
-def _asked(request: Request, file: File, given: QueryDict) -> services.Asked:
-    """Raises `NotFound`."""
-    named = {name: given.get(name, "") for name in ("question", "model", "conversation")}
-    if not named["question"] and given.get("message"):
-        named["question"] = visible_message(request.user, given["message"]).text
-    return services.asked_of(user=request.user, files=[file.pk, *given.getlist("with")], **named)
+def _reading_request(request: Request, file: File, query: QueryDict) -> services.ReadingRequest:
+    """Return the request of the form. Raises `NotFound` and `too_many_files`."""
+    question = query.get("question", "")
+    if not question and query.get("message"):
+        question = visible_message(request.user, query["message"]).text
+    return services.reading_request(
+        user=request.user,
+        files=[file.pk, *query.getlist("with")],
+        question=question,
+        model=query.get("model", ""),
+        conversation=query.get("conversation", ""),
+    )
 
 
-def _others(request: Request, file: File, asked: services.Asked, project: str) -> list[tuple[File, bool]]:
-    """The files that can be read with it, and whether they are: those chosen, then those beside it in the project or
-    conversation that it was opened from, else the latest of the person."""
+def _others(request: Request, file: File, question: services.ReadingRequest, project: str) -> list[tuple[File, bool]]:
+    """Return the files that can be read together with `file`, and whether they are chosen.
+
+    First come the chosen ones, then the files of the project or conversation that the form was opened from; without
+    either, the latest files of the person.
+    """
     rows = File.objects.visible_to(request.user)
     if project:
         rows = rows.filter(project_entries__project=visible_project(request.user, project))
-    elif asked.conversation is not None:
-        place = asked.conversation
-        beside = Q(attachments__message__conversation=place)
-        rows = rows.filter(beside | Q(project_entries__project=place.project_id) if place.project_id else beside)
+    elif question.conversation is not None:
+        project_id = question.conversation.project_id
+        attached = Q(attachments__message__conversation=question.conversation)
+        rows = rows.filter(attached | Q(project_entries__project=project_id) if project_id else attached)
     else:
         rows = rows.filter(owner=request.user)
     readable = rows.filter(status__in=(File.Status.READY, File.Status.TOO_LONG), content__isnull=False).distinct()
-    chosen = list(asked.files[1:])
-    beside_it = [row for row in readable.order_by("-pk")[:OFFERED] if row != file and row not in chosen]
-    return [*((row, True) for row in chosen), *((row, False) for row in beside_it)]
+    chosen = list(question.files[1:])
+    offered = [row for row in readable.order_by("-pk")[:OFFERED] if row != file and row not in chosen]
+    return [*((row, True) for row in chosen), *((row, False) for row in offered)]
 
 
-def _planned(asked: services.Asked, problem: ProductError | None = None) -> dict[str, Any]:
-    """The plan, and why there is none unless something else is the matter."""
+class EstimateContext(TypedDict, total=False):
+    """The estimate in a template's context; None where `problem` says why there is none."""
+
+    planned: Required[services.ReadingEstimate | None]
+    problem: ProductError
+
+
+def _estimated(question: services.ReadingRequest, problem: ProductError | None = None) -> EstimateContext:
+    """Return the estimate, or the error; an earlier `problem` goes first."""
     try:
-        return {"planned": services.planned(asked=asked)}
+        return {"planned": services.estimate(request=question)}
     except ProductError as error:
         return {"planned": None, "problem": problem or error}
 
 
 @with_row(services.visible_reading, "GET")
-def reading(request: Request, found: Reading) -> HttpResponse:
-    return _page(request, found)
+def reading(request: Request, row: Reading) -> HttpResponse:
+    return _page(request, row)
 
 
-def _page(request: Request, found: Reading, problem: ProductError | None = None) -> HttpResponse:
+def _page(request: Request, row: Reading, problem: ProductError | None = None) -> HttpResponse:
     begin = request.GET.get("from", "")
     first = int(begin) if begin.isascii() and begin.isdigit() and len(begin) < 6 else 0
-    view = ReadingView(found)
-    context: dict[str, Any] = {"section": "files", "view": view, "reading": found, "problem": problem, "first": first}
-    if not found.live:
-        context |= {"parts": view.shown(first), "following": first + SHOWN if first + SHOWN < len(view.parts) else None}
-        context |= {"previous": max(0, first - SHOWN) if first else None}
-        context |= {name: _again(found, only_answer=name == "early") for name in ("again", "early")}
+    view = ReadingView(row)
+    context: dict[str, object] = {"section": "files", "view": view, "reading": row, "problem": problem, "first": first}
+    if not row.live:
+        context |= {
+            "parts": view.shown(first),
+            "following": first + SHOWN if first + SHOWN < len(view.parts) else None,
+            "previous": max(0, first - SHOWN) if first else None,
+            "again": _again(row, only_answer=False),
+            "early": _again(row, only_answer=True),
+        }
     template = "chat/_reading.html" if request.htmx else "chat/reading.html"
     return render(request, template, context, status=problem.status if problem else 200)
 
 
-def _again(found: Reading, *, only_answer: bool) -> services.Planned | ProductError | None:
-    """What going on takes; None where there is nothing to go on with, an error where it cannot."""
-    if only_answer and found.status == Reading.Status.DONE:
+def _again(row: Reading, *, only_answer: bool) -> services.ReadingEstimate | ProductError | None:
+    """Return the estimate for going on; None where nothing is missing, an error where it cannot go on."""
+    if only_answer and row.status == Reading.Status.DONE:
         return None
     try:
-        return services.plan_again(reading=found, only_answer=only_answer)
+        return services.plan_again(reading=row, only_answer=only_answer)
     except ProductError as error:
         return None if only_answer or error.code == "nothing_to_read" else error
 
 
 @with_row(services.visible_reading, "GET")
-def doubt(request: Request, found: Reading, citation: int) -> HttpResponse:
-    """A sentence of the answer and the passage that does not carry it, side by side."""
-    shown = next((each for each in doubts_of(found) if each["citation"] == citation), None)
+def doubt(request: Request, row: Reading, citation: int) -> HttpResponse:
+    """Show a sentence of the answer and the passage that does not support it, side by side."""
+    shown = next((each for each in doubts_of(row) if each["citation"] == citation), None)
     if shown is None:
         raise NotFound("citation")
-    sources = ReadingView(found).sources([found.answer])
+    sources = ReadingView(row).sources([row.answer])
     context = {
         "section": "files",
-        "reading": found,
+        "reading": row,
         "sentence": shown["sentence"],
         "evidence": shown["evidence"],
         "reasons": in_words(shown),
@@ -149,48 +172,46 @@ def doubt(request: Request, found: Reading, citation: int) -> HttpResponse:
 
 
 @with_row(services.visible_reading)
-def stop(request: Request, found: Reading) -> HttpResponse:
-    return _done(request, found, lambda: services.stop_reading(user=request.user, reading=found))
+def stop(request: Request, row: Reading) -> HttpResponse:
+    return _done(request, row, lambda: services.stop_reading(user=request.user, reading=row))
 
 
 @with_row(services.visible_reading)
-def resume(request: Request, found: Reading) -> HttpResponse:
+def resume(request: Request, row: Reading) -> HttpResponse:
     calls = request.POST.get("calls", "")
     number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
     early = request.POST.get("only_answer") == "yes"
     return _done(
         request,
-        found,
-        lambda: services.resume_reading(user=request.user, reading=found, calls=number, only_answer=early),
+        row,
+        lambda: services.resume_reading(user=request.user, reading=row, calls=number, only_answer=early),
     )
 
 
-def _done(request: Request, found: Reading, act: Any) -> HttpResponse:
+def _done(request: Request, row: Reading, act: Any) -> HttpResponse:
     try:
         act()
     except ProductError as error:
-        found.refresh_from_db()
-        return with_headers(_page(request, found, error), error)
-    return redirect("chat:reading", found.pk)
+        row.refresh_from_db()
+        return with_headers(_page(request, row, error), error)
+    return redirect("chat:reading", row.pk)
 
 
 @with_row(services.visible_reading)
-def remove(request: Request, found: Reading) -> HttpResponse:
+def remove(request: Request, row: Reading) -> HttpResponse:
     try:
-        services.remove_reading(user=request.user, reading=found)
+        services.remove_reading(user=request.user, reading=row)
     except ProductError as error:
-        return _page(request, found, error)
+        return _page(request, row, error)
     return redirect("chat:readings")
 
 
 @with_row(services.visible_reading)
-def take_along(request: Request, found: Reading) -> HttpResponse:
-    """Into its conversation, or a new one: as a file at the composer."""
+def take_along(request: Request, row: Reading) -> HttpResponse:
+    """Take the notes into the reading's conversation, or a new one, as a file at the composer."""
     try:
-        file = services.take_along(user=request.user, reading=found)
+        file = services.take_along(user=request.user, reading=row)
     except ProductError as error:
-        return with_headers(_page(request, found, error), error)
-    place = (
-        reverse("chat:conversation", args=[found.conversation_id]) if found.conversation_id else reverse("chat:home")
-    )
+        return with_headers(_page(request, row, error), error)
+    place = reverse("chat:conversation", args=[row.conversation_id]) if row.conversation_id else reverse("chat:home")
     return redirect(f"{place}?file={file.pk}")

@@ -234,7 +234,7 @@ def _reading(name: str, texts: Texts) -> asking.Messages:
         findings=1_000,
         folded=2_000,
         thinking=0,
-        beside=0,
+        overhead=0,
     )
     if name.startswith("reading_part"):
         passages = asking.numbered("The harvest was better than last year.", 0, 39, [39])

@@ -5,10 +5,14 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from django.conf import settings
+from PIL import Image
 
 DOCS: Path = settings.BASE_DIR / "docs"
+PICTURES = DOCS / "pictures"
+PIXELS = 2  # of a picture for each pixel of a page
 ENGLISH = "en"
 PAGES_OF_PRODUCT = "use/pages"  # its table says which page of the guide is about which page of the product
 FILE = re.compile(r"(?P<path>.+?)(?:\.(?P<language>[a-z]{2}))?\.md")
@@ -30,6 +34,13 @@ class GuidePage:
     @property
     def folder(self) -> str:
         return self.path.rpartition("/")[0]
+
+
+class PictureSize(NamedTuple):
+    """Size of a picture on a page, in CSS pixels."""
+
+    width: int
+    height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,17 @@ def place_about(route: str) -> GuidePlace:
     rows = _rows()
     size = next(size for size in range(len(parts), -1, -1) if parts[:size] in rows)
     return rows[parts[:size]]
+
+
+@cache
+def pictures() -> dict[str, PictureSize]:
+    """Return the sizes of the pictures that pages show, by file name."""
+    return {file.name: _size(file) for file in PICTURES.iterdir()}
+
+
+def _size(file: Path) -> PictureSize:
+    with Image.open(file) as image:
+        return PictureSize(image.width // PIXELS, image.height // PIXELS)
 
 
 @cache

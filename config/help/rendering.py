@@ -3,6 +3,7 @@
 `chat.rendering.markdown` renders texts of models and people.
 """
 
+import posixpath
 import re
 from collections.abc import Sequence
 from html import escape
@@ -84,8 +85,11 @@ def render(page: GuidePage) -> SafeString:
         if heading is not None:
             heading.attrSet("id", anchor)
             heading.meta["original"] = anchor_of_original
-    for child in (child for token in tokens for child in token.children or [] if child.type == "link_open"):
-        _set_address(child, page.folder)
+    for child in (child for token in tokens for child in token.children or []):
+        if child.type == "link_open":
+            _set_address(child, page.folder)
+        elif child.type == "image":
+            _show(child, page.folder)
     return SafeString("".join(f'<div class="block">{html}</div>' for html in _blocks(_below_title(tokens))))
 
 
@@ -110,6 +114,14 @@ def _set_address(link: Token, folder: str) -> None:
         link.attrs["href"] = href
     else:
         link.attrs["href"] = address_of(target)
+
+
+def _show(image: Token, folder: str) -> None:
+    """Point a picture to its address in the product. It is loaded when it comes into view."""
+    name = posixpath.basename(place(str(image.attrs["src"]), folder).path)
+    size = guide.pictures()[name]
+    image.attrs |= {"src": reverse("help:picture", args=[name]), "loading": "lazy"}
+    image.attrs |= {"width": size.width, "height": size.height}
 
 
 def _below_title(tokens: list[Token]) -> list[Token]:

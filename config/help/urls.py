@@ -7,6 +7,7 @@ app_name = "help"
 urlpatterns = signed_in(
     [
         path("", views.index, name="index"),
+        path("pictures/<str:name>", views.picture, name="picture"),
         path("<path:path>/", views.guide_page, name="page"),
     ]
 )

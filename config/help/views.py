@@ -1,16 +1,19 @@
 """The pages of the guide, for everybody who is signed in."""
 
+import mimetypes
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import get_language
 from django.views.decorators.http import require_safe
 
 from config.help import search
-from config.help.guide import ENGLISH, GuidePlace, page, pages_in
+from config.help.guide import ENGLISH, PICTURES, GuidePlace, page, pages_in, pictures
 from config.help.rendering import address_of
 from config.help.rendering import render as rendered
 
 LONGEST_QUERY = 200  # characters
+PICTURE_SECONDS = 24 * 60 * 60  # how long a browser keeps a picture
 
 
 @require_safe
@@ -42,6 +45,16 @@ def guide_page(request: HttpRequest, path: str) -> HttpResponse:
         "section": "help",
     }
     return render(request, "help/page.html", context)
+
+
+@require_safe
+def picture(request: HttpRequest, name: str) -> HttpResponse:
+    """Send a picture of the guide."""
+    if name not in pictures():
+        raise Http404
+    content_type = mimetypes.guess_type(name)[0]
+    headers = {"Cache-Control": f"private, max-age={PICTURE_SECONDS}"}
+    return HttpResponse((PICTURES / name).read_bytes(), content_type=content_type, headers=headers)
 
 
 def _language() -> str:

@@ -428,7 +428,7 @@ class ToolServer(models.Model):
         help_text="Its tools reach the internet or somebody else's service. Projects that have the web switched off go "
         "without them.",
     )
-    tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.mcp.StoredTool`
+    tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.mcp.StoredServerTool`
     # Problems of the same listing, see `llm.tools.mcp.StoredProblem`.
     problems: "models.JSONField[Any, Any]" = models.JSONField(
         default=list, db_default=Value([], models.JSONField()), editable=False

@@ -139,7 +139,7 @@ def _description(tool: Mapping[str, Any], served_as: str) -> str:
     return next(clean(each) for each in texts if isinstance(each, str) and each)
 
 
-class StoredTool(TypedDict):
+class StoredServerTool(TypedDict):
     """A tool as it stands in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models."""
 
     tool: str
@@ -156,7 +156,7 @@ class StoredProblem(TypedDict):
     offered: bool
 
 
-def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredTool]:
+def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
     """Return the stored form of tools, which `stored_tools` reads."""
     return [
         {
@@ -169,7 +169,7 @@ def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredTool]:
     ]
 
 
-def stored_tools(server: ToolServerConfig, listing: Iterable[StoredTool]) -> list[ServerTool]:
+def stored_tools(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:
     """Return the tools of their stored form."""
     return [
         ServerTool(server, each["tool"], ToolDefinition(each["name"], each["description"], each["parameters"]))

@@ -241,7 +241,9 @@ def test_a_hostile_conversation_costs_itself_and_not_the_others(upload: Upload, 
 )
 def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.MonkeyPatch, row: Any, why: str) -> None:
     monkeypatch.setattr(stream, "MAX_CONVERSATION", 1_000)
-    rows = [each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.Row)]
+    rows = [
+        each for each in stream.rows(io.BytesIO(as_json(row, {"title": "next"}))) if isinstance(each, stream.ExportRow)
+    ]
     assert why in Sentence.load(rows[0].why).english and bool(why) == bool(rows[0].why)
     assert rows[0].value["title"] == "M"
     assert (rows[1].value, rows[1].why) == ({"title": "next"}, "")
@@ -251,7 +253,7 @@ def test_only_what_is_looked_at_counts_and_has_limits(monkeypatch: pytest.Monkey
 def test_pieces_of_any_size_make_the_same_conversations(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(stream, "PIECE", size)
     text = rb'[{"title": "\ud83d\ude00 \\ud83d \\\\ \" \ud83d. \ude00 \u00e9\ud83d\ude00"}]'
-    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.Row))
+    (row,) = (each for each in stream.rows(io.BytesIO(text)) if isinstance(each, stream.ExportRow))
     assert row.value == {"title": '\U0001f600 \\ud83d \\\\ " ?. ? \xe9\U0001f600'}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accounts.models import User
 from chat.conversations.importing.jobs import store
-from chat.conversations.importing.reading import Foreign, Said
+from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
 from chat.conversations.search import excerpt, search, without_marks
 from chat.models import Conversation, Message
 from chat.models.words import parse_query, tsquery
@@ -285,8 +285,8 @@ def test_what_others_called_theirs_is_not_read_by_a_search(user: User, query: st
 
 def test_a_message_belongs_to_whom_its_conversation_does(user: User) -> None:
     """This holds too for a message of code that does not set the owner, and for one from before the column."""
-    expected = [Said("1", None, True, "brought along", None)]
-    conversation = store(user, Foreign("elsewhere:1", "", None, None, False, expected, None))
+    expected = [ImportedMessage("1", None, True, "brought along", None)]
+    conversation = store(user, ImportedConversation("elsewhere:1", "", None, None, False, expected, None))
     saying(user, "written")
     assert set(Message.objects.values_list("owner", flat=True)) == {user.pk}
     other = User.objects.create_user("other")

@@ -17,6 +17,7 @@ from tests.product import ROOT, WAIT, Product, installed
 pytestmark = pytest.mark.process
 
 BLOCK = re.compile(r"(?P<comment><!-- not run: [^>]+ -->\n)?^```sh\n(?P<commands>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^ *```(.*)$", re.MULTILINE)
 
 
 def commands(page: Path) -> str:
@@ -61,6 +62,13 @@ def test_the_commands_of_a_page_run(page: Path, site: Product, token: str, tmp_p
         timeout=3 * WAIT,
     )
     assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("folder", ["use", "admin", "api"])
+def test_shell_blocks_are_marked_as_such(folder: str) -> None:
+    """Else nothing would run them."""
+    languages = {language for page in (DOCS / folder).glob("*.md") for language in FENCE.findall(page.read_text())[::2]}
+    assert languages <= {"sh", "python"}
 
 
 def test_pages_with_commands_are_looked_at() -> None:

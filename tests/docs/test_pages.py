@@ -29,6 +29,7 @@ NO_PAGES = {
     *("messages/<>/", "messages/<>/text/", "messages/<>/sources/<>/", "projects/<>/meter/", "projects/<>/files/"),
     *("projects/<>/conversations/", "projects/invitations/", "projects/invitations/count/", "personas/tools/"),
     *("files/<>/content/", "files/<>/shown/", "files/<>/chip/", "files/<>/pages/<>/picture/", "logo/<>.png"),
+    "help/pictures/<>",
     *("login/passkey/", "login/openid/<>/", "login/openid/<>/done/", "manifest.webmanifest", "service-worker.js"),
     *("livez", "metrics", "readyz"),
 }

@@ -12,6 +12,7 @@ from tests.product import ROOT
 LOADED = re.compile(
     r'<(?:script|img|iframe)[^>]* src="(https?:[^"]+)|<link[^>]* rel="?stylesheet"?[^>]* href="(https?:[^"]+)'
 )
+PICTURE = re.compile(r'<img[^>]* src="?([^" >]*pictures/[^" >]+)')
 
 
 @pytest.mark.process
@@ -21,4 +22,7 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path
     pages = list(tmp_path.rglob("*.html"))
     assert (tmp_path / "use" / "sharing" / "index.html") in pages
     assert (tmp_path / "search" / "search_index.json").exists()
+    pictures = [page.parent / source for page in pages for source in PICTURE.findall(page.read_text())]
+    assert pictures
+    assert [picture for picture in pictures if not picture.exists()] == []
     assert {match for page in pages for match in LOADED.findall(page.read_text())} == set()

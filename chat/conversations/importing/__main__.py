@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of, text_of
-from chat.conversations.importing.stream import Row, rows
+from chat.conversations.importing.stream import ExportRow, rows
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.sentences import gettext_noop
 from readers.confinement import limit, seal
 
@@ -28,7 +29,7 @@ CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 def lines(upload: IO[bytes]) -> Iterator[Any]:
     try:
         for row in rows(upload):
-            yield _line(row) if isinstance(row, Row) else {"percent": row}
+            yield _line(row) if isinstance(row, ExportRow) else {"percent": row}
         yield {"error": None}
     except ProductError as error:
         yield {"error": {"code": error.code, "detail": error.sentence.dump()}}
@@ -41,8 +42,9 @@ def lines(upload: IO[bytes]) -> Iterator[Any]:
         }
 
 
-def _line(row: Row) -> dict[str, Any]:
-    value, parse = row.value, reader_of(row.value)
+def _line(row: ExportRow) -> JsonObject:
+    value = row.value
+    parse = reader_of(value)
     title = " ".join(text_of(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
     line = {"percent": row.percent, "title": title[:MAX_TITLE], "known": parse is not None, "why": row.why}
     if parse is None:

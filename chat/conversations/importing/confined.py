@@ -1,4 +1,4 @@
-"""Reads an export in a process of its own, so that a hostile one takes down nothing else."""
+"""Reading an export in a process of its own, so that a hostile file harms nothing else."""
 
 import contextlib
 import json
@@ -11,13 +11,22 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from django.utils.translation import gettext_noop
 
-from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said, Unusable, checked, moment, text_of
+from chat.conversations.importing.reading import (
+    MAX_TITLE,
+    ImportedConversation,
+    ImportedMessage,
+    Unusable,
+    checked,
+    moment,
+    text_of,
+)
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
+from core.json_types import JsonObject
 from core.sentences import Sentence
 from readers.api import ENVIRONMENT, ROOT
 
@@ -40,19 +49,19 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A conversation in an export: `foreign`, or `why` it cannot be imported. `known`: its shape is."""
+class ExportEntry:
+    """A conversation in an export: `foreign`, or `why` it cannot be imported. `recognised`: its shape is known."""
 
     title: str
-    known: bool
+    recognised: bool
     why: str
-    foreign: Foreign | None
+    foreign: ImportedConversation | None
 
 
-def entries(upload: IO[bytes]) -> Iterator[tuple[Entry | None, int]]:
-    """Each conversation, or None now and then, with how many percent of the export are read.
+def entries(upload: IO[bytes]) -> Iterator[tuple[ExportEntry | None, int]]:
+    """Yield each conversation, or None now and then, with the percent of the export that are read.
 
-    Raises `ProductError` about the export.
+    Raises a `ProductError` about the export.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -77,14 +86,15 @@ def entries(upload: IO[bytes]) -> Iterator[tuple[Entry | None, int]]:
             if process.stdout:
                 process.stdout.close()
             errors.seek(0)
-            if said := errors.read(4_000).decode(errors="replace"):
-                logger.warning("reading an export: %s", said)
+            if output := errors.read(4_000).decode(errors="replace"):
+                logger.warning("reading an export: %s", output)
 
 
-def _lines(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
+def _lines(process: "subprocess.Popen[bytes]") -> Iterator[JsonObject]:
     if process.stdout is None:
         return
-    waiting, output = bytearray(), process.stdout.fileno()
+    waiting = bytearray()
+    output = process.stdout.fileno()
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
         while True:
@@ -103,41 +113,43 @@ def _lines(process: "subprocess.Popen[bytes]") -> Iterator[dict[str, Any]]:
                 raise damaged()
 
 
-def _decoded(line: bytearray) -> dict[str, Any]:
-    """What the process says is not trusted either: it may have come under the control of what it reads."""
+def _decoded(line: bytearray) -> JsonObject:
+    """Return a line of the process. It is not trusted, since a hostile file may control the process."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise damaged() from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise damaged()
-    return found
+    return value
 
 
-def _entry(line: dict[str, Any]) -> tuple[Entry | None, int]:
+def _entry(line: JsonObject) -> tuple[ExportEntry | None, int]:
     try:
         percent = min(100, max(0, int(line["percent"])))
         if "title" not in line:
             return None, percent
         foreign = _foreign(line["foreign"]) if "foreign" in line else None
-        return Entry(text_of(line["title"])[:MAX_TITLE], line["known"] is True, text_of(line["why"]), foreign), percent
+        recognised = line["known"] is True
+        return ExportEntry(text_of(line["title"])[:MAX_TITLE], recognised, text_of(line["why"]), foreign), percent
     except (KeyError, TypeError, ValueError, AttributeError, Unusable) as error:
         raise damaged() from error
 
 
-def _foreign(fields: dict[str, Any]) -> Foreign:
-    messages: list[Said] = []
+def _foreign(fields: JsonObject) -> ImportedConversation:
+    messages: list[ImportedMessage] = []
     seen: set[str | None] = {None}
     for each in fields["messages"]:
         files = [text_of(name)[:255] for name in each["files"]]
-        question, created = each["question"] is True, moment(each["created"])
-        said = Said(str(each["id"]), each["parent"], question, text_of(each["text"]), created, files)
-        if said.parent not in seen or said.id in seen:
-            raise ValueError(said.id)
-        seen.add(said.id)
-        messages.append(said)
+        question = each["question"] is True
+        created = moment(each["created"])
+        message = ImportedMessage(str(each["id"]), each["parent"], question, text_of(each["text"]), created, files)
+        if message.parent not in seen or message.id in seen:
+            raise ValueError(message.id)
+        seen.add(message.id)
+        messages.append(message)
     return checked(
-        Foreign(
+        ImportedConversation(
             source=text_of(fields["source"])[:MAX_SOURCE],
             title=text_of(fields["title"]),
             created=moment(fields["created"]),
@@ -149,7 +161,7 @@ def _foreign(fields: dict[str, Any]) -> Foreign:
     )
 
 
-def _end(error: dict[str, Any] | None) -> None:
+def _end(error: JsonObject | None) -> None:
     if error is not None:
         raise ProductError(text_of(error["code"])[:60], Sentence.load(text_of(error["detail"])[:LONGEST_SENTENCE]))
 

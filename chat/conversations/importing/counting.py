@@ -1,7 +1,7 @@
-"""Counts the tokens of what an import brought, so that the first turn in a conversation does not wait for that.
+"""Counting the tokens of imported messages, so that the first turn in a conversation does not wait for that.
 
-Nothing depends on it: a turn that comes before counts what it reads. What a dead worker left is gone on with, since
-messages that have a count are not looked at again.
+Nothing depends on it: an earlier turn counts the messages that it reads. After a lost worker the next one goes on with
+the messages that have no count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from llm.tokens import CATCH_ALL, tokenizer
 from personas.services import default_profile
 
 AT_ONCE = 200  # messages that are counted and stored together
-TOGETHER = 50  # conversations that are looked through together
+TOGETHER = 50  # conversations whose messages are read together
 STALE_AFTER = timedelta(seconds=60)
 
 
@@ -43,21 +43,22 @@ def run(pk: UUID) -> None:
     if job is None:
         return
     names = set(Model.objects.filter(enabled=True).values_list("tokenizer", flat=True))
-    known, overhead = {name or CATCH_ALL for name in names} or {CATCH_ALL}, default_profile().message_overhead
+    tokenizers = {name or CATCH_ALL for name in names} or {CATCH_ALL}
+    overhead = default_profile().message_overhead
     for rows in _uncounted(job):
         if not COUNTS.renew(job):
             return
-        with transaction.atomic():  # who finds one count must not miss another
-            for name in known:
+        with transaction.atomic():  # a message has the counts of all tokenizers, or none
+            for name in tokenizers:
                 store_counts(counts_of(rows, tokenizer=tokenizer(name), overhead=overhead))
     COUNTS.claimed(job).update(counting=False)
 
 
 def _uncounted(job: Import) -> Iterator[Sequence[Message]]:
-    """The messages that came with it and have no count, some at once."""
-    there = [result["conversation"] for result in job.results if result["conversation"]]
-    for first in range(0, len(there), TOGETHER):
-        wanted = Message.objects.filter(conversation__in=there[first : first + TOGETHER], tokens={})
-        ids = list(wanted.exclude(status=Message.Status.PENDING).values_list("pk", flat=True))
+    """Yield the messages of the import without a count, some at once."""
+    conversations = [result["conversation"] for result in job.results if result["conversation"]]
+    for first in range(0, len(conversations), TOGETHER):
+        rows = Message.objects.filter(conversation__in=conversations[first : first + TOGETHER], tokens={})
+        ids = list(rows.exclude(status=Message.Status.PENDING).values_list("pk", flat=True))
         for begin in range(0, len(ids), AT_ONCE):
             yield list(Message.objects.filter(pk__in=ids[begin : begin + AT_ONCE]))

@@ -1,7 +1,11 @@
-"""Bringing along what was written in another product: the upload is stored, and a worker does the rest.
+"""Importing the conversations of another product.
 
-What a dead worker left is begun anew by the next: nothing comes twice. The upload of an import that failed is kept for
-a while, to be tried again.
+1. `start_import` stores the upload and the row. A worker claims it (`run`).
+2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own.
+3. `_end` deletes the upload and has the tokens counted (`counting`).
+
+After a lost worker the next one begins anew; a conversation that is stored is recognised by its source. The upload of
+a failed import is kept for a while, for another try.
 """
 
 import logging
@@ -10,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from django.conf import settings
@@ -27,9 +31,9 @@ from accounts.access.holds import free, require_free
 from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
-from chat.conversations.importing.confined import Entry, entries
+from chat.conversations.importing.confined import ExportEntry, entries
 from chat.conversations.importing.counting import COUNTS
-from chat.conversations.importing.reading import MAX_TITLE, Foreign, Said
+from chat.conversations.importing.reading import MAX_TITLE, ImportedConversation, ImportedMessage
 from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
@@ -52,6 +56,18 @@ FIRST = datetime(1990, 1, 1, tzinfo=UTC)
 PLACE = "imports"  # in the storage
 UNFINISHED = timedelta(days=1)
 
+Outcome = Literal["imported", "known", "skipped"]
+
+
+class ImportResult(TypedDict):
+    """The result for one conversation of the export, as it is stored. `why` is a sentence, empty for a new one."""
+
+    title: str
+    outcome: Outcome
+    why: str
+    conversation: str | None
+
+
 # An import renews its heartbeat when it saves its progress, so one whose storage hangs is taken over, too.
 IMPORTS = JobKind(
     model=Import,
@@ -68,8 +84,11 @@ logger = logging.getLogger(__name__)
 
 
 def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
-    """Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), `storage_unavailable` (503), and
-    `import_running` (429) while one is under way."""
+    """Store an upload and have a worker import it.
+
+    Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), `storage_unavailable` (503), and
+    `import_running` (429) while one is under way.
+    """
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
         most = Sentence("{number} MB", number=round(settings.MAX_UPLOAD_BYTES / 1_000_000))
@@ -77,11 +96,12 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
             "This is larger than {most}, the most that can be uploaded. Upload the conversations.json alone.", most=most
         )
         raise ProductError("file_too_large", detail, status=413)
-    pk, size = uuid7(), content.size or 0
+    pk = uuid7()
+    size = content.size or 0
     require_storage(user, size)
     _require_none_live(user)
     with _storing():
-        default_storage.exists(f"{PLACE}/{pk}")  # tells soon where it does not answer
+        default_storage.exists(f"{PLACE}/{pk}")  # fails soon where the storage does not answer
         blob = default_storage.save(f"{PLACE}/{pk}", content)
     try:
         return _create(user, pk, name, blob, size)
@@ -110,7 +130,7 @@ def _storing() -> Iterator[None]:
 
 
 def _require_turn(owner: User) -> None:
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # two at once come one after the other
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # two requests at once come one after the other
     _require_none_live(owner)
 
 
@@ -121,16 +141,23 @@ def _require_none_live(owner: User) -> None:
 
 
 def retry_import(*, user: User, job: Import) -> None:
-    """Imports what is kept of a failed import again. Staff may do so for others.
+    """Try a failed import again from its upload. Staff may do so for others.
 
     Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another of its owner is under way.
     """
     _require_owner(user, job, "change")
     with transaction.atomic():
         _require_turn(job.owner)
-        waiting = {"status": Import.Status.QUEUED, "attempt": 0, "progress": 0, "heartbeat": timezone.now()}
-        again = Import.objects.kept().filter(pk=job.pk)
-        if not again.update(**waiting, error_code="", error_detail="", finished=None):
+        failed = Import.objects.kept().filter(pk=job.pk)
+        if not failed.update(
+            status=Import.Status.QUEUED,
+            attempt=0,
+            progress=0,
+            heartbeat=timezone.now(),
+            error_code="",
+            error_detail="",
+            finished=None,
+        ):
             if Import.objects.filter(pk=job.pk, status=Import.Status.FAILED).exists():
                 detail = Sentence("The upload is no longer kept. Upload the export again.")
                 raise ProductError("upload_gone", detail, status=409)
@@ -141,22 +168,22 @@ def retry_import(*, user: User, job: Import) -> None:
 
 
 def remove_import(*, user: User, job: Import) -> None:
-    """With its upload; the conversations that it brought stay. Staff may remove others'.
+    """Remove an import with its upload. Its conversations stay. Staff may remove the imports of others.
 
     Raises `import_under_way` (409) for one that has not ended, and `legal_hold` (409).
     """
     _require_owner(user, job, "delete")
     with transaction.atomic():
-        found = Import.objects.select_for_update().filter(pk=job.pk).first()
-        if found is None:
+        row = Import.objects.select_for_update().filter(pk=job.pk).first()
+        if row is None:
             return
-        if found.live:
+        if row.live:
             detail = Sentence("This import is under way. Remove it when it is done.")
             raise ProductError("import_under_way", detail, status=409)
-        require_free(found)
-        found.delete()
-        if found.blob:
-            transaction.on_commit(partial(_delete_upload, str(found.blob)))
+        require_free(row)
+        row.delete()
+        if row.blob:
+            transaction.on_commit(partial(_delete_upload, str(row.blob)))
 
 
 def _delete_upload(blob: str) -> None:
@@ -178,17 +205,17 @@ def sweep_uploads() -> None:
     now = timezone.now()
     free(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
-        there = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
+        stored = {f"{PLACE}/{name}" for name in default_storage.listdir(PLACE)[1]}
     except FileNotFoundError:
         return
-    for blob in there - set(Import.objects.filter(blob__in=there).values_list("blob", flat=True)):
+    for blob in stored - set(Import.objects.filter(blob__in=stored).values_list("blob", flat=True)):
         with suppress(FileNotFoundError):
-            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a younger one may be about to have its row
+            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a younger upload may get its row yet
                 default_storage.delete(blob)
 
 
 def visible_import(user: User, pk: UUID) -> Import:
-    """Raises `NotFound`."""
+    """Return an import of the user. Raises `NotFound`."""
     return get_or_404(Import.objects.visible_to(user), pk, "import")
 
 
@@ -200,83 +227,107 @@ def run(pk: UUID) -> None:
     try:
         _import(job)
     except ProductError as error:
-        _end(job, status=Import.Status.FAILED, error_code=error.code, error_detail=error.sentence)
+        _fail(job, error.code, error.sentence)
     except OSError:
         logger.exception("import %s cannot be read", pk)
         detail = Sentence("The uploaded file could not be read from the storage. Try again, or upload it again.")
-        _end(job, status=Import.Status.FAILED, error_code="upload_lost", error_detail=detail)
+        _fail(job, "upload_lost", detail)
 
 
 def give_up(job: Import) -> None:
     """End an import that keeps losing its worker."""
     detail = Sentence("Reading this export ended the worker several times. Upload it in smaller parts.")
-    _end(job, status=Import.Status.FAILED, error_code="import_gave_up", error_detail=detail)
+    _fail(job, "import_gave_up", detail)
 
 
 def _import(job: Import) -> None:
     saved = time.monotonic()
-    results, recognised = [], False
+    results: list[ImportResult] = []
+    recognised = False
     with default_storage.open(job.blob) as upload:
         for entry, percent in entries(upload):
             if entry is not None:
-                recognised |= entry.known
+                recognised |= entry.recognised
                 result = _one(job, entry)
                 results.append(result)
-                setattr(job, result["outcome"], getattr(job, result["outcome"]) + 1)
+                _count(job, result)
             job.progress = percent
             if time.monotonic() - saved > SAVE_EVERY:
                 saved = time.monotonic()
                 if not _save(job, heartbeat=Now()):
-                    return  # somebody else has taken it over
+                    return  # the claim is lost
     if results and not recognised:
         raise not_an_export()
-    _end(job, status=Import.Status.DONE, progress=100, results=results, counting=True, heartbeat=Now())
+    if _save(
+        job,
+        status=Import.Status.DONE,
+        finished=timezone.now(),
+        progress=100,
+        results=results,
+        counting=True,
+        heartbeat=Now(),
+        blob="",
+        size=0,
+    ):
+        default_storage.delete(job.blob)
+        COUNTS.hand_over(job.pk)
 
 
-def _one(job: Import, entry: Entry) -> dict[str, Any]:
-    result: dict[str, Any] = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
+def _count(job: Import, result: ImportResult) -> None:
+    match result["outcome"]:
+        case "imported":
+            job.imported += 1
+        case "known":
+            job.known += 1
+        case "skipped":
+            job.skipped += 1
+
+
+def _one(job: Import, entry: ExportEntry) -> ImportResult:
+    """Import one conversation, in a transaction of its own."""
+    result: ImportResult = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
     foreign = entry.foreign
     if foreign is None:
         return result
     try:
-        there = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
-        if there is not None:
-            return {**result, **_known(there)}
-        made = store(job.owner, foreign)
+        existing = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
+        if existing is not None:
+            return _imported_before(existing)
+        stored = store(job.owner, foreign)
     except IntegrityError:  # two imports of the same export at once
         return {**result, "outcome": "known", "why": gettext_noop("It is being imported already.")}
     except DatabaseError:
         logger.exception("import %s: a conversation could not be stored", job.pk)
         return {**result, "why": gettext_noop("It could not be stored.")}
-    return {**result, "title": made.title, "outcome": "imported", "conversation": str(made.pk)}
+    return {**result, "title": stored.title, "outcome": "imported", "conversation": str(stored.pk)}
 
 
-def _known(there: Conversation) -> dict[str, Any]:
-    found = {"title": there.title, "conversation": str(there.pk)}
-    if there.deleted is None:
-        return {**found, "outcome": "known", "why": gettext_noop("It was imported before.")}
-    Conversation.objects.filter(pk=there.pk).update(deleted=None)
-    return {**found, "outcome": "imported", "why": gettext_noop("It was imported before and deleted; now it is back.")}
+def _imported_before(conversation: Conversation) -> ImportResult:
+    """Return the result for a conversation of an earlier import, which is restored where it was deleted."""
+    why = gettext_noop("It was imported before.")
+    outcome: Outcome = "known"
+    if conversation.deleted is not None:
+        Conversation.objects.filter(pk=conversation.pk).update(deleted=None)
+        why = gettext_noop("It was imported before and deleted; now it is back.")
+        outcome = "imported"
+    return {"title": conversation.title, "outcome": outcome, "why": why, "conversation": str(conversation.pk)}
 
 
-def _end(job: Import, **fields: Any) -> None:
-    done = fields["status"] == Import.Status.DONE
-    if _save(job, finished=timezone.now(), **fields, **({"blob": "", "size": 0} if done else {})) and done:
-        default_storage.delete(job.blob)
-        COUNTS.hand_over(job.pk)
+def _fail(job: Import, code: str, detail: Sentence) -> None:
+    _save(job, status=Import.Status.FAILED, finished=timezone.now(), error_code=code, error_detail=detail)
 
 
 def _save(job: Import, **fields: Any) -> bool:
-    """False when another worker has claimed the import, which was silent for too long."""
-    counts = {name: getattr(job, name) for name in ("imported", "known", "skipped")}
-    saved = IMPORTS.claimed(job).update(**{"progress": job.progress, **counts, **fields})
-    tell(job.owner_id, News.CONVERSATIONS)  # here, not at each conversation: there are thousands
+    """Store the progress of an import and other columns. Returns False where the claim is lost."""
+    progress = {"progress": job.progress, "imported": job.imported, "known": job.known, "skipped": job.skipped}
+    saved = IMPORTS.claimed(job).update(**{**progress, **fields})
+    tell(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
     return bool(saved)
 
 
 @transaction.atomic
-def store(owner: User, foreign: Foreign) -> Conversation:
-    """Times are those of the export, and ids are made of them, so lists and branches keep their order."""
+def store(owner: User, foreign: ImportedConversation) -> Conversation:
+    """Store a conversation of an export. Ids are made of its times, so that lists and branches keep their order."""
     now = timezone.now()
     created = _past(foreign.created, now)
     title = first_line(foreign.title, MAX_TITLE)[:MAX_TITLE] or title_from(foreign.messages[0].text)
@@ -284,32 +335,34 @@ def store(owner: User, foreign: Foreign) -> Conversation:
         owner=owner, title=title, titled=True, archived=foreign.archived, imported_from=foreign.source
     )
     times = _times(foreign.messages, created, now)
-    made = _messages(conversation, foreign.messages, times)
-    Message.objects.bulk_create(made.values(), AT_ONCE)
-    for key, message in made.items():
+    rows = _messages(conversation, foreign.messages, times)
+    Message.objects.bulk_create(rows.values(), AT_ONCE)
+    for key, message in rows.items():
         message.created = times[key]  # the insert sets it to its own moment
-    Message.objects.bulk_update(made.values(), ["created"], AT_ONCE)
-    _attach(made, foreign.messages)
-    leaf = made.get(foreign.leaf or "") or max(made.values(), key=lambda each: each.pk)
+    Message.objects.bulk_update(rows.values(), ["created"], AT_ONCE)
+    _attach(rows, foreign.messages)
+    leaf = rows.get(foreign.leaf or "") or max(rows.values(), key=lambda each: each.pk)
     updated = _past(foreign.updated or max(times.values()), now)
     Conversation.objects.filter(pk=conversation.pk).update(leaf=leaf, created=created, updated=updated)
     return conversation
 
 
-def _times(said: list[Said], created: datetime, now: datetime) -> dict[str, datetime]:
-    """Each after the message above it, whatever the export says."""
+def _times(messages: list[ImportedMessage], created: datetime, now: datetime) -> dict[str, datetime]:
+    """Return a time for each message, after that of the message above it, whatever the export has."""
     times: dict[str, datetime] = {}
-    for each in said:
+    for each in messages:
         earliest = times[each.parent] + STEP if each.parent else created
         times[each.id] = max(earliest, _past(each.created or earliest, now))
     return times
 
 
-def _messages(conversation: Conversation, said: list[Said], times: dict[str, datetime]) -> dict[str, Message]:
-    made: dict[str, Message] = {}
-    for each in said:
-        parent = made[each.parent] if each.parent else None
-        made[each.id] = Message(
+def _messages(
+    conversation: Conversation, messages: list[ImportedMessage], times: dict[str, datetime]
+) -> dict[str, Message]:
+    rows: dict[str, Message] = {}
+    for each in messages:
+        parent = rows[each.parent] if each.parent else None
+        rows[each.id] = Message(
             id=_id(times[each.id]),
             conversation=conversation,
             owner_id=conversation.owner_id,
@@ -318,7 +371,7 @@ def _messages(conversation: Conversation, said: list[Said], times: dict[str, dat
             role=Message.Role.USER if each.question else Message.Role.ASSISTANT,
             parts=[{"type": "text", "text": each.text}] if each.text else [],
         )
-    return made
+    return rows
 
 
 def _id(moment: datetime) -> UUID:
@@ -329,11 +382,11 @@ def _past(moment: datetime | None, now: datetime) -> datetime:
     return min(max(moment, FIRST), now) if moment else now
 
 
-def _attach(made: dict[str, Message], said: list[Said]) -> None:
+def _attach(rows: dict[str, Message], messages: list[ImportedMessage]) -> None:
     Attachment.objects.bulk_create(
         (
-            Attachment(message=made[each.id], file=None, name=name, ordinal=number)
-            for each in said
+            Attachment(message=rows[each.id], file=None, name=name, ordinal=number)
+            for each in messages
             for number, name in enumerate(each.files)
         ),
         AT_ONCE,

@@ -1,4 +1,8 @@
-"""A conversation of another product, in the terms of this one. What is wrong with it is said in a sentence."""
+"""Reading a conversation of another product's export.
+
+To add a product: 1. write a function from a row of its export to `ImportedConversation`, which ends with `checked`;
+2. return it in `reader_of` for rows of its shape; 3. add the names that it reads to `stream._KEPT`.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -6,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from core.json_types import JsonObject
 from core.sentences import Sentence
 
 MAX_MESSAGES = 50_000  # of one conversation
 MAX_TITLE = 200  # characters
 MAX_TEXT = 1_000_000  # characters of one message, as for one that is written here
 MAX_CONVERSATION = 10_000_000  # characters of one conversation
-SPOKEN = ("text", "multimodal_text")  # of ChatGPT's content; other types are code for tools, thoughts, results
+SPOKEN = ("text", "multimodal_text")  # types of ChatGPT's content with words; others are code, thoughts, results
 
 
 class Unusable(Exception):
@@ -24,8 +29,8 @@ class Unusable(Exception):
 
 
 @dataclass(slots=True)
-class Said:
-    """A message. `parent` is the `id` of the one above it, None for a first one. `files` are names."""
+class ImportedMessage:
+    """A message of an export. `parent` is the `id` of the one above it, None for a first one. `files` are names."""
 
     id: str
     parent: str | None
@@ -36,58 +41,62 @@ class Said:
 
 
 @dataclass(slots=True)
-class Foreign:
-    """`messages` in an order in which parents come first; `leaf` is the `id` of the end of the branch on show."""
+class ImportedConversation:
+    """A conversation of an export. `messages` have parents first; `leaf` is the `id` of the end of the branch on show.
+
+    `source` tells it from every other conversation.
+    """
 
     source: str
     title: str
     created: datetime | None
     updated: datetime | None
     archived: bool
-    messages: list[Said]
+    messages: list[ImportedMessage]
     leaf: str | None
 
 
 def text_of(value: Any) -> str:
-    """What PostgreSQL can store of a string, empty for anything else: neither NUL nor half a character."""
+    """Return a string without NUL and half characters, which PostgreSQL cannot store; empty for other values."""
     return value.replace("\0", "").encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def moment(value: Any) -> datetime | None:
-    """Seconds since 1970, or ISO 8601; None for what is neither."""
+    """Return a time from seconds since 1970 or ISO 8601; None for other values."""
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)
-        found = datetime.fromisoformat(value)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return None
 
 
 def names(files: Any, key: str) -> list[str]:
+    """Return the names of at most 50 files."""
     rows: Iterable[Any] = files if isinstance(files, list) else ()
-    found = [text_of(row.get(key)).strip()[:255] for row in rows if isinstance(row, dict)]
-    return [name for name in found if name][:50]
+    texts = [text_of(row.get(key)).strip()[:255] for row in rows if isinstance(row, dict)]
+    return [name for name in texts if name][:50]
 
 
 def source_of(product: str, own: Any) -> str:
-    """What tells the conversation from all others; raises `Unusable` for one without an id of its own."""
+    """Return the conversation's `source`. Raises `Unusable` for one without an id."""
     if not text_of(own):
         raise Unusable(Sentence("It has no id, so it could not be told from one that is here already."))
     return f"{product}:{text_of(own)[:150]}"
 
 
-def checked(found: Foreign) -> Foreign:
-    """Raises `Unusable` for a conversation that is empty or too large."""
-    if not found.messages:
+def checked(conversation: ImportedConversation) -> ImportedConversation:
+    """Check the size of a conversation. Raises `Unusable` where it is empty or too large."""
+    if not conversation.messages:
         raise Unusable(Sentence("It holds no message with text."))
-    if len(found.messages) > MAX_MESSAGES:
+    if len(conversation.messages) > MAX_MESSAGES:
         raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
-    for said in found.messages:
-        _bounded(said.text)
-    if sum(len(said.text) for said in found.messages) > MAX_CONVERSATION:
+    for message in conversation.messages:
+        _bounded(message.text)
+    if sum(len(message.text) for message in conversation.messages) > MAX_CONVERSATION:
         raise too_long()
-    return found
+    return conversation
 
 
 def too_long() -> Unusable:
@@ -100,42 +109,45 @@ def _bounded(text: str) -> str:
     return text
 
 
-def in_pairs(messages: list[Said], leaf: str | None) -> tuple[list[Said], str | None]:
-    """Answers that follow an answer become one with it: elsewhere each use of a tool makes a message of its own.
+def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[ImportedMessage], str | None]:
+    """Join answers that follow an answer to one, since other products make a message of each use of a tool.
 
-    Where several follow one answer, the first joins it, and the others stand beside it with its text repeated.
+    Where several follow one answer, the first joins it, and the others become its siblings with its text repeated.
     """
-    kept: dict[str, Said] = {}
-    place: dict[str, str] = {}  # the id under which a message is kept
-    joined: dict[str, Said] = {}  # the answer's own text, before another joined it
+    by_id: dict[str, ImportedMessage] = {}
+    place: dict[str, str] = {}  # the id of the message that a message became
+    joined: dict[str, ImportedMessage] = {}  # the answer's own text, before another joined it
     repeated = 0  # characters
-    for said in messages:
-        above = kept.get(place.get(said.parent or "", ""))
-        said.parent = above.id if above else None
-        if above is None or said.question or above.question:
-            kept[said.id], place[said.id] = said, said.id
+    for message in messages:
+        above = by_id.get(place.get(message.parent or "", ""))
+        message.parent = above.id if above else None
+        if above is None or message.question or above.question:
+            by_id[message.id] = message
+            place[message.id] = message.id
         elif above.id not in joined:
-            joined[above.id] = Said(above.id, above.parent, False, above.text, above.created, [*above.files])
-            _join(above, said)
-            place[said.id] = above.id
+            joined[above.id] = ImportedMessage(above.id, above.parent, False, above.text, above.created, [*above.files])
+            _join(above, message)
+            place[message.id] = above.id
         else:
             before = joined[above.id]
             repeated += len(before.text)
             if repeated > MAX_CONVERSATION:
                 raise too_long()
-            said.parent, said.text = before.parent, f"{before.text}\n\n{said.text}"
-            said.files = [*before.files, *said.files]
-            kept[said.id], place[said.id] = said, said.id
-    return list(kept.values()), place.get(leaf or "")
+            message.parent = before.parent
+            message.text = f"{before.text}\n\n{message.text}"
+            message.files = [*before.files, *message.files]
+            by_id[message.id] = message
+            place[message.id] = message.id
+    return list(by_id.values()), place.get(leaf or "")
 
 
-def _join(above: Said, said: Said) -> None:
-    above.text = _bounded(f"{above.text}\n\n{said.text}")
-    above.files = [*above.files, *said.files]
+def _join(above: ImportedMessage, message: ImportedMessage) -> None:
+    above.text = _bounded(f"{above.text}\n\n{message.text}")
+    above.files = [*above.files, *message.files]
 
 
-def reader_of(row: Any) -> Callable[[dict[str, Any]], Foreign] | None:
-    """What makes a conversation of this row of an export, or raises `Unusable`; None for a row of an unknown shape."""
+def reader_of(row: Any) -> Callable[[JsonObject], ImportedConversation] | None:
+    """Return the function that reads a row of an export, which may raise `Unusable`; None for an unknown shape."""
     if isinstance(row, dict) and isinstance(row.get("mapping"), dict):
         return chatgpt
     if isinstance(row, dict) and isinstance(row.get("chat_messages"), list):
@@ -143,20 +155,20 @@ def reader_of(row: Any) -> Callable[[dict[str, Any]], Foreign] | None:
     return None
 
 
-def chatgpt(row: dict[str, Any]) -> Foreign:
-    """One of ChatGPT's: a `mapping` of nodes by id.
+def chatgpt(row: JsonObject) -> ImportedConversation:
+    """Read a conversation of ChatGPT: a `mapping` of nodes by id.
 
     A node has `parent`, `children` and `message`, which has `author.role`, `content` (`content_type`, and `parts` of
     text and other things), `create_time` in seconds and `metadata`. `current_node` is the end of the branch on show.
-    Between question and answer there are nodes without words: the root, system messages, calls of tools and what they
-    return.
+    Between question and answer there are nodes without words: the root, system messages, calls of tools and their
+    results.
     """
     source = source_of("chatgpt", row.get("conversation_id") or row.get("id"))
-    said, places = _chatgpt_spoken(row["mapping"])
+    spoken, places = _chatgpt_spoken(row["mapping"])
     current = row.get("current_node")
-    messages, leaf = in_pairs(said, places.get(current) if isinstance(current, str) else None)
+    messages, leaf = in_pairs(spoken, places.get(current) if isinstance(current, str) else None)
     return checked(
-        Foreign(
+        ImportedConversation(
             source=source,
             title=text_of(row.get("title")),
             created=moment(row.get("create_time")),
@@ -168,31 +180,31 @@ def chatgpt(row: dict[str, Any]) -> Foreign:
     )
 
 
-def _chatgpt_spoken(mapping: dict[str, Any]) -> tuple[list[Said], dict[str, str | None]]:
-    """The messages with words, parents first; and for every node the nearest such message, itself or above it.
+def _chatgpt_spoken(mapping: JsonObject) -> tuple[list[ImportedMessage], dict[str, str | None]]:
+    """Return the messages with words, parents first, and for every node the nearest such message at or above it.
 
-    Goes down from the roots, so nodes in a circle, which no export has, are never reached.
+    It goes down from the roots, so nodes in a circle, which no export has, are never reached.
     """
     below: dict[str | None, list[str]] = {}
     for key, node in mapping.items():
         parent = node.get("parent") if isinstance(node, dict) else None
-        known = isinstance(parent, str) and parent in mapping and parent != key
-        below.setdefault(parent if known else None, []).append(key)
-    found: list[Said] = []
+        has_parent = isinstance(parent, str) and parent in mapping and parent != key
+        below.setdefault(parent if has_parent else None, []).append(key)
+    messages: list[ImportedMessage] = []
     places: dict[str, str | None] = {}
     waiting: deque[tuple[str, str | None]] = deque((key, None) for key in below.get(None, ()))
     while waiting:
         key, above = waiting.popleft()
-        said = _chatgpt_said(key, above, mapping[key])
-        if said is not None:
-            found.append(said)
-        places[key] = key if said else above
+        message = _chatgpt_message(key, above, mapping[key])
+        if message is not None:
+            messages.append(message)
+        places[key] = key if message else above
         waiting.extend((child, places[key]) for child in below.get(key, ()))
-    return found, places
+    return messages, places
 
 
-def _chatgpt_said(key: str, above: str | None, node: Any) -> Said | None:
-    """None for what was not said to or by the person."""
+def _chatgpt_message(key: str, above: str | None, node: Any) -> ImportedMessage | None:
+    """Return the message of a node; None where it is not one to or by the person."""
     message = node.get("message") if isinstance(node, dict) else None
     if not isinstance(message, dict):
         return None
@@ -208,7 +220,7 @@ def _chatgpt_said(key: str, above: str | None, node: Any) -> Said | None:
     files = names(metadata.get("attachments"), "name")
     if not text and not files:
         return None
-    return Said(key, above, role == "user", text, moment(message.get("create_time")), files)
+    return ImportedMessage(key, above, role == "user", text, moment(message.get("create_time")), files)
 
 
 def _text(part: Any) -> str:
@@ -217,21 +229,22 @@ def _text(part: Any) -> str:
     return text_of(part)
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def claude(row: dict[str, Any]) -> Foreign:
-    """One of Claude's, with `uuid`, `name` and `chat_messages`.
+def claude(row: JsonObject) -> ImportedConversation:
+    """Read a conversation of Claude, with `uuid`, `name` and `chat_messages`.
 
     A message has `sender` (human, assistant), `text`, and in newer exports `content` in blocks and
-    `parent_message_uuid`. Without that they follow one another.
+    `parent_message_uuid`. Without that the messages follow one another.
     """
-    source, said = source_of("claude", row.get("uuid")), _claude_spoken(row["chat_messages"])
-    current = text_of(row.get("current_leaf_message_uuid")) or (said[-1].id if said else None)
-    messages, leaf = in_pairs(said, current)
+    source = source_of("claude", row.get("uuid"))
+    spoken = _claude_spoken(row["chat_messages"])
+    current = text_of(row.get("current_leaf_message_uuid")) or (spoken[-1].id if spoken else None)
+    messages, leaf = in_pairs(spoken, current)
     return checked(
-        Foreign(
+        ImportedConversation(
             source=source,
             title=text_of(row.get("name")),
             created=moment(row.get("created_at")),
@@ -243,9 +256,9 @@ def claude(row: dict[str, Any]) -> Foreign:
     )
 
 
-def _claude_spoken(rows: list[Any]) -> list[Said]:
-    """In the order of the export, in which parents come first; a parent that is not there or not yet is none."""
-    found: list[Said] = []
+def _claude_spoken(rows: list[Any]) -> list[ImportedMessage]:
+    """Return the messages with words in the order of the export. A parent that does not come earlier is ignored."""
+    messages: list[ImportedMessage] = []
     places: dict[str, str | None] = {}  # of each message the nearest one with words, itself or above it
     before: str | None = None
     for number, row in enumerate(rows):
@@ -254,14 +267,14 @@ def _claude_spoken(rows: list[Any]) -> list[Said]:
         key = text_of(row.get("uuid")) or str(number)
         named = row.get("parent_message_uuid")
         above = places.get(named) if isinstance(named, str) else before
-        said = _claude_said(key, above, row) if key not in places else None
-        if said is not None:
-            found.append(said)
-        before = places[key] = key if said else above
-    return found
+        message = _claude_message(key, above, row) if key not in places else None
+        if message is not None:
+            messages.append(message)
+        before = places[key] = key if message else above
+    return messages
 
 
-def _claude_said(key: str, above: str | None, row: dict[str, Any]) -> Said | None:
+def _claude_message(key: str, above: str | None, row: JsonObject) -> ImportedMessage | None:
     if row.get("sender") not in ("human", "assistant"):
         return None
     blocks = row.get("content")
@@ -274,4 +287,4 @@ def _claude_said(key: str, above: str | None, row: dict[str, Any]) -> Said | Non
     files = names(row.get("attachments"), "file_name") + names(row.get("files"), "file_name")
     if not text and not files:
         return None
-    return Said(key, above, row["sender"] == "human", text, moment(row.get("created_at")), files)
+    return ImportedMessage(key, above, row["sender"] == "human", text, moment(row.get("created_at")), files)

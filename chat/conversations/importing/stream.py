@@ -1,6 +1,10 @@
-"""The conversations in an uploaded export, one after the other: memory does not grow with the size of the file.
+"""Reading the conversations of an uploaded export one by one, so that memory does not grow with the file.
 
-The file may be anything, so everything has a limit. Of a conversation only what `reading` looks at is built.
+1. `rows` opens the zip or the JSON file. `_limited` counts the bytes while they are unpacked.
+2. `_whole_characters` removes what strict readers of JSON refuse, ijson makes events of the bytes.
+3. `_RowBuilder` makes a row of the events of each conversation, with the members alone that `reading` uses.
+
+The file may be hostile, so everything has a limit.
 """
 
 import re
@@ -44,16 +48,16 @@ _TAIL = 64  # bytes in which an open end is looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """`value` is what a list in the export holds; when `why` is given, only as far as it was read."""
+class ExportRow:
+    """An element of the export's list. With `why`, `value` is complete only as far as it was read."""
 
     value: Any
     percent: int
     why: str = ""
 
 
-def rows(upload: IO[bytes]) -> Iterator[Row | int]:
-    """Each row, and now and then how many percent of the export are read.
+def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
+    """Yield each row, and now and then the percent of the export that are read.
 
     Raises `not_an_export`, `export_too_large`, `damaged_export`.
     """
@@ -71,19 +75,19 @@ def rows(upload: IO[bytes]) -> Iterator[Row | int]:
         raise damaged() from error
 
 
-def _members(archive: zipfile.ZipFile) -> Iterator[Row | int]:
-    found = [each for each in archive.infolist() if WANTED.fullmatch(each.filename)]
-    if len(archive.infolist()) > MAX_ENTRIES or not found:
+def _members(archive: zipfile.ZipFile) -> Iterator[ExportRow | int]:
+    members = [each for each in archive.infolist() if WANTED.fullmatch(each.filename)]
+    if len(archive.infolist()) > MAX_ENTRIES or not members:
         raise not_an_export()
     left = MAX_JSON
-    for number, each in enumerate(sorted(found, key=lambda entry: entry.filename)):
+    for number, each in enumerate(sorted(members, key=lambda entry: entry.filename)):
         with archive.open(each) as member:
-            yield from _list(_limited(member, left), each.file_size, number, len(found))
+            yield from _list(_limited(member, left), each.file_size, number, len(members))
             left -= member.tell()
 
 
 def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """What a zip says about its sizes is not believed: it is counted while it is unpacked."""
+    """Yield the bytes of a stream and count them, since the sizes in a zip may be false. Raises `export_too_large`."""
     size = 0
     while piece := stream.read(PIECE):
         size += len(piece)
@@ -97,15 +101,17 @@ def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
         yield piece
 
 
-def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterator[Row | int]:
-    """The rows of one file, the `number`th of several."""
+def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterator[ExportRow | int]:
+    """Yield the rows of one file, the `number`th of several."""
     events: Any = ijson.sendable_list()
     parser = ijson.basic_parse_coro(events)
-    building = _Building()
-    seen = silent = told = 0
+    building = _RowBuilder()
+    seen = silent = reported = 0
     for piece in chain(filter(None, _whole_characters(pieces)), (None,)):
         wrong = _parse(parser, piece)
-        seen, silent = seen + len(piece or b""), 0 if events else silent + len(piece or b"")
+        size_of_piece = len(piece or b"")
+        seen += size_of_piece
+        silent = 0 if events else silent + size_of_piece
         if silent > MAX_TOKEN:
             raise _too_large(
                 Sentence(
@@ -113,50 +119,53 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
                 )
             )
         percent = int(100 * (number + min(1, seen / max(size, 1))) / files)
-        for value, why in building.rows(events):  # also those before what is wrong
-            yield Row(value, percent, why)
+        for value, why in building.rows(events):  # also those before the error
+            yield ExportRow(value, percent, why)
         del events[:]
         if wrong:
             raise (damaged() if building.begun else not_an_export()) from wrong
-        if percent != told:
-            yield (told := percent)
+        if percent != reported:
+            yield (reported := percent)
 
 
 def _parse(parser: Any, piece: bytes | None) -> Exception | None:
-    """What is wrong with this piece, or, for None, with the end being here."""
+    """Feed the parser with a piece; None ends it. Returns its error."""
     try:
         parser.close() if piece is None else parser.send(piece)
-    except (ijson.JSONError, ValueError, SystemError) as error:  # the last of numbers that C cannot hold
+    except (ijson.JSONError, ValueError, SystemError) as error:  # SystemError: a number that C cannot hold
         return error
     return None
 
 
 def _whole_characters(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same JSON without a byte order mark, and with `?` for half a character, which strict readers refuse."""
-    kept, first = b"", True
+    """Yield the same JSON without a byte order mark, and with `?` for half characters, which strict readers refuse."""
+    rest = b""
+    first = True
     for piece in pieces:
-        piece = kept + (piece.removeprefix(b"\xef\xbb\xbf") if first else piece)
+        piece = rest + (piece.removeprefix(b"\xef\xbb\xbf") if first else piece)
         end = _OPEN_END.search(piece, max(0, len(piece) - _TAIL))
-        kept, first = (piece[end.start() :], False) if end else (b"", False)
+        rest = piece[end.start() :] if end else b""
+        first = False
         yield _without_halves(piece[: end.start()] if end else piece)
-    yield _without_halves(kept)
+    yield _without_halves(rest)
 
 
 def _without_halves(piece: bytes) -> bytes:
     if b"\\ud" not in piece and b"\\uD" not in piece:
         return piece
-    return _ESCAPE.sub(lambda found: b"?" if found[1] else found[0], piece)
+    return _ESCAPE.sub(lambda match: b"?" if match[1] else match[0], piece)
 
 
-class _Building:
-    """Makes rows of events. `begun` once the list has begun."""
+class _RowBuilder:
+    """Makes rows of events. `begun` is True once the list has begun."""
 
     def __init__(self) -> None:
         self.begun = False
         self._depth = 0  # of everything, the list of rows included
-        self._skipped: int | None = None  # the depth at which what is not wanted began
+        self._skipped: int | None = None  # the depth at which a part that is skipped began
         self._open: list[Any] = []  # objects and lists of this row
-        self._name, self._wanted = "", True
+        self._name = ""
+        self._used = True
         self._rows = self._values = self._characters = 0
         self._why = ""
 
@@ -183,7 +192,8 @@ class _Building:
             in_mapping = (
                 self._depth == _MAPPING_DEPTH and isinstance(row, dict) and row.get("mapping") is self._open[-1]
             )
-            self._name, self._wanted = name, in_mapping or name in _KEPT
+            self._name = name
+            self._used = in_mapping or name in _KEPT
 
     def _start(self, container: Any) -> None:
         if not self.begun:
@@ -191,7 +201,9 @@ class _Building:
                 raise not_an_export()
             self.begun = True
         elif self._depth == 1:
-            self._open, self._values, self._characters, self._why = [container], 0, 0, ""
+            self._open = [container]
+            self._values = self._characters = 0
+            self._why = ""
         elif self._skipped is None:
             if self._add(container):
                 self._open.append(container)
@@ -200,9 +212,9 @@ class _Building:
         self._depth += 1
 
     def _add(self, value: Any) -> bool:
-        """Whether it is wanted, and there is room for it."""
+        """Add a value to the open object or list. Returns False where it is not used, or over a limit."""
         place = self._open[-1]
-        if isinstance(place, dict) and not self._wanted:
+        if isinstance(place, dict) and not self._used:
             return False
         self._values += 1
         self._characters += len(value) if isinstance(value, str) else 0
@@ -221,15 +233,18 @@ class _Building:
 
     def _give_up(self, why: Sentence) -> None:
         row = self._open[0]
-        self._why, self._skipped = why.dump(), 1
+        self._why = why.dump()
+        self._skipped = 1
         title = {name: row[name] for name in ("title", "name") if name in row} if isinstance(row, dict) else {}
-        known = [name for name in ("mapping", "chat_messages") if isinstance(row, dict) and name in row]
-        self._open = [{**title, **{name: type(row[name])() for name in known}}]
+        shape = [name for name in ("mapping", "chat_messages") if isinstance(row, dict) and name in row]
+        self._open = [{**title, **{name: type(row[name])() for name in shape}}]
 
     def _end(self) -> Iterator[tuple[Any, str]]:
         self._depth -= 1
         if self._depth == 1:
-            row, self._open, self._skipped = self._open[0], [], None
+            row = self._open[0]
+            self._open = []
+            self._skipped = None
             yield self._counted(row), self._why
         elif self._skipped is None and self._open:
             self._open.pop()

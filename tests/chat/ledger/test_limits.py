@@ -26,7 +26,7 @@ from chat.models import Conversation, Message, NextMessage, SummaryJob, Turn
 from chat.models.conversation_state import ChatScope
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.wording import plan_line
-from chat.readings.services import Asked, planned, start_reading
+from chat.readings.services import ReadingRequest, estimate, start_reading
 from chat.runs.services import create_run
 from chat.runs.state_machine import advance
 from chat.sending.services import queue, send, send_next
@@ -274,14 +274,14 @@ def test_over_a_limit_nothing_is_read_run_or_summarised(user: User, model: Model
     Model.objects.filter(pk=model.pk).update(tools=True)
     file = File.objects.create(owner=user, name="a.txt", size=1, sha256="0" * 64)
     FileText.objects.create(file=file, text="Ten kg. " * 50)
-    question = Asked(user, [file], "How much?")
-    calls = planned(asked=question).plan.calls
+    question = ReadingRequest(user, [file], "How much?")
+    calls = estimate(request=question).plan.calls
     task = create_task(actor=Actor(user), new=NewTask("Walk", archetype="model", draft=False))
     token, _secret = create_token(user=user, name="robot")
     limit("tokens", 500, token=token)
     ModelCall.objects.update(token=token)
     starts: list[Callable[[], Any]] = [
-        lambda: start_reading(user=user, asked=question, calls=calls),
+        lambda: start_reading(user=user, request=question, calls=calls),
         lambda: create_run(user=user, task=task),
         lambda: summaries._start(place, SummaryJob(conversation=place, token_id=origin().token_id)),
     ]

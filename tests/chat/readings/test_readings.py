@@ -48,13 +48,15 @@ def book(person: Person, *answers: dict[str, Any], fact: str = "") -> File:
     return File.objects.get(pk=upload(person, "book.md", books.book(*answers, fact=fact).encode())["id"])
 
 
-def question_on(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.Asked:
-    return services.Asked(file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model)
+def question_on(file: File, model: Model, answer: str = "Ten kg [1][2].", *others: File) -> services.ReadingRequest:
+    return services.ReadingRequest(
+        file.owner, (file, *others), f"{QUESTION}\nscript: {json.dumps({'text': answer})}\n\n", model
+    )
 
 
-def begin_reading(person: Person, question: services.Asked) -> Reading:
-    calls = services.planned(asked=question).plan.calls
-    return services.start_reading(user=person.user, asked=question, calls=calls)
+def begin_reading(person: Person, question: services.ReadingRequest) -> Reading:
+    calls = services.estimate(request=question).plan.calls
+    return services.start_reading(user=person.user, request=question, calls=calls)
 
 
 def ended(reading: Reading) -> Reading:
@@ -202,10 +204,10 @@ def test_the_model_that_checks_citations_is_in_the_plan_and_looks_at_the_answer(
     judge = Model.objects.create(provider=model.provider, name=name, **fields)
     file = book(person, *[notes(number) for number in range(1, 4)], fact=FACT)
     question = question_on(file, model, f"{FACT} [1] {FACT} [1]")
-    without = services.planned(asked=question)
+    without = services.estimate(request=question)
     workspace.change(user=None, fields={"citation_model": judge})
     try:
-        planned = services.planned(asked=question)
+        planned = services.estimate(request=question)
         assert (planned.checks, planned.plan) == (10, without.plan)
         assert planned.cost is not None and without.cost is not None and planned.cost > without.cost
         reading = ended(begin_reading(person, question))
@@ -377,10 +379,12 @@ def test_what_cannot_be_begun_is_refused(application: Application, person: Perso
     question = question_on(file, model)
     for text, code in (("  ", "empty_question"), ("x" * 10_001, "question_too_long")):
         with pytest.raises(ProductError, match=code):
-            services.start_reading(user=person.user, asked=services.Asked(person.user, [file], text, model), calls=4)
+            services.start_reading(
+                user=person.user, request=services.ReadingRequest(person.user, [file], text, model), calls=4
+            )
     empty = File.objects.get(pk=upload(person, "empty.txt", b" ")["id"])
     with pytest.raises(ProductError, match="nothing_to_read"):
-        services.planned(asked=services.Asked(person.user, [file, empty], QUESTION, model))
+        services.estimate(request=services.ReadingRequest(person.user, [file, empty], QUESTION, model))
     several = [begin_reading(person, question) for _ in range(3)]
     with pytest.raises(ProductError, match="readings_running"):
         begin_reading(person, question)

@@ -9,8 +9,8 @@ from chat.readings.planning import (
     MARK,
     MOST_PASSAGES,
     Budget,
-    Missing,
-    Part,
+    Gap,
+    PartCoverage,
     Passage,
     budget_for,
     coverage_of,
@@ -27,7 +27,7 @@ from core.errors import ProductError
 from core.sentences import NO_SENTENCE, Sentence
 from llm.models import Model, Provider
 
-BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, beside=7)
+BUDGET = Budget(part=100, findings=10, fold=60, folded=20, notes=60, answer=30, thinking=5, overhead=7)
 
 
 def model(window: int, **fields: object) -> Model:
@@ -88,7 +88,7 @@ def test_a_budget_leaves_room_for_text_or_says_so() -> None:
     large = budget_for(model(128_000), 400, 20)
     assert (large.part, large.findings, large.answer) == (16_000, 1_000, 4_000)
     small = budget_for(model(4_000), 400, 20)
-    assert small.part + small.beside + small.findings + small.thinking <= 3_600
+    assert small.part + small.overhead + small.findings + small.thinking <= 3_600
     assert small.fold >= 2 * (small.folded + small.thinking)
     assert budget_for(model(4_000, token_ratio=1.5, ratio_samples=9), 200, 20).part < small.part
     assert budget_for(model(128_000, max_output=500), 400, 20).findings == 500
@@ -103,17 +103,26 @@ def test_a_part_is_divided_at_the_end_of_a_passage() -> None:
 
 
 def test_what_was_not_read_is_named_with_its_pages_and_why() -> None:
-    parts = [Part(0, 40, read=True), Part(40, 60, read=False), Part(60, 80, read=False), Part(80, 100, read=True)]
+    parts = [
+        _part(0, 40, read=True),
+        _part(40, 60, read=False),
+        _part(60, 80, read=False),
+        _part(80, 100, read=True),
+    ]
     spans = [(0, 50), (50, 70), (70, 100)]
     coverage = coverage_of(parts, spans, "stopped", Sentence("Stopped."))
-    assert (coverage.percent, coverage.missing) == (60, [Missing(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
+    assert (coverage.percent, coverage.missing) == (60, [Gap(40, 80, 1, 3, "stopped", Sentence("Stopped."))])
     apart = coverage_of(
-        [parts[1], Part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
+        [parts[1], _part(60, 80, read=False, code="x", why=Sentence("X."))], [], "stopped", Sentence("Stopped.")
     )
     assert [(each.start, each.code, each.first_page) for each in apart.missing] == [(40, "stopped", 0), (60, "x", 0)]
-    almost = coverage_of([Part(0, 9_999, read=True), Part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
+    almost = coverage_of([_part(0, 9_999, read=True), _part(9_999, 10_000, read=False)], [], "stopped", NO_SENTENCE)
     assert almost.percent == 99
-    assert coverage_of([Part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
+    assert coverage_of([_part(0, 5, read=True)], [], "", NO_SENTENCE).percent == 100
+
+
+def _part(start: int, end: int, *, read: bool, code: str = "", why: Sentence = NO_SENTENCE) -> PartCoverage:
+    return PartCoverage(start, end, read, code, why)
 
 
 def test_what_a_fold_leaves_out_is_known_by_its_numbers() -> None:

@@ -8,7 +8,7 @@ from accounts import people
 from accounts.models import OpenIDIdentity, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
-from chat.conversations.sharing import Terms, share
+from chat.conversations.sharing import ShareTerms, share
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from personas.models import Persona
@@ -197,7 +197,7 @@ def _(w: World) -> None:
 
 @page("share.ended")
 def _(w: World) -> None:
-    link = share(user=w.olga, conversation=w.conversation(w.olga), terms=Terms(password=SECRET))
+    link = share(user=w.olga, conversation=w.conversation(w.olga), terms=ShareTerms(password=SECRET))
     w.post(f"/shares/{link.pk}/end/")
     assert link.token not in texts_of(list(Entry.objects.all()))
 
