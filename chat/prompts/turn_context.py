@@ -79,7 +79,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
-class StoredTool(TypedDict):
+class StoredToolDefinition(TypedDict):
     """A `ToolDefinition` as it is stored. `parameters` is JSON text."""
 
     name: str
@@ -106,7 +106,7 @@ class StoredOptions(TypedDict):
     temperature: float | None
     max_output: int | None
     stop: Sequence[str]
-    tools: Sequence[StoredTool]
+    tools: Sequence[StoredToolDefinition]
     tool_choice: NotRequired[ToolChoice]
     required_tool: NotRequired[str | None]
     parallel_tool_calls: NotRequired[bool]
