@@ -54,7 +54,7 @@ class RunHead:
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallState:
     name: str
     label: str = ""
     ended: bool = False
@@ -62,7 +62,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Step:
+class _StepState:
     """The assistant message that is being written. `message` is its id once it has begun; `spoken`: it has text."""
 
     message: str = ""
@@ -77,8 +77,8 @@ class Translation:
     sent_parts: int = 0
     ended: bool = False
     _model: str = ""  # the name of the fallback model
-    _step: _Step = field(default_factory=_Step)
-    _calls: dict[str, _Call] = field(default_factory=dict)
+    _step: _StepState = field(default_factory=_StepState)
+    _calls: dict[str, _CallState] = field(default_factory=dict)
     _lengths: dict[int, int] = field(default_factory=dict)  # characters sent of each part
     _texts: set[int] = field(default_factory=set)  # parts sent as text
     _transcript: Transcript = field(default_factory=Transcript)
@@ -210,7 +210,7 @@ class Translation:
         """Take back text that was reasoning. The answer after it is a message of its own."""
         self._texts.discard(event["part"])
         self._transcript.became_reasoning(self._step.message)
-        self._step = _Step()
+        self._step = _StepState()
         yield agui.MessagesSnapshotEvent(messages=[*self.head.messages, *self._transcript.messages()])
 
     def _close(self, event: Wire) -> Events:
@@ -218,7 +218,7 @@ class Translation:
         self._closing = []
 
     def _start_call(self, event: Wire) -> Events:
-        self._calls[event["call"]] = _Call(event["name"])
+        self._calls[event["call"]] = _CallState(event["name"])
         parent = self._message(event["part"])
         yield agui.ToolCallStartEvent(
             tool_call_id=self._call_id(event["call"]), tool_call_name=event["name"], parent_message_id=parent
@@ -233,8 +233,8 @@ class Translation:
         yield agui.ToolCallEndEvent(tool_call_id=self._call_id(event["call"]), metadata={"label": event["label"]})
 
     def _result(self, event: Wire) -> Events:
-        self._calls.setdefault(event["call"], _Call("", ended=True)).answered = True
-        self._step = _Step()
+        self._calls.setdefault(event["call"], _CallState("", ended=True)).answered = True
+        self._step = _StepState()
         more = {name: event[name] for name in ("error", "documents", "outgoing", "stored") if event.get(name)}
         yield from self._end_open_calls(event["call"])
         yield agui.ToolCallResultEvent(
@@ -271,7 +271,7 @@ class Translation:
         yield agui.CustomEvent(name="citation_check", value={"messageId": self._step.message, **check})
 
     def _context_report(self, event: Wire) -> Events:
-        self._step = _Step()  # a report comes before each model call
+        self._step = _StepState()  # a report comes before each model call
         report = {name: event[name] for name in ("limit", "used", "left_out", "refused")}
         url = self.head.absolute(reverse("turn-report", args=[self.head.turn]))
         yield agui.CustomEvent(name="context_report", value={**report, "url": url})

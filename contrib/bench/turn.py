@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from contrib.bench.peers.client import Clients, Exchange, TimedAnswer, http
+from contrib.bench.peers.client import AnswerExchange, Clients, TimedAnswer, http
 from tests.product import Caller, Product
 from tests.scripted_model import expected_text
 
@@ -24,15 +24,15 @@ TTFT = 0.05  # seconds the scripted model waits before its first token
 LIMIT_MS = 25.0
 
 
-def _direct(product: Product, script: dict[str, Any]) -> Exchange:
+def _direct(product: Product, script: dict[str, Any]) -> AnswerExchange:
     """Return an exchange with the model itself."""
     url = urlsplit(product.model.openai_url)
     question = {"role": "user", "content": f"hi\nscript: {json.dumps(script)}"}
     body = json.dumps({"model": "scripted", "stream": True, "messages": [question]}).encode()
-    return Exchange(url.port or 80, http("POST", f"{url.path}/chat/completions", {}, body), rb"\[DONE\]")
+    return AnswerExchange(url.port or 80, http("POST", f"{url.path}/chat/completions", {}, body), rb"\[DONE\]")
 
 
-def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Exchange:
+def _through(product: Product, caller: Caller, script: dict[str, Any]) -> AnswerExchange:
     """Return an exchange with the product, for events on the request. The model gets the same short question."""
     # With a title: otherwise the model would be asked for one after the answer, during the next run.
     conversation = caller.post("conversations/", {"title": "Bench"}, expect=201)["id"]
@@ -40,10 +40,10 @@ def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Exchan
     body = json.dumps({"text": f"hi\nscript: {json.dumps(script)}"}).encode()
     request = http("POST", f"/api/v1/conversations/{conversation}/turns/", headers, body)
     failed = rb"^HTTP/1\.1 [45]|RUN_(STOPPED|ERROR)"
-    return Exchange(urlsplit(product.url).port or 80, request, rb"RUN_FINISHED", failed)
+    return AnswerExchange(urlsplit(product.url).port or 80, request, rb"RUN_FINISHED", failed)
 
 
-def _first(clients: Clients, exchange: Exchange, token: bytes) -> float:
+def _first(clients: Clients, exchange: AnswerExchange, token: bytes) -> float:
     """Return the seconds from the request to its first token, which matches the pattern `token`."""
     [answer] = clients.run([exchange])
     if not answer.whole:

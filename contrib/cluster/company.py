@@ -18,7 +18,7 @@ from contrib.cluster.postgres import PgBouncer, Postgres, url
 from contrib.cluster.process import ClusterError, Process
 from contrib.cluster.product import ProductProcesses, example
 from contrib.cluster.proxy import NAME, Kind, Ports, Proxy
-from contrib.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, Model, RabbitMQ, Valkey
+from contrib.cluster.servers import BUCKET, KEY, RABBITMQ, SECRET, Bucket, ModelServer, RabbitMQ, Valkey
 from contrib.cluster.wire import Wire
 from tests.product import free_port
 
@@ -44,7 +44,7 @@ class Company:
         directory.mkdir(mode=0o711, parents=True)
         self.wires: dict[str, Wire] = {}
         self.postgres, self.redis = Postgres(directory, wired=wired), Valkey(directory)
-        self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), Model(directory)
+        self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), ModelServer(directory)
         self.pgbouncer = PgBouncer(directory)
         self.pair: Pair | None = None  # while Redis can fail over
         self.token = ""

@@ -72,7 +72,7 @@ class Bucket:
         self.process = Process("bucket", command, directory)
 
 
-class Model:
+class ModelServer:
     """The scripted model of the tests."""
 
     def __init__(self, directory: Path) -> None:

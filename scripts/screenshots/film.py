@@ -60,10 +60,10 @@ def record(visitor: Visitor, office: Office, project: str) -> None:
     page.wait_for_load_state("networkidle")
     film.shoot(1.6)
     page.get_by_role("button", name="Send").click()
-    taken = time.monotonic()
+    shot_at = time.monotonic()
     for _ in range(MOST_FRAMES):
-        before, taken = taken, time.monotonic()
-        film.shoot(min(max(taken - before, FRAME), LONGEST_FRAME))
+        before, shot_at = shot_at, time.monotonic()
+        film.shoot(min(max(shot_at - before, FRAME), LONGEST_FRAME))
         if page.locator("article.answer[data-status=done]").count():
             break
     page.wait_for_load_state("networkidle")

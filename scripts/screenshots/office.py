@@ -65,7 +65,7 @@ class Office:
         return upload
 
     def _personas(self) -> dict[str, str]:
-        made = {}
+        ids = {}
         for name, description, instructions, more in (
             (
                 "Lease and tenancy",
@@ -83,12 +83,12 @@ class Office:
             ("Deadlines", "Finds deadlines in a file and puts them into the planner.", "List dates and sources.", {}),
         ):
             body = {"name": name, "description": description, "instructions": instructions, **WORKSPACE, **more}
-            made[name] = str(self.caller.post("personas/", body, expect=201)["id"])
-        shares = f"personas/{made['Lease and tenancy']}/shares/"
+            ids[name] = str(self.caller.post("personas/", body, expect=201)["id"])
+        shares = f"personas/{ids['Lease and tenancy']}/shares/"
         self.caller.post(shares, {"username": "david.okafor", "role": "editor"}, expect=201)
         self.caller.post(shares, {"username": "mira.halonen", "role": "reader"}, expect=201)
         self.caller.post(shares, {"group": self.groups["Tenancy team"], "role": "reader"}, expect=201)
-        return made
+        return ids
 
     def _project(self, persona: str) -> str:
         body = {
@@ -154,16 +154,16 @@ class Office:
     def _read_whole(self) -> dict[str, str]:
         self.say(DEFAULT, {"text": text_of("reading")})
         files = [self.files[name] for name in ("Minutes 12 November.docx", "Temperatures October.xlsx")]
-        asked = {
+        body = {
             "file": self.files["Expert opinion Nyberg.pdf"],
             "files": files,
             "question": READING,
             "model": self.models[DEFAULT],
         }
-        calls = self.caller.post("readings/plan/", asked, expect=200)["calls"]
-        made = self.caller.post("readings/", {**asked, "calls": calls})["id"]
-        until(lambda: self.caller.get(f"readings/{made}/")["status"] == "done", "the files are read")
-        return {"reading": f"/readings/{made}/"}
+        calls = self.caller.post("readings/plan/", body, expect=200)["calls"]
+        reading = self.caller.post("readings/", {**body, "calls": calls})["id"]
+        until(lambda: self.caller.get(f"readings/{reading}/")["status"] == "done", "the files are read")
+        return {"reading": f"/readings/{reading}/"}
 
     def _tasks(self, persona: str) -> dict[str, str]:
         for title in ("Ask for the service reports since 2024", "Call Ms Koch about zone 4", "Invoice Lorenzen"):

@@ -115,7 +115,7 @@ def nothing(page: Page) -> None:
 
 
 @dataclass(frozen=True)
-class Picture:
+class GuidePicture:
     """`page` is a key of the office's paths, or a path. `prepare` acts on the page before the picture is taken."""
 
     name: str
@@ -125,29 +125,29 @@ class Picture:
 
 
 PICTURES = (
-    Picture("answer-and-what-the-model-saw", "case", open_report),
-    Picture("citation-that-is-not-confirmed", "case", open_doubt),
-    Picture("citation-on-its-page", "reading", open_citation),
-    Picture("line-and-summary", "summarised", open_summary),
-    Picture("models-side-by-side", "compared"),
-    Picture("who-answers", "/", choose_who_answers),
-    Picture("palette", "case", open_palette),
-    Picture("project", "project"),
-    Picture("question-over-whole-files", "reading"),
-    Picture("personas", "personas"),
-    Picture("persona-shared", "persona-shares"),
-    Picture("tasks-of-a-day", "tasks"),
-    Picture("run-that-waits", "run"),
-    Picture("share-by-a-link", "case-share", fill_link),
-    Picture("my-usage", "usage"),
-    Picture("admin-overview", "/admin/"),
-    Picture("admin-prompt-texts", "/admin/personas/prompttext/"),
-    Picture("admin-model", "admin-model"),
-    Picture("admin-audit", "/admin/audit/entry/"),
-    Picture("plan-of-a-question", "case", open_plan),
-    Picture("conversation-dark", "case", device="dark"),
-    Picture("conversation-phone", "case", device="phone"),
-    Picture("plan-phone", "case", open_plan, device="dark-phone"),
+    GuidePicture("answer-and-what-the-model-saw", "case", open_report),
+    GuidePicture("citation-that-is-not-confirmed", "case", open_doubt),
+    GuidePicture("citation-on-its-page", "reading", open_citation),
+    GuidePicture("line-and-summary", "summarised", open_summary),
+    GuidePicture("models-side-by-side", "compared"),
+    GuidePicture("who-answers", "/", choose_who_answers),
+    GuidePicture("palette", "case", open_palette),
+    GuidePicture("project", "project"),
+    GuidePicture("question-over-whole-files", "reading"),
+    GuidePicture("personas", "personas"),
+    GuidePicture("persona-shared", "persona-shares"),
+    GuidePicture("tasks-of-a-day", "tasks"),
+    GuidePicture("run-that-waits", "run"),
+    GuidePicture("share-by-a-link", "case-share", fill_link),
+    GuidePicture("my-usage", "usage"),
+    GuidePicture("admin-overview", "/admin/"),
+    GuidePicture("admin-prompt-texts", "/admin/personas/prompttext/"),
+    GuidePicture("admin-model", "admin-model"),
+    GuidePicture("admin-audit", "/admin/audit/entry/"),
+    GuidePicture("plan-of-a-question", "case", open_plan),
+    GuidePicture("conversation-dark", "case", device="dark"),
+    GuidePicture("conversation-phone", "case", device="phone"),
+    GuidePicture("plan-phone", "case", open_plan, device="dark-phone"),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from contrib.bench.peers import model
 from contrib.bench.peers.__main__ import scripted_model
-from contrib.bench.peers.client import Clients, Exchange, TimedAnswer, http
+from contrib.bench.peers.client import AnswerExchange, Clients, TimedAnswer, http
 from contrib.bench.peers.figures import FigureRow, percentile, ratio, table
 from contrib.bench.peers.tables import AnswerTimes
 
@@ -68,10 +68,10 @@ def test_a_stamp_outlives_the_end_of_its_digits() -> None:
 
 
 def test_an_answer_is_whole_refused_or_given_up() -> None:
-    def asking(path: str, tokens: int, interval: float, port: int) -> Exchange:
+    def asking(path: str, tokens: int, interval: float, port: int) -> AnswerExchange:
         messages = [{"role": "user", "content": model.script(0, tokens, interval)}]
         body = json.dumps({"model": "scripted", "stream": True, "messages": messages}).encode()
-        return Exchange(port, http("POST", path, {}, body), rb"\[DONE\]")
+        return AnswerExchange(port, http("POST", path, {}, body), rb"\[DONE\]")
 
     with scripted_model() as url, Clients() as clients:
         port = urlsplit(url).port or 0

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from uuid import uuid4
 
-from contrib.bench.peers.client import Exchange, frame, upgrade
+from contrib.bench.peers.client import AnswerExchange, frame, upgrade
 from contrib.bench.peers.products import HERE, Product, program
 
 
@@ -22,7 +22,7 @@ class Chainlit(Product):
         # Its own configuration and translations are written there.
         return {"MODEL_URL": self.model_url, "CHAINLIT_APP_ROOT": str(self.directory)}
 
-    def _message(self, text: str) -> Exchange:
+    def _message(self, text: str) -> AnswerExchange:
         session = {"clientType": "webapp", "sessionId": str(uuid4()), "threadId": "", "userEnv": "{}"}
         message = {"id": str(uuid4()), "name": "user", "type": "user_message", "output": text, "createdAt": ""}
         event = json.dumps(["client_message", {"message": message, "fileReferences": []}])
@@ -31,4 +31,4 @@ class Chainlit(Product):
             (frame("40" + json.dumps(session)), rb'40\{"sid"'),
             (frame('42["connection_successful"]'), rb"clear_call_fn"),
         )
-        return Exchange(self.port, frame("42" + event), rb'"task_end"', opening=opening)
+        return AnswerExchange(self.port, frame("42" + event), rb'"task_end"', opening=opening)

@@ -17,7 +17,7 @@ PING, PONG = re.compile(rb"\x89\x04([\s\S]{4})"), b"\x8a\x84\0\0\0\0"
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AnswerExchange:
     """A request for one answer. Patterns are regular expressions over the bytes of a connection.
 
     `opening`: messages sent before the clock runs, each with the pattern to wait for. `request` begins the answer, on a
@@ -127,7 +127,7 @@ async def _connected(port: int) -> _ClientConnection:
 
 
 class _Client:
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: AnswerExchange) -> None:
         self._exchange = exchange
         self._connections: list[_ClientConnection] = []
 
@@ -162,7 +162,7 @@ class _Client:
             connection.close()
 
 
-async def _all(exchanges: list[Exchange], within: float, limit: float) -> list[TimedAnswer]:
+async def _all(exchanges: list[AnswerExchange], within: float, limit: float) -> list[TimedAnswer]:
     clients = [_Client(exchange) for exchange in exchanges]
     try:
         for client in clients:
@@ -174,7 +174,7 @@ async def _all(exchanges: list[Exchange], within: float, limit: float) -> list[T
             client.close()
 
 
-def _run(exchanges: list[Exchange], within: float, limit: float) -> list[TimedAnswer]:
+def _run(exchanges: list[AnswerExchange], within: float, limit: float) -> list[TimedAnswer]:
     gc.collect()
     gc.disable()  # a pause here would count as the product's
     try:
@@ -195,7 +195,7 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def run(self, exchanges: list[Exchange], within: float = 0.0, limit: float = 90.0) -> list[TimedAnswer]:
+    def run(self, exchanges: list[AnswerExchange], within: float = 0.0, limit: float = 90.0) -> list[TimedAnswer]:
         """Run all exchanges and return their answers. They begin evenly within `within` seconds, on open connections.
 
         `limit`: seconds after which an answer is given up.

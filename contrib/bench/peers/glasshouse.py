@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from contrib.bench.peers.client import Exchange, http
+from contrib.bench.peers.client import AnswerExchange, http
 from contrib.bench.peers.products import Ask, Product
 from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.product import ROOT
@@ -64,19 +64,19 @@ class Glasshouse(Product):
     def _post(self, path: str, **content: Any) -> Any:
         return self.http.post(f"/api/v1/{path}", headers=self._headers(), **content).raise_for_status().json()
 
-    def _rest(self, text: str) -> Exchange:
+    def _rest(self, text: str) -> AnswerExchange:
         # With a title: otherwise the model would be asked for one after the answer, during the next one.
         return self._turn(str(self._post("conversations/", json={"title": "Bench"})["id"]), {"text": text})
 
-    def _turn(self, conversation: str, body: dict[str, Any]) -> Exchange:
+    def _turn(self, conversation: str, body: dict[str, Any]) -> AnswerExchange:
         path = f"/api/v1/conversations/{conversation}/turns/"
         headers = {**self._headers(), "Accept": "text/event-stream"}
-        return Exchange(self.port, http("POST", path, headers, json.dumps(body).encode()), LAST, FAILED)
+        return AnswerExchange(self.port, http("POST", path, headers, json.dumps(body).encode()), LAST, FAILED)
 
-    def _openai(self, text: str) -> Exchange:
+    def _openai(self, text: str) -> AnswerExchange:
         body = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": text}]}
         request = http("POST", "/v1/chat/completions", self._headers(), json.dumps(body).encode())
-        return Exchange(self.port, request, rb"\[DONE\]", FAILED)
+        return AnswerExchange(self.port, request, rb"\[DONE\]", FAILED)
 
     def _long(self, count: int, model: str) -> Ask:
         title = f"{count} messages for {model}"

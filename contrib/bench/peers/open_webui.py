@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from contrib.bench.peers.client import Exchange, frame, http, upgrade
+from contrib.bench.peers.client import AnswerExchange, frame, http, upgrade
 from contrib.bench.peers.products import Ask, Product, program
 
 SECRET = "only-for-the-bench-only-for-the-bench"
@@ -67,14 +67,14 @@ class OpenWebUI(Product):
     def _post(self, path: str, body: Any, token: str) -> Any:
         return self.http.post(path, json=body, headers=_bearer(token)).raise_for_status().json()
 
-    def _saved(self, text: str) -> Exchange:
+    def _saved(self, text: str) -> AnswerExchange:
         """Ask in a new chat as its page does: by a request, whose events come on the socket."""
         token = self._tokens[self._next % len(self._tokens)]
         self._next += 1
         chat = {"chat": {"title": "Bench", "models": ["scripted"], "history": {"messages": {}, "currentId": None}}}
         return self._exchange(token, self._post("/api/v1/chats/new", chat, token)["id"], text, None)[0]
 
-    def _exchange(self, token: str, chat: str, text: str, parent: str | None) -> tuple[Exchange, str]:
+    def _exchange(self, token: str, chat: str, text: str, parent: str | None) -> tuple[AnswerExchange, str]:
         """Return an exchange, and the id of the answer's message."""
         answer, question = str(uuid4()), str(uuid4())
         message = {"id": question, "role": "user", "content": text, "models": ["scripted"], "parentId": parent}
@@ -97,7 +97,7 @@ class OpenWebUI(Product):
             (frame("40" + json.dumps({"token": token})), rb'40\{"sid"'),
         )
         refused = rb"chat:message:error|chat:tasks:cancel"
-        return Exchange(self.port, request, rb'"done": ?true', refused, opening, apart=True), answer
+        return AnswerExchange(self.port, request, rb'"done": ?true', refused, opening, apart=True), answer
 
     def _long(self, count: int) -> Ask:
         messages = {
@@ -119,7 +119,7 @@ class OpenWebUI(Product):
         imported = {"chats": [{"chat": {**chat, "history": history}}]}
         [chat_row] = self._post("/api/v1/chats/import", imported, self._tokens[0])
 
-        def ask(text: str) -> Exchange:
+        def ask(text: str) -> AnswerExchange:
             nonlocal last
             exchange, last = self._exchange(self._tokens[0], chat_row["id"], text, last)
             return exchange

@@ -12,14 +12,14 @@ from pathlib import Path
 import httpx
 import psutil
 
-from contrib.bench.peers.client import Exchange
+from contrib.bench.peers.client import AnswerExchange
 from tests.product import ROOT, die_with_parent, free_port
 
 HERE = Path(__file__).parent
 READY = 180.0  # seconds a start may take
 ENDED = 20.0  # seconds to end by itself
 
-Ask = Callable[[str], Exchange]  # an exchange that sends this text
+Ask = Callable[[str], AnswerExchange]  # an exchange that sends this text
 
 
 class Product:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from contrib.bench.peers import model
-from contrib.bench.peers.client import Clients, Exchange, TimedAnswer
+from contrib.bench.peers.client import AnswerExchange, Clients, TimedAnswer
 from contrib.bench.peers.figures import FigureRow, percentile
 from contrib.bench.peers.products import Ask, Product
 
@@ -85,7 +85,7 @@ def _paths(products: Sequence[Product]) -> Iterator[tuple[Product, str, Ask]]:
             yield product, path, ask
 
 
-def _one(product: Product, clients: Clients, exchange: Exchange) -> tuple[AnswerTimes, float]:
+def _one(product: Product, clients: Clients, exchange: AnswerExchange) -> tuple[AnswerTimes, float]:
     """Run one exchange. Return the times of its answer, and the CPU milliseconds of the product."""
     before = product.cpu()
     [answer] = clients.run([exchange])
