@@ -24,7 +24,7 @@ SKIPPED_FOLDERS = {".git", ".venv", "migrations", "node_modules", "static", "var
 VAGUE_NAMES = frozenset(
     """
     asked begun beside besides elsewhere found given gone heard held kept known made meant said sought taken there
-    thought told wanted whatever whoever
+    told wanted whatever whoever
     """.split()  # noqa: SIM905 - a list of words reads better without quotation marks
 )
 RELATIVE_BEGINNING = re.compile(
@@ -54,9 +54,19 @@ def python_files(root: Path) -> Iterator[Path]:
 
 
 def problems_of_source(source: str, place: str) -> Iterator[LanguageProblem]:
-    """Yield the vague names and the relative docstrings of one module. `place` names the file."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_NAMES:
+    """Yield the vague names and the relative docstrings of one module. `place` names the file.
+
+    Columns of the database keep the names that they have.
+    """
+    tree = ast.parse(source)
+    columns = set(_columns(tree))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and node.id in VAGUE_NAMES
+            and node not in columns
+        ):
             yield LanguageProblem(f"{place}:{node.lineno}", f"`{node.id}` does not say what it holds. Name the thing.")
         elif isinstance(node, ast.arg) and node.arg in VAGUE_NAMES:
             yield LanguageProblem(f"{place}:{node.lineno}", f"The parameter `{node.arg}` does not say what it holds.")
@@ -67,6 +77,18 @@ def problems_of_source(source: str, place: str) -> Iterator[LanguageProblem]:
                 line = getattr(node, "lineno", 1)
                 sentence = f"The docstring begins with a clause (“{begin} …”). Begin with a verb and its object."
                 yield LanguageProblem(f"{place}:{line}", sentence)
+
+
+def _columns(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the names to which a class of a Django model assigns its fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                targets = statement.targets if isinstance(statement, ast.Assign) else []
+                targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+                value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+                if isinstance(value, ast.Call) and ast.unparse(value.func).endswith("Field"):
+                    yield from targets
 
 
 def classes_of_source(source: str) -> Iterator[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from typing import Required, TypedDict
 
 from core.net.outgoing import OutgoingRequest
+from llm.types.model_call import StoredResultJson
 
 
 class FoundDocument(TypedDict, total=False):
@@ -58,17 +59,6 @@ class CitationCheck(TypedDict):
     doubts: list[CitationDoubt]
 
 
-class StoredResultPart(TypedDict, total=False):
-    """The fields of a `llm.types.model_call.StoredResult`; empty for a result that is whole."""
-
-    id: str
-    tokens: int
-    characters: int
-    kept: int
-    head: int
-    marker: int
-
-
 class MessagePart(TypedDict, total=False):
     """One part of a message. `type`: text, reasoning, tool_call, tool_result or file.
 
@@ -94,4 +84,4 @@ class MessagePart(TypedDict, total=False):
     error: bool
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
-    stored: StoredResultPart
+    stored: StoredResultJson

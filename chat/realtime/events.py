@@ -24,11 +24,11 @@ from typing import Required, Self, TypeAlias, TypedDict, get_args
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
 from chat.citations.support import DoubtKind
 from chat.models import Conversation, Turn
-from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart, StoredResultPart
+from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
-from llm.types.model_call import FinishReason
+from llm.types.model_call import FinishReason, StoredResultJson
 
 Schema: TypeAlias = JsonObject  # JSON Schema
 
@@ -255,7 +255,7 @@ class EventPayload(TypedDict, total=False):
     arguments: str
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
-    stored: StoredResultPart
+    stored: StoredResultJson
     number: int
     title: str
     href: str

@@ -84,7 +84,7 @@ class Connection:
             async with asyncio.timeout(CONNECT_TIMEOUT + self._silence + len(content or b"") / SLOWEST):
                 response = await self._follow_redirects(path, content)
         except (*FAILURES, ValueError) as error:  # ValueError: a redirect to an invalid URL
-            raise failure(error, begun=False) from error
+            raise failure(error, started=False) from error
         if response.status < 300:
             return response
         if response.status < 400:
@@ -210,17 +210,17 @@ async def read_body(response: ClientResponse) -> bytes:
                 if len(body) > MAX_ANSWER:
                     raise errors.malformed()
     except FAILURES as error:
-        raise failure(error, begun=True) from error
+        raise failure(error, started=True) from error
     finally:
         response.release()
     return bytes(body)
 
 
-def failure(error: Exception, *, begun: bool) -> ModelError:
-    """Return the `ModelError` of one of `FAILURES`. `begun`: the answer had started to arrive."""
+def failure(error: Exception, *, started: bool) -> ModelError:
+    """Return the `ModelError` of one of `FAILURES`. `started`: the answer had started to arrive."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return errors.timed_out()
-    return errors.cut() if begun else errors.unreachable()
+    return errors.cut() if started else errors.unreachable()
 
 
 def number_at(answer: Any, *path: str) -> int:

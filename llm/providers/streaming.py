@@ -438,7 +438,7 @@ class HttpClient(ABC):
                             yield event
             except FAILURES as error:
                 if not reader.finished:  # otherwise only the usage and the end mark are missing
-                    raise failure(error, begun=True) from error
+                    raise failure(error, started=True) from error
             finally:
                 response.release()
             outcome = "answered"

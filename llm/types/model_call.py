@@ -50,15 +50,12 @@ class ReasoningState:
     tokens: int = 0
 
 
-class StoredResultJson(TypedDict, total=False):
-    """A `StoredResult` as it stands in the database and in events; empty where the text is whole."""
-
-    tokens: int
-    characters: int
-    kept: int
-    id: str
-    head: int
-    marker: int
+# A `StoredResult` as it stands in the database, in messages and in events; empty where the text is whole.
+StoredResultJson = TypedDict(
+    "StoredResultJson",
+    {"tokens": int, "characters": int, "kept": int, "id": str, "head": int, "marker": int},
+    total=False,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def test_a_vague_name_or_a_relative_docstring_is_one_problem(source: str) -> Non
         "print(found)",
         "row.found",
         "read(found=1)",
+        "class Row:\n    found = models.JSONField()",
         'def read():\n    """Return the rows."""',
         '"""Whatever."""',
     ],

@@ -45,9 +45,9 @@ class Command(BaseCommand):
         except ProductError as error:
             return error.detail
         # Whoever claims it first writes it, this process or a worker; so it is with what stands in for it.
-        begun = SummaryJob.objects.filter(target=summary)
-        while (live := begun.live().first()) is not None:
+        rebuilds = SummaryJob.objects.filter(target=summary)
+        while (live := rebuilds.live().first()) is not None:
             if not background.submit(write_summary(live.pk)).result():
                 time.sleep(LOOK_AGAIN)
                 sweep(SUMMARIES)
-        return begun.latest("id").detail.english
+        return rebuilds.latest("id").detail.english
