@@ -51,7 +51,7 @@ class ReasoningState:
 
 
 # A `StoredResult` as it stands in the database, in messages and in events; empty where the text is whole.
-StoredResultJson = TypedDict(
+StoredResultJson = TypedDict(  # noqa: UP013 - `kept` is a stored name, and no name of the code
     "StoredResultJson",
     {"tokens": int, "characters": int, "kept": int, "id": str, "head": int, "marker": int},
     total=False,
