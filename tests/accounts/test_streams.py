@@ -112,8 +112,8 @@ OF_TOKENS: dict[str, Callable[[QuerySet[ApiToken], Person], object]] = {
 
 
 @pytest.fixture(autouse=True)
-def _looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(realtime, "LOOKED_FOR_EVERY", 0.1)
+def _checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realtime, "CHECKED_EVERY", 0.1)
 
 
 @pytest.mark.parametrize("end", OF_SESSIONS.values(), ids=OF_SESSIONS)
