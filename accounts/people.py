@@ -196,7 +196,7 @@ class _PeopleTable:
 
     def __init__(self, user: AbstractUser, lines: list[tuple[int, dict[str, str]]]) -> None:
         if not lines:
-            sentence = Sentence("The table names nobody. Write one line for each person below the columns.")
+            sentence = Sentence("The table has no people. Write one line for each person below the column names.")
             raise ProductError("empty_table", sentence, status=422)
         if len(lines) > MOST_LINES:
             sentence = Sentence(
@@ -228,9 +228,7 @@ class _PeopleTable:
         """Add the person of a line, and yield the errors in it."""
         name = cells.get("username", "")
         if name in self._existing_names:
-            yield Sentence(
-                "There is somebody called “{name}” already. Choose another user name, or leave the line out.", name=name
-            )
+            yield Sentence("The user name “{name}” is taken. Choose another one, or remove the line.", name=name)
         if name and name in self._line_of_name:
             yield Sentence(
                 "Line {name} has the user name “{name2}”, too. Keep one of them.",
@@ -253,7 +251,7 @@ class _PeopleTable:
             row, more = self._groups.get(group, (None, False))
             if row is None:
                 yield Sentence(
-                    "There is no group “{group}”. Make it first, or correct the name; between groups stands “|”.",
+                    ("There is no group “{group}”. Create it first, or correct the name. Separate groups with “|”."),
                     group=group,
                 )
             elif more:

@@ -46,8 +46,8 @@ KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
 MOST_AT_ONCE = 500  # people of one act in the list
 MOST_BYTES = 500_000  # of a table
 SIGNS_IN = gettext_noop(
-    "Whether the person signs in with a password. Without one, nobody signs in to this account until a new link"
-    " has been used."
+    "Whether the person signs in with a password. Without a password, nobody can sign in to this account "
+    "until a new link is used."
 )
 
 
@@ -79,7 +79,7 @@ class PersonForm(UserChangeForm):
         super().__init__(*args, **kwargs)
         if "password" in self.fields:
             self.fields["password"].help_text = _(
-                "Passwords are stored in a form that nobody can read. “New link” lets the person choose another."
+                "Passwords are stored in a form that nobody can read. “New link” lets the person choose a new one."
             )
 
     def clean(self) -> Any:

@@ -95,13 +95,18 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
         sentence = Sentence(
-            "This token lacks the scope “{lacking}”, so it cannot give it to another. Leave it out.", lacking=lacking[0]
+            "This token lacks the scope “{lacking}”, so it cannot give it to another token. Leave it out.",
+            lacking=lacking[0],
         )
         raise ProductError("scope_not_held", sentence, status=403)
     if asking.expires is not None and (expires is None or expires > asking.expires):
         end = asking.expires.isoformat(timespec="minutes")
         sentence = Sentence(
-            "This token ends at {end}; another may not outlive it. Set “expires” to that or earlier.", end=end
+            (
+                "This token ends at {end}, and a token that it creates cannot end later. Set “expires” to that "
+                "time or earlier."
+            ),
+            end=end,
         )
         raise ProductError("outlives_its_maker", sentence, status=403)
 
@@ -167,7 +172,7 @@ def take_browsers_zone(*, user: User, name: str) -> bool:
     Returns whether it was stored; a zone that was chosen or stored before stays. Raises `invalid_setting`.
     """
     if not is_zone(name):
-        raise ProductError("invalid_setting", "The browser's time zone is not known here. Choose one in the settings.")
+        raise ProductError("invalid_setting", ("The browser's time zone is unknown here. Choose one in the settings."))
     undecided = User.objects.filter(pk=user.pk, timezone_source=User.ZoneSource.WORKSPACE)
     return bool(undecided.update(timezone=present_name(name), timezone_source=User.ZoneSource.BROWSER))
 
@@ -221,7 +226,7 @@ def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) ->
     record(user=user, action="person.signed_out_everywhere", row=user, name=user.get_username())
 
 
-LAST_ADMIN = gettext_noop("This is the last administrator who can do everything. Make somebody else a superuser first.")
+LAST_ADMIN = gettext_noop("This is the last administrator with all rights. Make another person a superuser first.")
 
 
 @transaction.atomic
@@ -236,7 +241,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
     if before is not None:
         require_rank(user, before)
     if person.is_superuser and not user.is_superuser:
-        raise ProductError("right_not_held", "Only a superuser can make somebody a superuser.", status=403)
+        raise ProductError("right_not_held", "Only a superuser can make another person a superuser.", status=403)
     if not (person.is_active and person.is_superuser) and is_last_admin(person):
         raise ProductError("last_admin", LAST_ADMIN, status=409)
     if before is not None and before.timezone != person.timezone:
@@ -351,8 +356,7 @@ def require_no_hold(person: User) -> None:
     """Raise `legal_hold` (409) where a hold keeps the person or a row that would be deleted with them."""
     if is_held(person):
         sentence = Sentence(
-            "This person, a conversation of theirs, or one that has a file of theirs, is under a legal hold. "
-            "Take that away first."
+            "This person is under a legal hold, or one of their conversations or files is. Remove the legal hold first."
         )
         raise ProductError("legal_hold", sentence, status=409)
 

@@ -71,7 +71,7 @@ class ConversationAdmin(RecordAdmin):
         "Release",
         icon="lock_open",
         permission="hold",
-        ask="Take the legal hold away?",
+        ask="Remove the legal hold?",
         explain="From then on it is erased as any other: a day after it was deleted, or when its days are over.",
     )
     def release(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
@@ -181,7 +181,7 @@ class TurnAdmin(RecordAdmin):
     def first_token(self, turn: Turn) -> str:
         if turn.first_token_ms is None:
             return "–"
-        return _("%(seconds)s s after it was asked for") % {"seconds": f"{turn.first_token_ms / 1_000:.2f}"}
+        return _("%(seconds)s s after it was requested") % {"seconds": f"{turn.first_token_ms / 1_000:.2f}"}
 
     @display(description="Stopped within")
     def stop_took(self, turn: Turn) -> str:
@@ -202,7 +202,7 @@ class SummaryAdmin(RecordAdmin):
         *("version", "timezone", "as_of", "instead_of", "withdrawn", "created"),
     )
     of_conversation = column("conversation_id", "Conversation")
-    instead_of = column("supersedes_id", "Takes the place of")
+    instead_of = column("supersedes_id", "Replaces")
 
     @display(description="Summary prompt")
     def version(self, summary: Summary) -> str:
@@ -301,7 +301,7 @@ class ImportAdmin(RecordAdmin):
         icon="replay",
         permission="retry",
         ask="Import what was uploaded again?",
-        explain="What an import that failed was given is kept for 30 days. Nothing comes twice.",
+        explain="The upload of a failed import is kept for 30 days. Nothing is imported twice.",
     )
     def retry(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._change(request, object_id, retry_import, gettext_noop("The import begins again."))
@@ -311,7 +311,7 @@ class ImportAdmin(RecordAdmin):
         icon="delete",
         permission="remove",
         ask="Remove this import?",
-        explain="What is kept of its upload is deleted for ever. The conversations that it brought stay.",
+        explain="The stored upload is deleted for good. The imported conversations stay.",
     )
     def remove(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self._change(request, object_id, remove_import, gettext_noop("The import is removed."))

@@ -48,7 +48,7 @@ def require_store(user: AbstractUser | None, row: models.Model) -> None:
 
 def signed_out() -> ProductError:
     """Return the error for a script whose page belongs to somebody who is not signed in any more."""
-    sentence = Sentence("You were signed out. What you have written is kept here; sign in again to go on.")
+    sentence = Sentence("You were signed out. Your text is kept here. Sign in again to continue.")
     return ProductError("not_authenticated", sentence, status=401)
 
 

@@ -177,7 +177,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
         "Order with this",
         icon="check_circle",
         ask="Have this server order what searches find?",
-        explain="It takes the place of the one in use until now. Questions and passages of files are sent to it.",
+        explain="It replaces the active one. Questions and passages of files are sent to it.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -191,7 +191,7 @@ class RerankerAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfold
         "Stop ordering",
         icon="block",
         ask="Stop ordering with this server?",
-        explain="If it is the one in use, passages stand in the order of the search alone.",
+        explain="If it is active, passages are shown in the order of the search alone.",
     )
     def stop_using(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(

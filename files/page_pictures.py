@@ -35,7 +35,7 @@ SOON = 5  # seconds after which a refused request may be sent again
 LONGEST_MARKED = 10_000  # characters of a passage that are searched for on a page
 KEPT = 600  # seconds that a browser keeps the picture of a page
 LOCKED = gettext_noop(
-    "It is protected with a password, which was not kept, so its pages cannot be drawn. Read its text instead."
+    "It is protected with a password that is not stored, so its pages cannot be drawn. Read its text instead."
 )
 UNDRAWN = gettext_noop(
     "This page cannot be drawn: it is damaged, or too much is on it. Read its text, or download the original."

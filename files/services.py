@@ -126,8 +126,8 @@ def _require_storage(user: User, size: int, most: int | None) -> None:
         raise ProductError(
             "storage_full" if most == settings.STORED_BYTES else "limit_reached",
             Sentence(
-                "What you have uploaded takes {stored} MB, and {most} MB are the most. "
-                "Delete files or failed imports that you no longer need, then upload this one again.",
+                "Your uploads take {stored} MB, and {most} MB is the maximum. Delete files or failed imports "
+                "that you no longer need, then upload this one again.",
                 stored=round(stored / 1_000_000),
                 most=round(most / 1_000_000),
             ),

@@ -464,7 +464,7 @@ class ModelRowAdmin(RowAdmin):
         "Take what was found",
         icon="sync",
         ask="Use what the provider said of this model?",
-        explain="It takes the place of what was set by hand, and is followed from then on.",
+        explain="It replaces the values that were set by hand, and later changes follow it.",
     )
     def take_found(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
@@ -490,13 +490,14 @@ class ModelRowAdmin(RowAdmin):
         "Forget",
         icon="restart_alt",
         ask="Forget what was learnt of this model?",
-        explain="Its window and its most images are then those of the page. Whether it streams, how its reasoning "
-        "begins and the effort for titles are learnt anew where its server proves them again.",
+        explain="Its window and its image limit are then those of this page. Glasshouse learns again whether "
+        "it streams, how its reasoning begins, and its effort for titles, when its server proves "
+        "them.",
     )
     def forget_learnt(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         model = self.row(request, object_id)
         learning.forget_learnt(user=acting(request), model=model)
-        return self.back(request, model, Sentence("What was learnt of {model} is forgotten.", model=model))
+        return self.back(request, model, Sentence("The learnt facts of {model} are forgotten.", model=model))
 
 
 @admin.register(WebSearch)
@@ -542,7 +543,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
         "Search with this",
         icon="check_circle",
         ask="Search the web with this service?",
-        explain="It takes the place of the one in use until now.",
+        explain="It replaces the active one.",
     )
     def use(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         return self.switch(
@@ -609,7 +610,7 @@ class ToolServerAdmin(KeyedAdmin):
     def address(self, tool_server: ToolServer) -> str:
         return tool_server.base_url if tool_server.kind == ToolServer.Kind.HTTP else tool_server.command
 
-    @display(description="As last listed")
+    @display(description="As listed last")
     def listed(self, tool_server: ToolServer) -> str:
         listing = tools.last_listing(tool_server)
         return render_to_string("admin/llm/tool_server/listed.html", {"listing": listing})

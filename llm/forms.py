@@ -62,7 +62,7 @@ class ProviderForm(forms.ModelForm[Provider]):
     def clean_new_api_key(self) -> str:
         key = str(self.cleaned_data["new_api_key"])
         if not (key.isascii() and key.isprintable()):
-            raise forms.ValidationError(gettext("The API key holds characters no key has. Paste it anew."))
+            raise forms.ValidationError(gettext("The API key has characters that no key has. Paste it again."))
         return key
 
     def clean(self) -> dict[str, Any]:

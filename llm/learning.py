@@ -259,7 +259,7 @@ def source_words(source: str, evidence: Evidence | None = None) -> str:
         case "known":
             return _("known of this model")
         case "default":
-            return _("assumed, as nothing is known")
+            return _("assumed, because nothing is known")
         case _:
             return evidence_words(evidence)
 

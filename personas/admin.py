@@ -65,7 +65,7 @@ class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfol
     extra = 0
     hide_title = True
     verbose_name = "share"
-    verbose_name_plural = "Shared with, beside the owner and everybody who sees it"
+    verbose_name_plural = "Shared with (besides the owner and all who see it)"
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)

@@ -26,7 +26,7 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
     require_movable(persona)
     if not to.is_active:
         raise ProductError(
-            "not_active", Sentence("“{to}” is deactivated. Choose somebody who is active.", to=str(to)), status=422
+            "not_active", Sentence("“{to}” is deactivated. Choose an active person.", to=str(to)), status=422
         )
 
 

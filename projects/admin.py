@@ -106,7 +106,7 @@ class MembershipInline(ProjectInline):
     fields = ("user", "group", "role")
     autocomplete_fields = ("user", "group")
     verbose_name = "member"
-    verbose_name_plural = "Members, beside the owner"
+    verbose_name_plural = "Members besides the owner"
 
 
 class ProjectFileInline(ProjectInline):

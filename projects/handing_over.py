@@ -102,7 +102,7 @@ def _taker(person: User, name: str) -> User:
     if not taker.is_active:
         raise ProductError(
             "not_active",
-            Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=str(taker)),
+            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(taker)),
             status=422,
         )
     if taker.pk == person.pk:

@@ -101,7 +101,7 @@ def hand_over(*, user: User, project: Project, member: object) -> Project:
     if not taker.is_active:
         raise ProductError(
             "not_active",
-            Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=str(taker)),
+            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(taker)),
             status=422,
         )
     files = files_of_project(locked).update(owner=taker)

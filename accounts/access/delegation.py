@@ -45,7 +45,10 @@ def require_rank(user: AbstractUser | None, person: User) -> None:
     """Raise `outranked` (403) where `person` has a right that `user` lacks. None is the product itself."""
     if user is not None and outranks(person, user):
         sentence = Sentence(
-            "“{person}” may do things that you may not. Only a superuser, or who may do as much, changes this.",
+            (
+                "“{person}” has rights that you do not have. Only a superuser, or a person with the same rights, "
+                "can change this."
+            ),
             person=str(person),
         )
         raise ProductError("outranked", sentence, status=403)

@@ -63,9 +63,7 @@ def require_movable(*rows: Model) -> None:
 def require_rewritable(row: Model, before: str, text: str) -> None:
     """Raise `legal_hold` (409) where the row is under a hold and `text` would replace its text or name `before`."""
     if before and before != text and is_held(row):
-        sentence = Sentence(
-            "This is under a legal hold, so its texts and its name stay as they are. Make a new one beside it."
-        )
+        sentence = Sentence("This is under a legal hold, so its name and texts cannot change. Make a new one instead.")
         raise ProductError("legal_hold", sentence, status=409)
 
 

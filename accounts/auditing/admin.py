@@ -125,7 +125,7 @@ class EntryAdmin(RecordAdmin):
             return export(user=acting(request), chosen=form.audit_filter(), kind=form.cleaned_data["kind"])
         context = {
             **self.admin_site.each_context(request),
-            "title": _("The audit, to take along"),
+            "title": _("Download the audit"),
             "opts": self.opts,
             "form": form,
         }

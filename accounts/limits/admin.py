@@ -39,7 +39,7 @@ class LimitAdmin(RowAdmin):
     def whom(self, limit: Limit) -> str:
         if limit.token is not None:
             return f"{limit.token.name} ({limit.token.user})"
-        return str(limit.user or limit.group or _("Everyone, each by themselves"))
+        return str(limit.user or limit.group or _("Everyone, each person separately"))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         services.save_limit(user=acting(request), limit=obj)

@@ -35,7 +35,7 @@ def send(mails: Sequence[Mail]) -> None:
             connection.send_messages(messages)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         logger.warning("mail is not sent: %s", type(error).__name__)  # the text of the error may name people
-        sentence = Sentence("The mail could not be sent. See with manage.py doctor whether EMAIL_URL is right.")
+        sentence = Sentence("The mail could not be sent. Check EMAIL_URL with manage.py doctor.")
         raise ProductError("mail_failed", sentence, status=502) from error
 
 

@@ -11,7 +11,7 @@ from accounts.models import User
 from workspace.models.settings import workspace_at
 
 ENDS = gettext_lazy("It works for a day.")
-UNASKED = gettext_lazy("If you have not asked for it, you need do nothing.")
+UNASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
 
 
 def link(person: User, address: str) -> Mail:
@@ -28,11 +28,11 @@ def link(person: User, address: str) -> Mail:
             first += " " + _("With this link you choose your password:")
         days = settings.PASSWORD_RESET_TIMEOUT // 86_400
         ends = ngettext(
-            "It works once, and for %(days)d day. Whoever has it gets into your account: do not pass it on.",
-            "It works once, and for %(days)d days. Whoever has it gets into your account: do not pass it on.",
+            "It works once, for %(days)d day. Anybody with it gets into your account: do not pass it on.",
+            "It works once, for %(days)d days. Anybody with it gets into your account: do not pass it on.",
             days,
         ) % {"days": days}
-        unasked = _("If you have not asked for it, you need do nothing: your password stays.")
+        unasked = _("If you did not ask for it, ignore this mail: your password does not change.")
         return subject, [first, address, ends, *([unasked] if person.has_usable_password() else [])]
 
     return _mail(person.language, person.email, words)

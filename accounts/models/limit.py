@@ -113,13 +113,13 @@ class Limit(models.Model):
         if sum(each is not None for each in (self.user_id, self.group_id, self.token_id)) > 1:
             problems["user"] = gettext("Choose a person, a group or a token, and only one of them.")
         if self.unit in self.USED_UP and not self.per:
-            problems["per"] = gettext("Choose a day or a month: tokens, money and turns are used up in one.")
+            problems["per"] = gettext("Choose a day or a month for tokens, money and turns.")
         elif self.unit and self.unit not in self.USED_UP and self.per:
-            problems["per"] = gettext("Leave this empty: storage and turns at once are limited at any moment.")
+            problems["per"] = gettext("Leave this empty: storage and turns at once have limits at any moment.")
         if self.token_id is not None and self.unit and self.unit not in self.USED_UP:
             problems["unit"] = gettext("A token has limits of tokens, money and turns; the others are its person's.")
         if self.unit == self.Unit.LIVE_TURNS and self.amount is not None and self.amount < 1:
-            problems["amount"] = gettext("One turn at once is the least; with none nothing would ever be answered.")
+            problems["amount"] = gettext("The minimum is one turn at once. With zero nothing would ever be answered.")
         if self.amount is not None and self.unit and self.unit != self.Unit.MONEY and self.amount % 1:
             problems["amount"] = gettext("Write a whole number.")
         if problems:

@@ -43,7 +43,7 @@ LARGEST = 1_000_000  # bytes of an answer
 KEPT_FOR = 600.0  # seconds that document and keys are used before they are read again
 READINGS = 30  # of a provider's keys within a minute, for tokens that none of the stored keys has signed
 SCOPE = "openid profile email"
-UNREADABLE = Sentence("It gave no answer that can be read.")
+UNREADABLE = Sentence("Its answer cannot be read.")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 _documents = SharedDocuments(kept_seconds=KEPT_FOR, waiting_seconds=2 * (TIMEOUT + BODY_SECONDS))
@@ -175,7 +175,7 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
     except OAuthError as error:
         raise refused(
             Sentence(
-                "{provider} does not take the code: {error}.", provider=str(provider), error=str(error.error)[:100]
+                "{provider} does not accept the code: {error}.", provider=str(provider), error=str(error.error)[:100]
             )
         ) from error
     if not isinstance(response.get("id_token"), str):
@@ -236,7 +236,7 @@ def _calling(provider: OpenIDProvider) -> Iterator[None]:
     if seconds:
         raise _unreachable(
             provider,
-            Sentence("It did not answer just now, and is asked again in {seconds} s.", seconds=seconds),
+            Sentence("It did not answer just now. Glasshouse asks it again in {seconds} s.", seconds=seconds),
             seconds,
         )
     try:

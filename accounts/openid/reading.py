@@ -28,7 +28,7 @@ def read(provider: OpenIDProvider) -> ProviderReport:
     algorithms = document.get("id_token_signing_alg_values_supported") or []
     if isinstance(algorithms, list) and algorithms and not set(ALGORITHMS).intersection(map(str, algorithms)):
         sentence = Sentence(
-            "The provider signs in no way that is taken here. It must offer one of {algorithms}.",
+            ("The provider offers no way to sign in that Glasshouse accepts. It must offer one of {algorithms}."),
             algorithms=", ".join(ALGORITHMS),
         )
         raise ProductError("openid_algorithm", sentence, status=502)
@@ -37,8 +37,8 @@ def read(provider: OpenIDProvider) -> ProviderReport:
     claims = document.get("claims_supported")
     if provider.groups_claim and isinstance(claims, list) and provider.groups_claim not in claims:
         sentence = Sentence(
-            "The provider answers. It does not name the claim “{groups_claim}” among those that it gives: "
-            "see that it is in the ID token or at the userinfo address.",
+            "The provider answers. Its list of claims does not include “{groups_claim}”. Check that the claim"
+            " is in the ID token or at the userinfo address.",
             groups_claim=provider.groups_claim,
         )
         return ProviderReport(sentence, lacks=True)

@@ -72,7 +72,7 @@ def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> N
 def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
     """Raise `secret_moved` (422) where a stored secret would be sent to another server than it was entered for."""
     if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
-        sentence = Sentence("The stored secret is for the issuer of before. Enter the secret for this one.")
+        sentence = Sentence("The stored secret belongs to the previous issuer. Enter the secret for this issuer.")
         raise ProductError("secret_moved", sentence, status=422)
 
 
@@ -92,7 +92,7 @@ def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
     """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or "\0" in subject:
-        raise connection.refused(Sentence("{provider} does not say who you are.", provider=str(provider)))
+        raise connection.refused(Sentence("{provider} does not tell who you are.", provider=str(provider)))
     try:
         return _person_of(provider, claims)
     except IntegrityError:  # a person with the same user name was stored meanwhile, or this one signed in twice

@@ -77,7 +77,7 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     request.session[SIGN_INS] = sign_ins
     if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > WAITS_FOR:
         raise connection.refused(
-            Sentence("This sign-in was not begun in this browser, or it took too long. Begin again.")
+            Sentence("This sign-in did not start in this browser, or it took too long. Start again.")
         )
     return ProviderSignIn(
         provider=stored["provider"],
@@ -96,7 +96,9 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderS
     """
     answer = request.GET
     if answer.get("iss", provider.issuer) != provider.issuer:
-        raise connection.refused(Sentence("This answer is not by {provider}. Begin again.", provider=str(provider)))
+        raise connection.refused(
+            Sentence("This answer does not come from {provider}. Start again.", provider=str(provider))
+        )
     if "code" not in answer:
         reason = (answer.get("error_description") or answer.get("error") or "?")[:200].rstrip(".")
         raise connection.refused(
@@ -107,7 +109,7 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderS
     if sign_in.again and _number(claims.get("auth_time")) < sign_in.again - tokens.LEEWAY:
         raise connection.refused(
             Sentence(
-                "{provider} does not say that you have signed in just now. Sign in there again.", provider=str(provider)
+                "{provider} does not confirm that you signed in just now. Sign in there again.", provider=str(provider)
             )
         )
     return _completed(provider, token, claims)

@@ -70,7 +70,9 @@ def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
             return jwt.decode(text, keys(provider, fresh=True), registry=_REGISTRY)
     except (JoseError, ValueError, TypeError) as error:
         raise refused(
-            Sentence("The token is not signed by {provider} in a way that is taken here.", provider=str(provider))
+            Sentence(
+                "The signature of {provider} on the token is not one that Glasshouse accepts.", provider=str(provider)
+            )
         ) from error
 
 
@@ -88,7 +90,7 @@ def _validate(provider: OpenIDProvider, claims: JWTClaims) -> None:
     except (JoseError, ValueError, TypeError) as error:
         raise refused(
             Sentence(
-                "The token of {provider} was not made for this sign-in, or has ended. Try again.",
+                "The token of {provider} is not for this sign-in, or has expired. Try again.",
                 provider=str(provider),
             )
         ) from error

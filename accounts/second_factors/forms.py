@@ -27,7 +27,7 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  #
 
 def passkey_refused() -> ProductError:
     sentence = Sentence(
-        "The passkey was not taken: it is not known here, or the page was open for too long. Try again."
+        "The passkey was not accepted: it is unknown here, or the page was open for too long. Try again."
     )
     return ProductError("passkey_refused", sentence, status=403)
 
@@ -47,7 +47,7 @@ class CodeForm(LimitedTriesMixin, forms.Form):
         with self.trying(begin_code(self.request, self.user, services.kind_of_code(code))):
             if not services.takes_code(user=self.user, code=code):
                 sign_ins.code_refused(self.user)
-                sentence = _("This code is not right, or it was used already. Enter the next one that your app shows.")
+                sentence = _("This code is wrong or was used already. Enter the next code that your app shows.")
                 raise ValidationError(sentence, code="wrong_code")
         return code
 

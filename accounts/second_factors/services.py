@@ -66,7 +66,7 @@ def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
 
 def wrong_code() -> ProductError:
     sentence = Sentence(
-        "This is not the code that the app shows now. Check the clock of your phone, and enter the next one."
+        "This is not the code that the app shows now. Check the clock of your phone, and enter the next code."
     )
     return ProductError("wrong_code", sentence, status=422)
 

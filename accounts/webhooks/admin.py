@@ -52,7 +52,7 @@ class WebhookAdmin(ReadOnlyAdmin):
         icon="power_settings_new",
         permission="switch",
         ask="Switch this webhook off?",
-        explain="What waits for it is given up. Its owner can switch it on again.",
+        explain="Waiting deliveries are given up. The owner can switch it on again.",
     )
     def switch_off(self, request: HttpRequest, form: Confirmation, object_id: str) -> HttpResponse:
         webhook = self.row(request, object_id)

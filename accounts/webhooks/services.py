@@ -37,7 +37,7 @@ def create_webhook(*, user: User, url: str, events: Collection[str], origin: str
     """
     if Webhook.objects.visible_to(user).count() >= MAX_WEBHOOKS:
         sentence = Sentence(
-            "You have {max_webhooks} webhooks, the most there may be. Remove one first.", max_webhooks=MAX_WEBHOOKS
+            "You have {max_webhooks} webhooks, which is the maximum. Remove one first.", max_webhooks=MAX_WEBHOOKS
         )
         raise ProductError("too_many_webhooks", sentence, status=409)
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()

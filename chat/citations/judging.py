@@ -88,7 +88,7 @@ async def judge(
 def _failed(name: str, why: Sentence) -> Sentence:
     """Return the note that the model did not check the citations."""
     return Sentence(
-        "The model {name}, which checks citations, did not (“{why}”), so they were checked without it.",
+        "The model {name}, which checks citations, failed (“{why}”), so they were checked without it.",
         name=name,
         why=why,
     )
@@ -131,7 +131,7 @@ def parse_answer(text: str, count: int) -> list[str | None]:
     """
     lines = {int(number): (word.lower(), why.strip()) for number, word, why in _LINE.findall(text)}
     if not set(range(1, count + 1)) <= lines.keys():
-        sentence = Sentence("It did not say yes or no of every sentence.")
+        sentence = Sentence("It did not say yes or no for every sentence.")
         raise ModelError("citations_not_judged", sentence, retryable=False)
     return [None if lines[at][0] == "yes" else lines[at][1][:LONGEST_REASON] for at in range(1, count + 1)]
 

@@ -31,9 +31,9 @@ WHOLE = 60_000  # characters; a longer file is searched for the sentence instead
 HITS = 5  # passages of such a search
 MAX_EVIDENCE = 1_500  # characters of a compared passage that are stored
 REASONS = {
-    DoubtKind.NUMBER: gettext_lazy("What the passage says of this does not have the number “%(words)s”."),
-    DoubtKind.NAME: gettext_lazy("What the passage says of this does not name “%(words)s”."),
-    DoubtKind.NEGATION: gettext_lazy("One of the two says no where the other does not: “%(words)s”."),
+    DoubtKind.NUMBER: gettext_lazy("The passage does not have the number “%(words)s” for this."),
+    DoubtKind.NAME: gettext_lazy("The passage does not name “%(words)s” for this."),
+    DoubtKind.NEGATION: gettext_lazy("The answer and the passage disagree about a negation: “%(words)s”."),
     DoubtKind.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
     DoubtKind.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
     DoubtKind.ABSENT: gettext_lazy("The passage speaks of something else."),

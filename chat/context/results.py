@@ -15,15 +15,15 @@ LONG_DIVISOR = 8  # a later prompt may have to shorten a result of more than an 
 
 # Sentences for users.
 CUT_OFF = gettext_noop(
-    "The result of {tool} has {characters} characters. Its first {kept} are kept for the model to read on in; the "
-    "others are not."
+    "The result of {tool} has {characters} characters. The first {kept} are stored, and the model can read "
+    "them in parts. The rest is not stored."
 )
 PARTIAL = gettext_noop("{tool} received only the beginning of what it opened; the rest is not in its result.")
 NOT_KEPT = gettext_noop(
-    "The whole result of {tool} could not be kept, so that the model cannot read on in it. It has {characters} "
-    "characters."
+    "The whole result of {tool} could not be stored, so the model cannot read more of it. It has {characters}"
+    " characters."
 )
-NOT_TAKEN = gettext_noop("The database did not take the result of a tool. Try again later.")
+NOT_TAKEN = gettext_noop("The database did not store the result of a tool. Try again later.")
 
 
 @dataclass(slots=True)

@@ -396,7 +396,7 @@ def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system:
     return ContextError(
         "context_too_long",
         Sentence(
-            "What must be sent is too long by {over} %. The largest part is {name}: {name2}.",
+            "The required parts are too long by {over} %. The largest part is {name}: {name2}.",
             over=over,
             name=Sentence(_PARTS[name]),
             name2=Sentence(ADVICE[name]),
@@ -429,9 +429,9 @@ def _part_to_blame(sections: dict[str, int], tools: int, reserve: int, window: i
 
 
 _PARTS = {
-    "reserve": gettext_noop("what is kept free, for the answer above all"),
+    "reserve": gettext_noop("the reserve, mainly for the answer"),
     "system": gettext_noop("the system prompt"),
-    "persona_as_system": gettext_noop("the persona's prompt, which stands in the system prompt's place"),
+    "persona_as_system": gettext_noop("the persona's prompt, which replaces the system prompt"),
     "tools": gettext_noop("the definitions of the tools"),
     "tasks": gettext_noop("the list of tasks"),
     "summary": gettext_noop("the summary"),

@@ -171,9 +171,7 @@ def _pinned_since(user: User, more: Sequence[Conversation]) -> datetime:
     if others.count() + len(more) > MOST_PINNED:
         raise ProductError(
             "too_many_pinned",
-            Sentence(
-                "{most_pinned} conversations can stand above the list. Take one down first.", most_pinned=MOST_PINNED
-            ),
+            Sentence("You can pin {most_pinned} conversations. Unpin one first.", most_pinned=MOST_PINNED),
         )
     return timezone.now()
 

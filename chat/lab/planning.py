@@ -128,7 +128,12 @@ class _TurnReplay:
             past = [self._call(self._contexts.then(call)) for call in calls]
         except ContextError as error:
             raise CannotReplan(
-                [Problem("fits_no_more", Sentence("What was sent does not fit any more ({code}).", code=error.code))]
+                [
+                    Problem(
+                        "fits_no_more",
+                        Sentence("The prompt of that time does not fit any more ({code}).", code=error.code),
+                    )
+                ]
             ) from error
         for each in past:
             if problems := differences(each.stored, each.report):

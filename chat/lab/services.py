@@ -209,13 +209,16 @@ def check(*, user: User, job: Replay) -> int:
         raise ProductError("bad_number_of_turns", Sentence("Choose from 1 to {most} turns.", most=Replay.MOST))
     if job.asks and job.most > Replay.MOST_ASKED:
         detail = Sentence(
-            "At most {most_asked} turns can be asked anew at once. Choose fewer, or do not ask the model.",
+            (
+                "You can send at most {most_asked} turns to the model again at once. Choose fewer, or do not ask "
+                "the model."
+            ),
             most_asked=Replay.MOST_ASKED,
         )
         raise ProductError("too_many_to_ask", detail)
     if job.asks and job.conversation is not None and job.conversation.owner_id != user.pk:
         detail = Sentence(
-            "This is somebody else's conversation, whose texts are theirs. Plan it without asking the model."
+            "This conversation belongs to another person, and its texts are private. Plan it without asking the model."
         )
         raise ProductError("not_yours_to_ask", detail, status=403)
     job.author = user

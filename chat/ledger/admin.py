@@ -116,7 +116,7 @@ class ModelCallAdmin(RecordAdmin):
         total = usage.total() if usage is not None else None
         context = {
             **self.admin_site.each_context(request),
-            "title": _("What model calls took and cost"),
+            "title": _("Tokens and cost of model calls"),
             "opts": self.opts,
             "form": form,
             "total": in_words(total) if total is not None and total.calls else "",

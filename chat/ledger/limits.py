@@ -235,8 +235,8 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
     sentence = _sentence(state, only_reserved=only_reserved)
     if prompt is not None and not only_reserved:
         sentence = Sentence(
-            "What would be sent is more than is left of your limit. Leave out files or earlier messages, or wait until "
-            "it begins anew at {resets}; your text is kept.",
+            "Sending this takes more than your limit has left. Leave out files or earlier messages, or wait "
+            "until the limit resets at {resets}. Your text is kept.",
             resets=f"{state.resets:%Y-%m-%d %H:%M %Z}",
         )
     return ProductError(
@@ -251,7 +251,7 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
 def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
     if only_reserved:
         return Sentence(
-            "What is being answered may use up your limit. Wait until it is complete, then send; your text is kept."
+            "The answers in progress may use up your limit. Wait until they are complete, then send. Your text is kept."
         )
     limit = state.limit
     resets = f"{state.resets:%Y-%m-%d %H:%M %Z}"
@@ -259,38 +259,38 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
     match limit.unit, limit.per:
         case Limit.Unit.TOKENS, Limit.Per.DAY:
             return Sentence(
-                "The limit of {most} tokens (pieces of words) a day is reached. It begins anew at {resets}; your "
-                "text is kept.",
+                "You have reached the limit of {most} tokens (pieces of words) a day. It resets at {resets}. "
+                "Your text is kept.",
                 most=most,
                 resets=resets,
             )
         case Limit.Unit.TOKENS, _:
             return Sentence(
-                "The limit of {most} tokens (pieces of words) a month is reached. It begins anew at {resets}; your "
-                "text is kept.",
+                "You have reached the limit of {most} tokens (pieces of words) a month. It resets at "
+                "{resets}. Your text is kept.",
                 most=most,
                 resets=resets,
             )
         case Limit.Unit.MONEY, Limit.Per.DAY:
             return Sentence(
-                "The limit of ${most} a day is reached. It begins anew at {resets}; your text is kept.",
+                "You have reached the limit of ${most} a day. It resets at {resets}. Your text is kept.",
                 most=most,
                 resets=resets,
             )
         case Limit.Unit.MONEY, _:
             return Sentence(
-                "The limit of ${most} a month is reached. It begins anew at {resets}; your text is kept.",
+                "You have reached the limit of ${most} a month. It resets at {resets}. Your text is kept.",
                 most=most,
                 resets=resets,
             )
         case _, Limit.Per.DAY:
             return Sentence(
-                "The limit of {most} turns a day is reached. It begins anew at {resets}; your text is kept.",
+                "You have reached the limit of {most} turns a day. It resets at {resets}. Your text is kept.",
                 most=most,
                 resets=resets,
             )
     return Sentence(
-        "The limit of {most} turns a month is reached. It begins anew at {resets}; your text is kept.",
+        "You have reached the limit of {most} turns a month. It resets at {resets}. Your text is kept.",
         most=most,
         resets=resets,
     )

@@ -70,8 +70,8 @@ def require_persona(conversation: Conversation, status: "ConversationStatus") ->
     if status.borrows and conversation.persona != scope_of(conversation).persona:
         raise ProductError(
             "persona_lost",
-            "The persona of this conversation is not shared with you any more. Choose another one, or none, and send "
-            "again; your text is kept.",
+            "You no longer have access to the persona of this conversation. Choose another persona, or none, "
+            "and send again. Your text is kept.",
             status=403,
         )
 
@@ -212,8 +212,8 @@ def require_room(status: ConversationStatus, turns: int, most: int | None) -> No
     if status.running and live + turns > max(turns, most - 1):
         raise _too_many(
             Sentence(
-                "{live} answers of yours are being written, and {most} at a time are the most. Wait for one, or stop "
-                "one; your text is kept.",
+                "{live} of your answers are being written; {most} at a time is the maximum. Wait for one, or "
+                "stop one. Your text is kept.",
                 live=live,
                 most=most,
             )
@@ -221,8 +221,8 @@ def require_room(status: ConversationStatus, turns: int, most: int | None) -> No
     if live + turns > max(turns, most) + settings.WAITING_TURNS:
         raise _too_many(
             Sentence(
-                "{live} answers of yours are being written or wait, and there is no room for more. Wait for one, or "
-                "stop one; your text is kept.",
+                "{live} of your answers are being written or wait in line, and the line is full. Wait for "
+                "one, or stop one. Your text is kept.",
                 live=live,
             )
         )
@@ -235,7 +235,7 @@ def _too_many(detail: Sentence) -> ProductError:
 def busy() -> ProductError:
     return ProductError(
         "already_answering",
-        "An answer is still being written here. Wait for it or stop it, then send again; your text is kept.",
+        "An answer is still being written here. Wait for it or stop it, then send again. Your text is kept.",
         status=409,
     )
 

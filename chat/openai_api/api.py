@@ -150,7 +150,7 @@ def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
     """
     choice = request.headers.get(SYSTEM, "").strip().lower()
     if choice not in ("", "replace", "beside"):
-        raise ProductError("bad_header", Sentence("The header {system} is “replace” or “beside”.", system=SYSTEM))
+        raise ProductError("bad_header", Sentence("The header {system} must be “replace” or “beside”.", system=SYSTEM))
     if choice == "replace" and SYSTEM_SCOPE not in caller.scopes:
         raise ProductError("missing_scope", missing_scope(SYSTEM_SCOPE), status=403)
     return choice != "beside" and SYSTEM_SCOPE in caller.scopes

@@ -209,7 +209,7 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     model = context.model.name
     return (
         Sentence(
-            "What {names} reasoned before calling tools is not sent to {model}: no other model can read it.",
+            "{model} does not get the reasoning of {names} before tool calls: no other model can read it.",
             names=names,
             model=model,
         ),

@@ -42,8 +42,8 @@ from projects.models import ProjectFile
 # Texts above a list of files: for a model with tools, and for a model without tools, with passages and without.
 HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
 NO_MATCH = gettext_noop(
-    "Nothing in the files that are reached by search has to do with so short a message, so no passage of them was "
-    "sent. Name a file, or ask in words that stand in it."
+    "The message is too short to search the files with, so no passage was sent. Name a file, or use words "
+    "that are in it."
 )
 LINES = {File.Index.WAITING: "file_line_waiting", File.Index.FAILED: "file_line_unindexed"}
 NOT_INDEXED = {

@@ -226,17 +226,17 @@ class Panel:
             Fact(_("Tokens"), exact, _("Pieces of words, in which models read: about four letters of English each.")),
         ]
         if count:
-            help_ = _("What the provider counted itself, with the definitions of the tools.")
+            help_ = _("Tokens as the provider counted them, with the tool definitions.")
             facts.append(Fact(_("The provider's count"), grouped(count), help_))
         if effort:
             facts.append(Fact(_("Effort of reasoning"), str(Effort(effort).label), _("How long it may think first.")))
-        profile = _("Which share of the window each part may take; an admin sets it.")
+        profile = _("The share of the window that each part may take. An admin sets it.")
         facts.append(Fact(_("Budget profile"), report["profile"], profile))
         if tools := report.get("tools"):
-            facts.append(Fact(_("Tools"), ", ".join(tools), _("What the model may call before it answers.")))
+            facts.append(Fact(_("Tools"), ", ".join(tools), _("Tools that the model may call before it answers.")))
         if asking := report.get("tools_asking"):
             facts.append(Fact(_("Asks first"), ", ".join(asking), _("Calls of these may wait until you allow them.")))
-        help_ = _("Which of its versions was in force.")
+        help_ = _("The version that was active.")
         versions = ((wording.version_named(name), number) for name, number in report["versions"].items())
         return [*facts, *(Fact(name, _("version %(version)s") % {"version": each}, help_) for name, each in versions)]
 
@@ -255,16 +255,12 @@ class Panel:
             (
                 _("Kept free for the answer"),
                 answer - reasoning,
-                _("What is read and what is written share one window."),
+                _("The prompt and the answer share one window."),
             ),
-            *(
-                [(_("Kept free for reasoning"), reasoning, _("What it may think before it writes."))]
-                if reasoning
-                else []
-            ),
+            *([(_("Kept free for reasoning"), reasoning, _("The reasoning before the answer."))] if reasoning else []),
             (_("Definitions of tools"), tools, _("Sent along, so that the model knows what it may call.")),
             (_("Kept free against counting errors"), margin, _("Models count a little differently than we do.")),
-            (_("Room for messages"), room, _("What is left for everything above: the whole of the percentage.")),
+            (_("Room for messages"), room, _("The room for all parts above: the whole of the percentage.")),
         ]
         return [Fact(name, grouped(tokens), help_) for name, tokens, help_ in rows]
 

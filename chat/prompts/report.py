@@ -332,7 +332,7 @@ def images_refused(sent: int, limit: int | None) -> Sentence:
 def doubted(doubts: int, checked: int) -> Sentence:
     """Return the note on sentences that their cited passages do not support."""
     return Sentence(
-        "Of {checked} sentences compared with the passages that they cite, {doubts} are not carried by them.",
+        "{doubts} of {checked} sentences do not agree with the passages that they cite.",
         checked=checked,
         doubts=doubts,
     )
@@ -350,7 +350,7 @@ def fallen_back(first: str, second: str, why: Sentence, *, reasoned: bool) -> li
     ]
     if reasoned:
         notes.append(
-            Sentence("What {first} had thought before its calls was not sent to {second}.", first=first, second=second)
+            Sentence("{second} did not get the reasoning of {first} before its tool calls.", first=first, second=second)
         )
     return notes
 

@@ -328,7 +328,7 @@ async def _answer(work: _ReadingRun) -> None:
         level += 1
         groups = planning.groups_of(sizes, work.budget.fold)
         if len(groups) == len(rows):
-            detail = Sentence("What was found does not become short enough to be answered from. Choose a larger model.")
+            detail = Sentence("The notes do not become short enough for one answer. Choose a larger model.")
             raise ProductError("notes_do_not_fit", detail)
         rows = [row for first, end in groups for row in await _folded(work, level, rows[first:end])]
     if not rows:

@@ -162,8 +162,8 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
         raise ProductError(
             "reading_window_too_small",
             Sentence(
-                "The window of “{name}” leaves {part} tokens to read the file in, beside the question and "
-                "what is written. Choose a model with a larger window, or ask a shorter question.",
+                "The window of “{name}” leaves {part} tokens for parts of the file, besides the question and "
+                "the answer. Choose a model with a larger window, or ask a shorter question.",
                 name=model.name,
                 part=max(part, 0),
             ),

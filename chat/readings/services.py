@@ -411,7 +411,7 @@ def text_of(reading: Reading) -> str:
         ordered.append(texts[row.file_id])
     if digest(ordered) != reading.text_sha256:
         changed = Sentence(
-            "The file's text was read anew meanwhile, so this cannot go on. Ask again over the file as it is now."
+            "The file was read again in the meantime, so this cannot continue. Ask again about the file as it is now."
         )
         raise ProductError("file_changed", changed, status=409)
     return "".join(ordered)

@@ -118,7 +118,9 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
     with transaction.atomic():
         run = _own(user, run_id)
         if run.status != Run.Status.WAITING:
-            raise ProductError("not_waiting", "The run waits for nothing now. Reload to see how it stands.", status=409)
+            raise ProductError(
+                "not_waiting", ("The run does not wait for anything now. Reload the page to see its state."), status=409
+            )
         if run.code == "question" and not ask.text.strip():
             raise ProductError("empty_answer", "The model asked something. Write an answer, then send it.")
         if run.item is not None and run.item.blocking:

@@ -100,7 +100,7 @@ def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = F
         if queued is not None and not replace:
             raise ProductError(
                 "next_message_kept",
-                "One message waits for the answer already. Edit or remove it first; your text is kept.",
+                "One message already waits for the answer. Edit or remove it first. Your text is kept.",
                 status=409,
             )
         remember_effort(locked, ask.effort)

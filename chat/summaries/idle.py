@@ -56,8 +56,7 @@ def require_idle(conversation: Conversation, *, of_run: bool = False) -> Convers
     if status.summarising and SummaryJob.objects.live().filter(conversation=conversation).exists():
         raise ProductError(
             "summarising",
-            "Older messages are being summarised. Send again when that is done, at most two minutes from its start; "
-            "your text is kept.",
+            "Older messages are being summarised. This takes at most two minutes. Then send again. Your text is kept.",
             status=409,
         )
     if status.running and not of_run:
@@ -75,6 +74,6 @@ def require_no_run(conversation: Conversation) -> None:
 def run_in_progress() -> ProductError:
     return ProductError(
         "run_in_progress",
-        "A run is at work in this conversation. Wait until it asks you, or stop it; your text is kept.",
+        "A run is working in this conversation. Wait until it asks you, or stop it. Your text is kept.",
         status=409,
     )

@@ -171,9 +171,9 @@ def load(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask 
         raise ProductError(
             "summary_window_too_small",
             Sentence(
-                "The window of “{writer}” leaves {room} tokens to read messages in, beside its "
-                "instructions, the last summary and the new one. Choose a larger model for summaries, or shorten the "
-                "summary prompt.",
+                "The window of “{writer}” leaves {room} tokens for messages, besides its instructions, the "
+                "last summary and the new one. Choose a larger model for summaries, or shorten the summary "
+                "prompt.",
                 writer=str(writer),
                 room=max(brief.room, 0),
             ),

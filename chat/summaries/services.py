@@ -136,7 +136,7 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
     if holds is None or holds.pk != summary.pk:
         raise ProductError(
             "not_in_force",
-            "This summary no longer holds on the branch on show. Reload to see the one that does.",
+            ("This summary is no longer the current one on this branch. Reload the page to see the current one."),
             status=409,
         )
 

@@ -45,10 +45,10 @@ WEB_OFF = gettext_noop("The project has the web switched off, so no tool that re
 WEB_NOT_YOURS = gettext_noop("None of your groups may use the web in answers, so these tools are not there: {names}.")
 SERVER_NOT_YOURS = gettext_noop("None of your groups may use the tool server {name}.")
 TOOL_LEFT_OUT = gettext_noop(
-    "The tool {name} is not offered to the model. {reason} Ask whoever runs the tool server to mend it."
+    "The model does not get the tool {name}. {reason} Ask the operator of the tool server to fix it."
 )
 TOOL_IN_PART = gettext_noop(
-    "The tool {name} is offered in part. {reason} Ask whoever runs the tool server to shorten it."
+    "The model gets a part of the tool {name}. {reason} Ask the operator of the tool server to shorten it."
 )
 TOOL_GONE = gettext_noop("The tool server {server} does not list the tool {name}, which the persona names.")
 TOO_MANY_TOOLS = gettext_noop(

@@ -16,17 +16,13 @@ from personas.tools import WEB
 from projects.models import Project
 from workspace.models.version import version_now
 
-MODEL = Sentence(
-    "None of your groups may use this model any more, so the answer was stopped. What was written is kept."
-)
-TOOLS = Sentence(
-    "None of your groups may use one of its tools any more, so the answer was stopped. What was written is kept."
-)
+MODEL = Sentence("Your groups no longer allow this model, so the answer was stopped. The text so far is kept.")
+TOOLS = Sentence("Your groups no longer allow one of its tools, so the answer was stopped. The text so far is kept.")
 TASKS = Sentence(
-    "None of your groups may let models work through tasks any more, so this was stopped. What was written is kept."
+    "Your groups no longer allow models to work through tasks, so this was stopped. The text so far is kept."
 )
-PERSONA = Sentence("This persona is not shared with you any more, so the answer was stopped. What was written is kept.")
-PROJECT = Sentence("You are not in this project any more, so the answer was stopped. What was written is kept.")
+PERSONA = Sentence("This persona is no longer shared with you, so the answer was stopped. The text so far is kept.")
+PROJECT = Sentence("You are no longer in this project, so the answer was stopped. The text so far is kept.")
 
 
 class TurnUses(NamedTuple):

@@ -59,7 +59,8 @@ INTERRUPTED = Ending(
     Turn.Status.INTERRUPTED,
     "interrupted",
     Sentence(
-        "The answer was cut off because the server stopped. What was written is kept; try again to get a whole one."
+        "The server stopped before the answer was complete. The text so far is kept. Try again to get a "
+        "complete answer."
     ),
     retryable=True,
 )

@@ -265,7 +265,7 @@ def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
             )
             if offered
             else Sentence(
-                "{name} cannot be told how long to reason. Leave the effort out, or choose another model.",
+                ("{name} has no setting for the effort of reasoning. Leave the effort out, or choose another model."),
                 name=models[0].name,
             ),
         )

@@ -71,9 +71,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Return the page that says that it was open too long, or for a script only the sentence."""
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
-    sentence = Sentence(
-        "This page was open too long. What you have written is kept here; reload the page and send it again."
-    )
+    sentence = Sentence("This page was open too long. Your text is kept here. Reload the page and send it again.")
     error = ProductError("csrf_failed", sentence, status=403) if request.user.is_authenticated else signed_out()
     return page_problem(cast("MiddlewareRequest", request), error)
 

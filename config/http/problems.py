@@ -107,7 +107,7 @@ def foreseen(exception: Exception) -> Exception:
         )
         return ProductError("too_many_parts", detail, status=413)
     if isinstance(exception, SuspiciousOperation):
-        return ProductError("bad_request", "This is not a valid request. Mend the program that sent it.")
+        return ProductError("bad_request", "This is not a valid request. Correct the program that sent it.")
     if isinstance(exception, RecursionError) and "decoding a JSON" in str(exception):
         return ProductError("parse_error", "The JSON is nested too deeply. Send it flatter.")
     if isinstance(exception, RedisError):

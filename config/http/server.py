@@ -328,7 +328,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         """Answer with a sentence, which Twisted's own answer lacks."""
-        detail = Sentence("This is not a valid HTTP request. Mend the program that sent it.")
+        detail = Sentence("This is not a valid HTTP request. Correct the program that sent it.")
         self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
 
     def _first_line(self) -> bytes:

@@ -47,7 +47,7 @@ def find_passages(
 
 def _not_ordered(name: str, why: Sentence) -> Sentence:
     return Sentence(
-        "The re-ranker “{name}” did not order the passages (“{why}”), so they stand in the order of the search.",
+        "The re-ranker “{name}” did not order the passages (“{why}”), so they are in the order of the search.",
         name=name,
         why=why,
     )

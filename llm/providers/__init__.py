@@ -54,7 +54,9 @@ def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float
         return KeyLostClient()
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
-        raise ModelError("bad_credentials", "The API key holds characters no key has. Paste it anew.", retryable=False)
+        raise ModelError(
+            "bad_credentials", "The API key has characters that no key has. Paste it again.", retryable=False
+        )
     url = base_url.strip() or DEFAULT_BASE_URLS[protocol]
     if not is_http(url):
         sentence = Sentence("The provider's base URL must begin with http:// or https:// and a host. Correct it.")

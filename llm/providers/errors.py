@@ -150,7 +150,7 @@ _SENTENCES = {
     ),
     "stream_cut": gettext_noop("The connection to the model broke off before the answer was complete. Try again."),
     "malformed_stream": gettext_noop(
-        "The provider sent a broken answer. Try again; if it stays, check its kind and base URL."
+        "The provider sent a broken answer. Try again. If it happens again, check its kind and base URL."
     ),
     "bad_model_request": gettext_noop("The provider refused the request. Check the model's settings."),
     "responses_only": gettext_noop(
@@ -199,7 +199,7 @@ def malformed() -> ModelError:
 def wrong_endpoint() -> ModelError:
     """Return the error for an answer with status 200 that comes from no model: a web page, for example."""
     sentence = Sentence(
-        "What answers at the provider's base URL is not a model. Check the provider's kind and base URL."
+        "The server at the provider's base URL is not a model server. Check the provider's kind and base URL."
     )
     return ModelError("malformed_stream", sentence, retryable=False)
 

@@ -100,9 +100,7 @@ Cause = tuple[str, Sentence]  # a code, and the advice for administrators
 
 def _cause(server: ToolServerConfig, exchange: Exchange, error: BaseException | None, message: str) -> Cause:
     if exchange.too_large:
-        advice = Sentence(
-            "{name} sent an answer that is larger than what is read of one. Let it answer in pages.", name=server.name
-        )
+        advice = Sentence("{name} sent an answer that is too large. Let it answer in pages.", name=server.name)
         return "tool_server_too_large", advice
     causes = list(_chain(error)) if error is not None else []
     if server.url:

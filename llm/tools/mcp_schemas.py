@@ -105,7 +105,7 @@ def _require_bounds(schema: Any) -> None:
         value, depth = left.pop()
         values += 1
         if values > MAX_VALUES:
-            raise BadSchema(Sentence("Its input schema holds more than {max_values} values.", max_values=MAX_VALUES))
+            raise BadSchema(Sentence("Its input schema has more than {max_values} values.", max_values=MAX_VALUES))
         if depth > MAX_DEPTH:
             raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         if isinstance(value, Mapping):

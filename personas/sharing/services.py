@@ -133,7 +133,7 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
         raise NotFound("share")
     if not taker.is_active:
         raise ProductError(
-            "not_active", Sentence("“{taker}” is deactivated. Choose somebody who is active.", taker=taker), status=422
+            "not_active", Sentence("“{taker}” is deactivated. Choose an active person.", taker=taker), status=422
         )
     row.delete()
     if before is not None:

@@ -13,8 +13,8 @@ OF_READINGS = {
         READINGS,
         Sentence("Notes on a part"),
         Sentence(
-            "What the model is told that reads one part of a file after another. Where it answers without a letter or "
-            "a digit, the part has nothing to do with the question."
+            "Instructions for the model that reads one part of a file after another. An answer without a "
+            "letter or a digit means that the part has nothing to do with the question."
         ),
         "A document that is too long to be read at once is read part by part, to answer a question. You get one part; "
         "the others are read in the same way, and the notes on all of them are put together afterwards.\n\n"
@@ -38,7 +38,7 @@ OF_READINGS = {
         READINGS,
         Sentence("Notes put together"),
         Sentence(
-            "Where the notes on all parts do not fit into one prompt: what the model is told that makes fewer of them."
+            "Instructions for the model that shortens the notes when the notes on all parts do not fit into one prompt."
         ),
         "A document that is too long to be read at once is read part by part, to answer a question. You get notes on "
         "several parts of it. Write them anew as one list: join what says the same, and leave out only what does not "
@@ -50,7 +50,7 @@ OF_READINGS = {
     "reading_answer": TextDefinition(
         READINGS,
         Sentence("Answer over a whole file"),
-        Sentence("What the model is told that answers the question from the notes."),
+        Sentence("Instructions for the model that answers the question from the notes."),
         "A document that is too long to be read at once was read part by part. You get the notes on all parts that "
         "were read, in their order. Answer the question from them alone, in its language and as exactly as they allow. "
         "Cite what you take from a note with its numbers in square brackets right after the statement, like [12] or "
@@ -68,7 +68,7 @@ OF_READINGS = {
     ),
     "reading_unread": TextDefinition(
         READINGS,
-        Sentence("What was not read"),
+        Sentence("The parts that were not read"),
         Sentence("Below “Answer over a whole file” where parts of the file were not read."),
         "{percent} % of the document were read. Of the rest nothing is known; say so where it matters.",
         may_have={"percent": Sentence("how much was read")},

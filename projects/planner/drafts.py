@@ -23,7 +23,7 @@ from projects.planner.rules import Actor
 
 MOST = 20  # due drafts of one user, so that a loop that makes tasks does not cost without limit
 MANY = Sentence(
-    "{most} other checklists of yours wait to be drafted, the most there may be. Ask for this one when they are done.",
+    "{most} of your checklists wait for a draft, which is the maximum. Ask for this one when they are done.",
     most=MOST,
 )
 

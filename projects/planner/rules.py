@@ -138,7 +138,7 @@ def check_not_declined(actor: Actor, row: Task) -> None:
     """Raise `declined` (409) for a model and a declined proposal, or an item of one."""
     task = row.parent if row.level == Task.Level.ITEM else None
     if actor.model and (row.declined or (task is not None and task.declined)):
-        sentence = Sentence("{code} was declined. Only the user takes it up again; leave it as it is.", code=row.code)
+        sentence = Sentence("{code} was declined. Only the user can accept it; leave it as it is.", code=row.code)
         raise ProductError("declined", sentence, status=409)
 
 
@@ -223,13 +223,13 @@ def _parent(actor: Actor, row: Task, value: Task | None) -> TaskChanges:
     if value.owner_id != actor.user.pk:
         raise NotFound("task")
     if is_item and row.parent_id not in (None, value.pk):
-        raise ProductError("item_stays", "An item stays in its checklist. Create it anew in the other one.")
+        raise ProductError("item_stays", "An item stays in its checklist. Create it again in the other one.")
     if (value.level, value.horizon) not in PARENTS[row.level, row.horizon]:
         raise ProductError(
             "wrong_parent",
             Sentence(
-                "Checklist items go under day tasks, day tasks under month tasks or objectives, month tasks under "
-                "objectives, and months under years. {code} cannot hold this.",
+                "A checklist item belongs to a day task, a day task to a month task or an objective, a month "
+                "task to an objective, a month to a year. {code} cannot contain this.",
                 code=value.code,
             ),
         )

@@ -182,7 +182,7 @@ def move(*, actor: Actor, task: Task, day: date) -> Task:
     check_may_change(actor, row)
     check_not_moved(row)
     if (row.level, row.horizon) != (Task.Level.TASK, Task.Horizon.DAY):
-        raise ProductError("not_a_day_task", "Only day tasks are moved; checklist items go along with theirs.")
+        raise ProductError("not_a_day_task", ("Only day tasks can be moved; their checklist items move with them."))
     if row.status not in Task.UNFINISHED:
         raise ProductError(
             "finished",
@@ -236,7 +236,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
     _accept_by_acting(actor, row)
     if only_first and row.children.filter(level=Task.Level.ITEM).exists():
         raise ProductError(
-            "has_checklist", Sentence("{code} has a checklist by now. Leave it as it is.", code=row.code), status=409
+            "has_checklist", Sentence("{code} already has a checklist. Leave it as it is.", code=row.code), status=409
         )
     if not items:
         raise ProductError("empty_checklist", "Give at least one item. To empty the checklist, delete its items.")

@@ -224,7 +224,7 @@ def _save(prompt: SavedPrompt, name: str, text: str, before: object = None) -> S
     if moved and SavedPrompt.objects.of_same_holder(prompt).count() >= SavedPrompt.MOST:
         raise ProductError(
             "too_many_prompts",
-            Sentence("{most} prompts are the most in one place. Delete one that nobody uses.", most=SavedPrompt.MOST),
+            Sentence("One place can have {most} prompts. Delete one that nobody uses.", most=SavedPrompt.MOST),
         )
     try:
         with transaction.atomic():

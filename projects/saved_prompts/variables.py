@@ -67,9 +67,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def _check_value(variable: Variable, value: str) -> str:
     value = value if value.strip() else variable.default
     if not value:
-        raise ProductError(
-            "variable_missing", Sentence("Say what to put in the place of “{name}”.", name=variable.name)
-        )
+        raise ProductError("variable_missing", Sentence("Give a value for “{name}”.", name=variable.name))
     if variable.choices and value not in variable.choices:
         choices = ", ".join(variable.choices)
         raise ProductError(

@@ -31,7 +31,7 @@ SENTENCES = {
         "The password does not open it. Enter its own on the page of the file that this one is in."
     ),
     "untried_inside": gettext_noop(
-        "It is protected with a password, and so are too many beside it. Upload it by itself."
+        "It is protected with a password, and so are too many files with it. Upload it separately."
     ),
     "wrong_password": gettext_noop("This password does not open it. Enter the right one on its page."),
     "protected": gettext_noop(
@@ -68,11 +68,11 @@ LEFT_OUT = {
         "The model that reads scans failed at {count} of its {pages} pages. Read it again to try once more."
     ),
     "layer": gettext_noop(
-        "The text that {count} of its {pages} pages brought along does not fit what they show, so it was "
-        "recognised anew (OCR). It may have errors."
+        "The stored text of {count} of its {pages} pages does not match the picture of the page, so the pages"
+        " were recognised again (OCR). The text may have errors."
     ),
     "pictures": gettext_noop("Pictures that were left out: {count}."),
-    "attachments": gettext_noop("Attachments that were not read: {count}. Upload them by themselves."),
+    "attachments": gettext_noop("Attachments that were not read: {count}. Upload them separately."),
     "members": gettext_noop("Files in it that were not read: {count}. Each says why."),
     "repeated": gettext_noop(
         "Lines at the head or foot of pages that only repeat those of earlier pages were left out: {count}."

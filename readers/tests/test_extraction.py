@@ -95,7 +95,7 @@ def test_an_email_gives_headers_the_plain_words_and_the_names_of_attachments(rea
     assert "From: Ada <ada@example.org>" in result.text and "Subject: Grüße" in result.text
     assert "The plain words." in result.text and "HTML" not in result.text
     assert "Attachments: bill.pdf" in result.text and "Attachment bill.pdf: [Not read: It is damaged" in result.text
-    assert list(map(str, result.notes)) == ["Attachments that were not read: 1. Upload them by themselves."]
+    assert list(map(str, result.notes)) == ["Attachments that were not read: 1. Upload them separately."]
 
 
 def test_attachments_that_are_text_or_letters_are_read(read: Read) -> None:

@@ -157,7 +157,7 @@ def test_who_may_do_more_is_out_of_reach(client: Client, staff: User, admin_user
         client.post(reverse("admin:accounts_user_changelist"), chosen)
         person.refresh_from_db()
         assert (person.password, person.email == "taken@example.org") == (before, False)
-        with pytest.raises(ProductError, match="may do things that you may not"):
+        with pytest.raises(ProductError, match="has rights that you do not have"):
             save_user(user=staff, person=person)
 
 

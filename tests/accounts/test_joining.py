@@ -64,10 +64,10 @@ def link_in(text: str) -> str:
 
 def test_a_password_that_an_administrator_has_set_is_changed_first(olga: User) -> None:
     root = User.objects.create_superuser("root", password=PASSWORD)
-    olga.set_password("chosen by somebody else")
+    olga.set_password("Another person chose your current password")
     save_password(user=root, person=olga)
     here = browser()
-    here.post("/login/", {"username": "olga", "password": "chosen by somebody else"})
+    here.post("/login/", {"username": "olga", "password": "Another person chose your current password"})
     assert here.get("/files/")["Location"] == "/settings/password/?next=%2Ffiles%2F"
     assert here.get("/api/v1/me/").json()["code"] == "password_change_needed"
     assert here.post("/settings/tokens/", {}).status_code == 403
@@ -75,7 +75,12 @@ def test_a_password_that_an_administrator_has_set_is_changed_first(olga: User) -
     assert valid_credentials([Credential.of_session(here.session, person)]) == set()
     page = here.get("/settings/password/?next=/files/").content.decode()
     assert "Choose your password" in page and "/settings/tokens/" not in page
-    form = {"old_password": "chosen by somebody else", "new_password1": NEW, "new_password2": NEW, "next": "/files/"}
+    form = {
+        "old_password": "Another person chose your current password",
+        "new_password1": NEW,
+        "new_password2": NEW,
+        "next": "/files/",
+    }
     assert here.post("/settings/password/", form)["Location"] == "/files/"
     assert here.get("/files/").status_code == 200
     _, token = create_token(user=person, name="program")

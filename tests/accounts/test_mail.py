@@ -66,7 +66,7 @@ def test_an_invitation_is_mailed(staff: Client, server: MailServer) -> None:
     assert "mailed to" in page and "/welcome/" not in page
     mail = server.received[0]
     assert mail["To"] == "ada@example.org" and "Glasshouse" in mail["Subject"]
-    assert "“ada”" in server.text() and "password stays" not in server.text()
+    assert "“ada”" in server.text() and "password does not change" not in server.text()
     here = browser()
     assert here.post(link_in(server.text()), {"new_password1": NEW, "new_password2": NEW}).status_code == 302
     assert here.get("/settings/").status_code == 200
@@ -100,7 +100,7 @@ def test_who_has_forgotten_the_password_chooses_another(olga: User, server: Mail
     assert FORGOTTEN in here.get("/login/").content.decode()
     assert ON_ITS_WAY in here.post(FORGOTTEN, {"email": "OLGA@example.org"}).content.decode()
     people.mail_forgotten(email="OLGA@example.org", origin="http://testserver")  # what the worker does of it
-    assert "“olga”" in server.text() and "password stays" in server.text()
+    assert "“olga”" in server.text() and "password does not change" in server.text()
     link = link_in(server.text())
     assert here.post(link, {"new_password1": NEW, "new_password2": NEW}).status_code == 302
     olga.refresh_from_db()

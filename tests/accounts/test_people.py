@@ -180,7 +180,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
     assert page.status_code == 422
     wrong = [(each.line, str(each.sentence)) for each in page.context["wrong"]]
     assert [line for line, _ in wrong] == [3, 4, 4, 5, 6, 6]
-    assert "There is somebody called “admin” already" in wrong[0][1]
+    assert "The user name “admin” is taken" in wrong[0][1]
     assert "Line 2 has the user name “olga”, too" in wrong[1][1]
     assert wrong[2][1].startswith("E-mail: Enter a valid email address")
     assert wrong[3][1] == "User name: This field cannot be blank."
@@ -193,7 +193,7 @@ def test_one_wrong_line_and_nobody_is_imported(admin_client: Client) -> None:
     ("text", "sentence"),
     [
         ("", "The table is empty"),
-        ("username,email", "names nobody"),
+        ("username,email", "has no people"),
         ("name,email\nOlga,o@example.org", "“username” is missing"),
         ("username,phone\nolga,1", "“phone” is no column"),
         ("username\n" + "\n".join(f"p{number}" for number in range(501)), "more than 500 people"),

@@ -209,7 +209,7 @@ def test_what_is_no_passkey_signs_nobody_in(sent: str) -> None:
     assert challenge["userVerification"] == "required"
     answer = here.post(PASSKEY, {"credential": sent, "next": "/files/"}, follow=True)
     assert answer.redirect_chain == [("/login/?next=%2Ffiles%2F&refused=passkey_refused", 302)]
-    assert "The passkey was not taken" in answer.content.decode() and not signed_in(here)
+    assert "The passkey was not accepted" in answer.content.decode() and not signed_in(here)
 
 
 # One's own page
@@ -423,7 +423,7 @@ def test_whose_passkey_it_is_counts(olga: User) -> None:
     assert answer["Location"] == SECOND
     assert here.get(SECOND).context["passkeys"] == websafe_encode(mine.ident)
     answer = sent(here, theirs, SECOND)
-    assert answer.status_code == 422 and "The passkey was not taken" in answer.content.decode()
+    assert answer.status_code == 422 and "The passkey was not accepted" in answer.content.decode()
     forged = replace(mine, key=theirs.key)
     assert sent(here, forged, SECOND).status_code == 422 and not signed_in(here)
     assert sent(here, mine, SECOND)["Location"] == "/" and signed_in(here)
@@ -466,7 +466,7 @@ def test_what_is_no_passkey_is_not_added(sent: str, olga: User) -> None:
     here, _ = sign_in(olga)
     here.get(PASSKEYS, headers=SCRIPT)
     answer = here.post(PASSKEYS, {"credential": sent})
-    assert answer.status_code == 403 and "The passkey was not taken" in answer.content.decode()
+    assert answer.status_code == 403 and "The passkey was not accepted" in answer.content.decode()
     assert not services.factors_of(olga)
 
 

@@ -42,7 +42,7 @@ def test_its_answer_is_read_as_models_write_it(text: str, expected: list[str | N
 
 @pytest.mark.parametrize("text", ["", "yes", "1: yes", "1: perhaps\n2: yes", "I cannot judge that."])
 def test_an_answer_that_leaves_a_sentence_out_is_none(text: str) -> None:
-    with pytest.raises(ModelError, match="yes or no of every sentence"):
+    with pytest.raises(ModelError, match="yes or no for every sentence"):
         parse_answer(text, 2)
 
 
@@ -104,7 +104,7 @@ def test_without_its_answer_the_check_is_the_rules_and_the_report_says_so(
         turn = ask(person, place, caller_of_tools, "Which?", SEARCH, script)
     assert [each["reasons"][0]["reason"] for each in turn["parts"][-1]["check"]["doubts"]] == ["number"]
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]
-    assert notes[-2].startswith(f"The model {model.name}, which checks citations, did not (“")
+    assert notes[-2].startswith(f"The model {model.name}, which checks citations, failed (“")
     Model.objects.filter(pk=model.pk).update(enabled=False)
     turn = ask(person, place, caller_of_tools, "Again?", SEARCH, ANSWER)
     notes = person.caller.get(f"turns/{turn['id']}/report/")["notes"]

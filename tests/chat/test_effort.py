@@ -124,7 +124,7 @@ def test_what_a_model_does_not_take_is_refused_or_said(person: Person, applicati
     assert person.caller.post(turns, {**body, "effort": "much"}, expect=400)["code"] == "bad_effort"
     plain = create_model(application, efforts=[])
     refused = person.caller.post(turns, {**body, "models": [str(plain.pk)], "effort": "low"}, expect=400)
-    assert "cannot be told how long to reason" in refused["detail"]
+    assert "has no setting for the effort of reasoning" in refused["detail"]
     assert context(person, model, "max").effort.sent == ""
     assert (
         "does not take the effort of reasoning “max”; none was sent"

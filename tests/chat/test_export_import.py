@@ -345,7 +345,7 @@ def test_what_is_kept_of_an_import_goes_after_thirty_days_and_with_its_person(
     assert [path.name for path in tmp_path.rglob("imports/*")] == ["young"] and default_storage.exists(young)
     refused = browser.post(f"/api/v1/imports/{failed.pk}/retry/")
     assert (refused.status_code, refused.json()["code"]) == (409, "upload_gone")
-    assert "no longer kept" in browser.get(f"/import/{failed.pk}/").content.decode()
+    assert "The upload was deleted" in browser.get(f"/import/{failed.pk}/").content.decode()
 
 
 def test_an_export_has_to_fit_beside_what_is_stored(failed: Import, browser: Client, settings: Any) -> None:

@@ -184,7 +184,7 @@ def test_in_the_middle_of_a_loop_the_other_goes_on_with_the_results(
     assert (turn.status, turn.answer.text) == ("done", "There is nothing to do.")
     assert [part["type"] for part in turn.answer.parts][-3:] == ["tool_call", "tool_result", "text"]
     assert [call["model"] for call in turn.report["calls"]] == [model.name, model.name, other.name]
-    forgotten = f"What {model.name} had thought before its calls was not sent to {other.name}."
+    forgotten = f"{other.name} did not get the reasoning of {model.name} before its tool calls."
     assert Sentence.load(turn.report["calls"][-1]["notes"][-1]).english == forgotten
     assert not StepReasoning.objects.filter(turn=turn).exists()
     [request] = application.model.requests(other.name)

@@ -168,7 +168,7 @@ def test_a_message_that_says_little_gets_only_passages_that_have_to_do_with_it(
     assert ("500 euros" in listing(plan), "are not shown here:" in listing(plan)) == (passages, not passages)
     assert report["used"] == plan["used"] and plan["notes"] == report["notes"]
     assert [note.partition(",")[0] for note in report["notes"]] == (
-        [] if passages else ["Nothing in the files that are reached by search has to do with so short a message"]
+        [] if passages else ["The message is too short to search the files with"]
     )
 
 

@@ -115,7 +115,7 @@ def test_models_take_turns_in_one_conversation(name: str, application: Applicati
 
 def notes_of(person: Person, turn: str) -> list[str]:
     report = person.caller.get(f"turns/{turn}/report/")
-    return [note for note in report["notes"] if "reasoned before calling tools" in note]
+    return [note for note in report["notes"] if "before tool calls" in note]
 
 
 @pytest.mark.parametrize("name", VENDORS)
@@ -130,15 +130,15 @@ def test_what_another_model_reasoned_is_said_not_to_be_sent(
     assert notes_of(person, first["id"]) == []
     second = answered(person, place, other)
     [note] = notes_of(person, second["id"])
-    assert note == f"What {name} reasoned before calling tools is not sent to {other.name}: no other model can read it."
+    assert note == f"{other.name} does not get the reasoning of {name} before tool calls: no other model can read it."
     back = answered(person, place, model)
     [note] = notes_of(person, back["id"])
-    assert note.startswith(f"What {other.name} reasoned")
-    for chosen, note_start in ((model, f"What {other.name} reasoned"), (other, f"What {name} reasoned")):
+    assert f"the reasoning of {other.name}" in note
+    for chosen, reasoning in ((model, f"the reasoning of {other.name}"), (other, f"the reasoning of {name}")):
         body = {"models": [str(chosen.pk)]}
         again = person.caller.post(f"messages/{back['message']}/regenerate/", body)["turns"][0]
         assert person.caller.ended(again["id"])["status"] == "done"
-        assert [note.startswith(note_start) for note in notes_of(person, again["id"])] == [True]
+        assert [reasoning in note for note in notes_of(person, again["id"])] == [True]
     refused = [each for each in application.model.requests() if each.status == 400]
     assert len(refused) <= (name == "gpt-5.6-terra")
 
@@ -149,7 +149,7 @@ def test_the_panel_says_it_before_and_after_sending(application: Application, pe
     client = Client()
     client.force_login(person.user)
     plan = client.post(f"/c/{place}/plan/?panel", {"text": "And?", "model": str(other.pk)}).content.decode()
-    assert "What deepseek-v4 reasoned before calling tools is not sent to qwen4:8b" in plan
+    assert "qwen4:8b does not get the reasoning of deepseek-v4 before tool calls" in plan
 
 
 @pytest.mark.parametrize("name", VENDORS)

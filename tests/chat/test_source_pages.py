@@ -104,7 +104,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_marked_and_shown_beside_i
     assert "does not have the number “900”" in shown and check["doubts"][0]["sentence"] in shown and CLAUSE in shown
     assert client.get(path).status_code == 200 and client.get(path.replace("/0/", "/1/")).status_code == 404
     report = person.caller.get(f"turns/{turn['id']}/report/")
-    assert "Of 2 sentences compared with the passages that they cite, 1 are not carried by them." in str(report)
+    assert "1 of 2 sentences do not agree with the passages that they cite." in str(report)
     stranger = Client()
     stranger.force_login(User.objects.create_user(f"stranger-{uuid4().hex[:8]}"))
     assert stranger.get(path).status_code == 404

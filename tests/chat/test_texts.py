@@ -196,7 +196,7 @@ def test_who_may_only_look_changes_nothing(client: Client) -> None:
     assert client.get(reverse(HOME)).status_code == client.get(text_page("title")).status_code == 403
     clerk.user_permissions.add(Permission.objects.get(codename="view_prompttext"))
     looked = client.get(text_page("title")).content.decode()
-    assert "What a model gets" in looked and "Edit</a>" not in looked
+    assert "What the model gets" in looked and "Edit</a>" not in looked
     assert client.post(page("add", name="title"), form("Mine.")).status_code == 403
     assert client.post(reverse("admin:personas_prompttext_use", args=["title"]), {"version": 0}).status_code == 403
     assert not PromptText.objects.exists()

@@ -230,7 +230,7 @@ def test_a_result_for_which_there_is_no_room_to_keep_is_shortened_all_the_same(
     [cut] = turns.results(1)
     assert re.search(r"\n\[… \d+ tokens left out …\]\n", cut) and cut.endswith("\nLAST")
     assert not ToolResult.objects.filter(conversation=UUID(turns.place)).exists()
-    assert any("could not be kept" in note for note in turns.report(turn, 1)["notes"])
+    assert any("could not be stored" in note for note in turns.report(turn, 1)["notes"])
 
 
 def test_what_is_beyond_what_is_kept_is_named(

@@ -94,14 +94,14 @@ def test_a_webhook_without_its_secret_sends_nothing_and_says_what_to_do(
         delivery = tried(happened(olga))
         assert (delivery.status, receiver.received) == ("waiting", [])
         assert delivery.log[-1]["code"] == "secret_lost"
-        assert "Remove this webhook and make it again" in delivery.log[-1]["detail"]
+        assert "Remove this webhook and create it again" in delivery.log[-1]["detail"]
         client.force_login(olga)
         refused = client.post(reverse("settings:webhook_test", args=[hook.pk]))
         assert (refused.status_code, "ENCRYPTION_KEYS" in refused.content.decode()) == (409, True)
         assert "cannot be read any more" in client.get(reverse("settings:webhooks")).content.decode()
         assert [str(each.detail) for each in _stored_keys()] == [f"cannot be decrypted: olga's {hook.pk}"]
         admin = client.get(reverse("admin:accounts_webhook_change", args=[hook.pk]))
-        assert "Remove this webhook and make it again" in admin.content.decode()
+        assert "Remove this webhook and create it again" in admin.content.decode()
         settings.ENCRYPTION_KEYS = before  # the old key was put back: what waited is sent
         assert tried(delivery).status == "done"
         assert len(receiver.received) == 1

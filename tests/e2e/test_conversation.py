@@ -101,7 +101,7 @@ def test_an_answer_is_stopped_and_keeps_its_text(page: Page, how: str) -> None:
         page.get_by_role("button", name="Stop the answer").click()
     else:
         field(page).press("Escape")
-    expect(answer(page)).to_contain_text("Stopped. What was written is kept.")
+    expect(answer(page)).to_contain_text("Stopped. The text so far is kept.")
     expect(answer(page)).to_have_attribute("data-status", "stopped")
     expect(answer(page).locator(".prose")).to_contain_text("t5")
     expect(page.get_by_role("button", name="Send")).to_be_visible()

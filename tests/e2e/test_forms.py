@@ -358,6 +358,6 @@ def test_a_page_of_the_network_in_place_of_an_answer_takes_no_task(visit: OpenBr
         page.route("**/tasks/", partial(Route.fulfill, status=status, body="<p>Sign in to the net"))
         field.fill("Buy cacao")
         field.press("Enter")
-        expect(page.locator("[data-add]").get_by_role("alert")).to_contain_text("could not take this")
+        expect(page.locator("[data-add]").get_by_role("alert")).to_contain_text("could not accept this")
         expect(field).to_have_value("Buy cacao")
         page.unroute("**/tasks/")

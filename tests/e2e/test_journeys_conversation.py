@@ -159,7 +159,7 @@ def stopped_and_continued(screen: Screen) -> None:
     for number in (1, 2):
         expect(answer(page, number).locator(".prose")).to_contain_text("t5")
         screen.press(page.get_by_role("button", name="Stop the answer"))
-        expect(answer(page, number)).to_contain_text("Stopped. What was written is kept.")
+        expect(answer(page, number)).to_contain_text("Stopped. The text so far is kept.")
         screen.check()
         if number == 1:
             screen.press(answer(page).get_by_role("button", name="Continue"))

@@ -54,7 +54,7 @@ def test_colours_follow_the_system_until_some_are_chosen(visit: OpenBrowser) -> 
     expect(field(page)).to_be_visible()
     assert background(page) == dark
     settings(page)
-    page.get_by_label("As the system").check()
+    page.get_by_label("Same as the system").check()
     save(page)
     expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
     assert background(page) == light
@@ -148,7 +148,7 @@ def test_another_browser_is_signed_out(visit: OpenBrowser) -> None:
     row.get_by_role("button", name="Sign out").click()
     expect(row).to_have_count(0)
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
-    expect(form.get_by_role("alert")).to_contain_text("You were signed out. What you have written is kept here")
+    expect(form.get_by_role("alert")).to_contain_text("You were signed out. Your text is kept here")
     expect(form.get_by_label("Instructions", exact=False).first).to_have_value("Long thought of")
     expect(page.locator(".entries").get_by_role("listitem")).to_have_count(1)
 
@@ -157,7 +157,7 @@ def test_the_password_is_changed(visit: OpenBrowser) -> None:
     opened = visit()
     page = opened.sign_in()
     settings(page, "Password")
-    page.get_by_label("Password until now").fill(opened.person.password)
+    page.get_by_label("Current password").fill(opened.person.password)
     page.get_by_label("New password", exact=True).fill(NEW_PASSWORD)
     page.get_by_label("New password again").fill(NEW_PASSWORD)
     page.get_by_role("button", name="Change password").click()

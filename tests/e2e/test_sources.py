@@ -72,7 +72,7 @@ def test_a_sentence_that_its_passage_does_not_carry_is_shown_beside_it(page: Pag
     answer(page).locator(".doubt").click()
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="Sentence and passage")).to_be_focused()
-    expect(panel).to_contain_text("What the passage says of this does not have the number “900”.")
+    expect(panel).to_contain_text("The passage does not have the number “900” for this.")
     expect(panel).to_contain_text(CLAUSE)
 
 

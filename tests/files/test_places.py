@@ -29,7 +29,7 @@ def test_a_scan_opens_at_its_passage_and_its_places_go_with_it(
     picture = caller.http.get(f"files/{file}/pages/1/picture/{passage}")
     assert near(marked(Image.open(io.BytesIO(picture.content)).convert("RGB")), SPRING)
     page = browser.get(f"/files/{file}/{passage}").content.decode()
-    assert 'alt="Page 1, on which is marked: spring."' in page and "is not marked" not in page
+    assert 'alt="Page 1, on which is marked: spring."' in page and "cannot be marked" not in page
     caller.post(f"files/{file}/reread/", {})
     read(caller, file)
     assert RecognisedPage.objects.filter(file=file).count() == 1  # those of the reading before are gone
@@ -37,4 +37,4 @@ def test_a_scan_opens_at_its_passage_and_its_places_go_with_it(
     assert RecognisedPage.objects.filter(file__owner=person.user).count() == 1
     RecognisedPage.objects.filter(file=file).delete()
     page = browser.get(f"/files/{file}/{passage}").content.decode()
-    assert 'alt="Page 1"' in page and "The passage is not marked" in page
+    assert 'alt="Page 1"' in page and "The passage cannot be marked" in page

@@ -115,7 +115,7 @@ def test_the_path_of_the_address_may_change_without_the_key(admin_client: Client
     [
         ("base_url", "localhost:8080", "Begin with http://"),
         ("base_url", "ftp://host", "Begin with http://"),
-        ("new_api_key", "ключ", "Paste it anew"),
+        ("new_api_key", "ключ", "Paste it again"),
         ("silence_timeout", "0", "greater than or equal to 1"),
     ],
 )

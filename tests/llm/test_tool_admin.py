@@ -105,7 +105,7 @@ def test_an_empty_field_keeps_the_key_and_a_switch_removes_it(admin_client: Clie
         ({"kind": "brave", "clear_api_key": "on"}, "Brave answers only with a key"),
         ({"base_url": "", "new_api_key": "x"}, "SearXNG has no address of its own"),
         ({"base_url": "searxng:8080"}, "Begin with http://"),
-        ({"new_api_key": "ключ"}, "Paste it anew"),
+        ({"new_api_key": "ключ"}, "Paste it again"),
     ],
 )
 def test_what_no_service_can_have_is_refused(

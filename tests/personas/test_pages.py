@@ -181,7 +181,7 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     shown = page(signed_in(owner), f"/personas/{persona.pk}/").replace("\xa0", " ")
     assert "own instructions (version 1) are not sent" in shown
     assert "Old messages are summarised above 65 % of the room, down to 25 %." in shown
-    assert "Of what the model can read at once it uses 12,288 tokens at most. 900 are kept free" in shown
+    assert "It uses at most 12,288 tokens of the model's window. 900 are kept free" in shown
     assert "Old messages are summarised above 7,800 tokens, down to 3,000." in shown
     assert "Old messages are left out when there is no room." in shown
     assert "The workspace&#x27;s default (m)" in shown
@@ -255,7 +255,7 @@ def test_deleting_says_who_goes_on_without_it(owner: User, persona: Persona) -> 
     Project.objects.create(owner=owner, name="Contracts", persona=persona)
     client, where = signed_in(owner), f"/personas/{persona.pk}/delete/"
     shown = page(client, where)
-    assert "2 conversations use it. They stay, and go on without the persona. So does 1 project." in shown
+    assert "2 conversations use it and continue without the persona. So does 1 project." in shown
     assert client.post(where)["Location"] == "/personas/"
     mine.refresh_from_db()
     assert mine.persona is None

@@ -70,7 +70,7 @@ def test_it_takes_the_rights_to_all_of_it(client: Client, leaver: User, admin_us
         hand_over(user=staff, person=leaver, to="staff")
     staff.user_permissions.add(Permission.objects.get(codename="change_persona"))
     staff = User.objects.get(pk=staff.pk)
-    with pytest.raises(ProductError, match="may do things that you may not"):
+    with pytest.raises(ProductError, match="has rights that you do not have"):
         hand_over(user=staff, person=admin_user, to="staff")
     hand_over(user=staff, person=leaver, to="staff")
     assert possessions_of(staff) == Possessions(1, 1, 1)

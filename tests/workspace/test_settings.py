@@ -67,7 +67,7 @@ def test_the_page_changes_what_was_touched_and_nothing_else(admin_client: Client
     other = BudgetProfile.objects.create(name="Long")
     sent |= {"name": "Lighthouse", "default_profile": str(other.pk), "languages": ["vi", "en"], "accent": "#1D4ED8"}
     saved = admin_client.post(PAGE, sent, follow=True)
-    assert "It holds everywhere from now on." in saved.content.decode()
+    assert "It applies everywhere now." in saved.content.decode()
     now = workspace_at()
     assert (now.name, now.accent, now.notice) == ("Lighthouse", "#1d4ed8", "Of another administrator.")
     assert default_profile() == other and other.layout == "near_end"

@@ -90,5 +90,5 @@ class WorkspaceAdmin(RowAdmin):
             workspace.set_logo(user=person, picture=picture)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        self.message_user(request, _("Saved. It holds everywhere from now on."))
+        self.message_user(request, _("Saved. It applies everywhere now."))
         return HttpResponseRedirect(request.path)

@@ -54,7 +54,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
 
     def validate_default_profile(self, profile: BudgetProfile | None) -> BudgetProfile:
         if profile is None:
-            raise serializers.ValidationError(gettext("Name the profile that takes the place of the default."))
+            raise serializers.ValidationError(gettext("Name the profile that replaces the default."))
         return profile
 
     def get_logo(self, row: Workspace) -> str | None:

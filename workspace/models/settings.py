@@ -250,7 +250,7 @@ class Workspace(models.Model):
         if self.page_reader is not None and not self.page_reader.vision:
             problems["page_reader"] = gettext("Choose a model that sees images.")
         if self.sign_up and not settings.EMAIL_URL:
-            problems["sign_up"] = gettext("Set EMAIL_URL first: whoever signs up confirms the address by a mail.")
+            problems["sign_up"] = gettext("Set EMAIL_URL first: new people confirm their address by mail.")
         if any(not DOMAIN.fullmatch(each) for each in self.sign_up_domain_names):
             problems["sign_up_domains"] = gettext("Write domains such as example.org, separated by commas.")
         if problems:

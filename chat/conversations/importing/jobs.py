@@ -159,7 +159,7 @@ def retry_import(*, user: User, job: Import) -> None:
             finished=None,
         ):
             if Import.objects.filter(pk=job.pk, status=Import.Status.FAILED).exists():
-                detail = Sentence("The upload is no longer kept. Upload the export again.")
+                detail = Sentence("The upload was deleted. Upload the export again.")
                 raise ProductError("upload_gone", detail, status=409)
             detail = Sentence("This import has not failed, so there is nothing to try again.")
             raise ProductError("not_failed", detail, status=409)

@@ -82,14 +82,14 @@ def names(files: Any, key: str) -> list[str]:
 def source_of(product: str, own: Any) -> str:
     """Return the conversation's `source`. Raises `Unusable` for one without an id."""
     if not text_of(own):
-        raise Unusable(Sentence("It has no id, so it could not be told from one that is here already."))
+        raise Unusable(Sentence("It has no id, so the import cannot tell whether it is here already."))
     return f"{product}:{text_of(own)[:150]}"
 
 
 def checked(conversation: ImportedConversation) -> ImportedConversation:
     """Check the size of a conversation. Raises `Unusable` where it is empty or too large."""
     if not conversation.messages:
-        raise Unusable(Sentence("It holds no message with text."))
+        raise Unusable(Sentence("It has no message with text."))
     if len(conversation.messages) > MAX_MESSAGES:
         raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
     for message in conversation.messages:

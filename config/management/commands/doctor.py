@@ -116,7 +116,7 @@ def _data_dir() -> Iterator[Finding]:
 def _open_to_others() -> Iterator[Finding]:
     data = settings.DATA_DIR
     if data.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not data.stat().st_mode & stat.S_ISVTX:
-        mend = Sentence("Others could put files of theirs in the place of ours: chmod go-w.")
+        mend = Sentence("Other users of this machine could replace these files: chmod go-w.")
         yield Finding(
             "warn",
             Sentence("Data directory"),
@@ -430,7 +430,7 @@ AGAIN_IN_THE_ADMIN = Sentence(
 )
 ENTER_AGAIN: dict[type[models.Model], Sentence] = {
     Embedder: Sentence(
-        "Add the key they were stored under to ENCRYPTION_KEYS, or add the embedder anew and run manage.py reembed."
+        "Add the key they were stored under to ENCRYPTION_KEYS, or add the embedder again and run manage.py reembed."
     ),
     Webhook: Sentence(
         "Add the key they were stored under to ENCRYPTION_KEYS, or have their owners remove and make them again."
@@ -531,7 +531,7 @@ def _model() -> Iterator[Finding]:
         yield Finding(
             "warn",
             Sentence("Default model"),
-            Sentence("none; {model} stands in", model=str(model)),
+            Sentence("none; {model} is used instead", model=str(model)),
             Sentence("Choose “Make default” on a model's page."),
         )
     try:

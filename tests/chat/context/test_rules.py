@@ -151,9 +151,9 @@ def test_context_too_long_tells_the_cost_of_every_section() -> None:
         (
             {"system": {"tokens": 130}, "window": 700, "reserved_output": 1_024},
             "reserve",
-            "is what is kept free, for the answer",
+            "is the reserve, mainly for the answer",
         ),
-        ({"persona": {"tokens": 6_000, "replaces_system": True}}, "system", "the persona's prompt, which stands in"),
+        ({"persona": {"tokens": 6_000, "replaces_system": True}}, "system", "the persona's prompt, which replaces"),
         ({"system": {"tokens": 6_000}}, "system", "too long by 502 %. The largest part is the system"),
         ({"project_files": [file("p", 2_000)]}, "project_files", "take some out of the project"),
         ({"tasks": {"tokens": 2_000}}, "tasks", "today's tasks"),

@@ -98,9 +98,9 @@ def program(token: ApiToken) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("unit", "amount", "start"),
     [
-        ("tokens", 2_000, "The limit of 2,000 tokens (pieces of words) a day is reached. It begins anew at "),
-        ("money", "0.5", "The limit of $0.5 a day is reached. It begins anew at "),
-        ("turns", 2, "The limit of 2 turns a day is reached. It begins anew at "),
+        ("tokens", 2_000, "You have reached the limit of 2,000 tokens (pieces of words) a day. It resets at "),
+        ("money", "0.5", "You have reached the limit of $0.5 a day. It resets at "),
+        ("turns", 2, "You have reached the limit of 2 turns a day. It resets at "),
     ],
 )
 def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
@@ -112,7 +112,7 @@ def test_what_is_used_up_lets_nothing_more_begin_until_it_begins_anew(
     if unit != "money":
         used(user)
     error = refusal(user)
-    assert error.detail.startswith(start) and error.detail.endswith("your text is kept.")
+    assert error.detail.startswith(start) and error.detail.endswith("Your text is kept.")
     assert 0 < error.extra["retry_after"] <= 25 * 3600
     assert error.headers == {"Retry-After": str(error.extra["retry_after"])}
     assert not Message.objects.filter(conversation__owner=user).exists()
@@ -372,7 +372,7 @@ def test_the_answer_that_is_set_aside_is_as_long_as_the_personas(user: User) -> 
 def test_a_prompt_that_alone_is_more_than_what_is_left_does_not_begin(user: User, unit: str, amount: object) -> None:
     limit(unit, amount, user=user)
     error = refusal(user)
-    assert error.detail.startswith("What would be sent is more than is left of your limit.")
+    assert error.detail.startswith("Sending this takes more than your limit has left.")
     assert error.extra["retry_after"] > 30
     assert not Turn.objects.filter(conversation__owner=user).exists()
 
@@ -383,7 +383,7 @@ def test_the_prompt_of_a_conversation_that_is_gone_on_with_counts_with_its_messa
     limit("tokens", 9_000, user=user)
     used(user, input=2_000, output=0)
     error = refusal(user, conversation=first.conversation)
-    assert error.detail.startswith("What would be sent is more than is left of your limit.")
+    assert error.detail.startswith("Sending this takes more than your limit has left.")
     ask(user)  # a new one is short enough
 
 

@@ -240,7 +240,7 @@ def test_what_is_there_by_then_keeps_a_draft_from_being_begun_and_is_not_replace
     turn = run_of(person, during.task["id"], "ready")["steps"][0]["turn"]
     assert [row["title"] for row in during.items()] == ["First"]
     results = [part for part in during.caller.turn(turn)["parts"] if part["type"] == "tool_result"]
-    assert not results[0]["error"] and results[1]["error"] and "has a checklist by now" in results[1]["text"]
+    assert not results[0]["error"] and results[1]["error"] and "already has a checklist" in results[1]["text"]
 
 
 def test_who_asks_for_a_run_takes_over_the_draft_with_what_they_name(
