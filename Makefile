@@ -49,6 +49,7 @@ lint-python: $(INSTALLED_TO_TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.language
 	$(BIN)/mypy .
 	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
 

@@ -94,6 +94,9 @@ class MessageHitsSerializer(serializers.Serializer[Any]):
     next = serializers.URLField(allow_null=True)
     previous = serializers.URLField(allow_null=True, help_text="Always null: pages lead from new to old.")
     results = MessageHitSerializer(many=True)
+    characters_read = serializers.IntegerField(
+        help_text="Characters of each message that are searched, from its beginning."
+    )
 
 
 class SearchView(ScopedView):
@@ -116,6 +119,7 @@ class SearchView(ScopedView):
         )
         following = replace_query_param(request.build_absolute_uri(), "after", str(page.after))
         body = {"next": following if page.after else None, "previous": None, "results": page.hits}
+        body["characters_read"] = searching.READ
         return Response(MessageHitsSerializer(body).data)
 
 

@@ -157,6 +157,16 @@ def shown(page: str) -> list[int]:
     return [int(number) for number in re.findall(r"user (\d+): ", page)]
 
 
+def test_a_search_says_how_much_of_a_message_it_reads(user: User, browser: Client) -> None:
+    saying(user, "word " * 25_000 + "zanzibarword")
+    body = browser.get("/api/v1/search/?q=zanzibarword").json()
+    assert (body["results"], body["characters_read"]) == ([], 100_000)
+    assert (
+        "The first 100,000 characters of each message are searched."
+        in browser.get("/search/?q=zanzibarword").content.decode()
+    )
+
+
 def test_a_conversation_opens_with_its_newest_messages_and_goes_on_upwards(user: User, browser: Client) -> None:
     place = past(user, 20)
     first, whole = (browser.get(f"/c/{place.pk}/{query}").content.decode() for query in ("", "?whole"))
