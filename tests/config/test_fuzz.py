@@ -110,7 +110,7 @@ def _ask_often(operation: Any, mode: GenerationMode, household: Household, token
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=operation.as_strategy(generation_mode=mode), known=st.sampled_from([True, True, True, False]))
+    @given(case=operation.as_strategy(generation_mode=mode), with_known_id=st.sampled_from([True, True, True, False]))
     def ask(case: Case[Any], with_known_id: bool) -> None:
         nonlocal count
         count += 1
