@@ -42,7 +42,7 @@ __all__ = ["handler404", "handler500", "schema", "urlpatterns"]  # the import of
 
 router = DefaultRouter()
 router.include_root_view = False
-router.include_format_suffixes = False  # `….json` would hand the views an argument that they do not take
+router.include_format_suffixes = False  # a `.json` suffix would pass an argument that the views do not accept
 router.register("conversations", chat_api.ConversationViewSet)
 router.register("messages", chat_api.MessageViewSet)
 router.register("turns", chat_api.TurnViewSet)

@@ -1,18 +1,18 @@
-"""Jobs: rows that one worker claims and ends, and that the sweeper hands to another worker when theirs is lost.
+"""Jobs: rows that one worker claims and completes. If a worker is lost, the sweeper hands its jobs to another worker.
 
 To add a kind of job:
 
 1. Give its table a status, a `heartbeat`, an `attempt`, and an index on `heartbeat` of the rows that have not ended.
-2. Describe the table by a `JobKind`, in the module that does the work.
-3. Write a Celery task that takes the row's id and calls `claim`. Where that returns the row, it does the work inside
-   `alive`, and writes to the row only through `claimed`, which matches no row once the claim is lost.
+2. Describe the table with a `JobKind`, in the module that does the work.
+3. Write a Celery task that takes the row's id and calls `claim`. If that returns the row, the task does the work inside
+   `alive`. It writes to the row only through `claimed`, which matches no row once the claim is lost.
 4. `register` the kind in `AppConfig.ready`, with `give_up` for a job that keeps losing its worker.
 5. Store a row and call `hand_over`. A message that the broker loses is sent again by the sweeper.
 
-The row is the truth, the broker only makes it prompt. A claim is one conditional update, so of several workers one
-succeeds. Its conditions are on the row's own columns: PostgreSQL checks only these again after it has waited for
-another claim of the same row, and not a join. All times are by the clock of the database, since those of machines
-differ.
+The row is the source of truth; the broker only makes jobs start early. A claim is one conditional update, so only one
+of several workers succeeds. Its conditions use only the row's own columns: after it has waited for another claim of
+the same row, PostgreSQL checks these again, but not a join. All times come from the clock of the database, since the
+clocks of machines differ.
 """
 
 import logging
@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 class JobKind(Generic[Row]):
     """How the jobs of one kind are claimed: the conditions and columns of their table.
 
-    `task` is the Celery task that takes a row's id. Rows in `waiting` are free for any worker; a worker is at work on
-    those in `running`. Those in `resumable` may be claimed by another worker once their worker is lost, which is when
-    their heartbeat is older than `stale_after`.
+    `task` is the Celery task that takes a row's id. Any worker may claim rows in `waiting`. Rows in `running` have a
+    worker. That worker is lost once the heartbeat is older than `stale_after`. Then another worker may claim the row if
+    it is in `resumable`.
     """
 
     model: type[Row]
@@ -54,11 +54,11 @@ class JobKind(Generic[Row]):
     heartbeat_column: str = "heartbeat"
     lease: timedelta = timedelta(0)  # how far ahead a claim sets the heartbeat, for a kind that does not renew it
     stale_after: timedelta = STALE_AFTER
-    unclaimed_after: timedelta = UNCLAIMED_AFTER  # a job that waits longer was lost by the broker, or all are busy
-    attempt_column: str | None = "attempt"  # counts claims, and so tells a claim from the ones before it
+    unclaimed_after: timedelta = UNCLAIMED_AFTER  # if a job waits longer, the broker lost it or all workers are busy
+    attempt_column: str | None = "attempt"  # counts claims, which distinguishes a claim from earlier ones
     tries_column: str | None = None  # counts claims since the last progress, where that is another column
-    max_tries: int | None = None  # a lost job with so many is not handed out again
-    swept: Q = field(default_factory=Q)  # holds for every row that a sweep looks for, in the words of a partial index
+    max_tries: int | None = None  # a lost job with this number of tries is not handed out again
+    swept: Q = field(default_factory=Q)  # the condition of a partial index; true for every row that a sweep looks for
     batch: int | None = None  # rows that one sweep hands out, in the order of their heartbeats; None: all
 
     def hand_over(self, pk: UUID) -> None:
@@ -66,7 +66,7 @@ class JobKind(Generic[Row]):
         transaction.on_commit(partial(enqueue, self.task, pk))
 
     def claim(self, pk: UUID, *related: str) -> Row | None:
-        """Claim a row that is free, and return it with these relations; None where it is not free."""
+        """Claim a row that is free, and return it with these relations; None if it is not free."""
         free = self._rows(self.waiting | self._resumable()).filter(pk=pk)
         changes: dict[str, Any] = {self.heartbeat_column: Now() + self.lease, **self.on_claim}
         for column in (self.attempt_column, self.tries_column):
@@ -78,7 +78,7 @@ class JobKind(Generic[Row]):
         return (rows.select_related(*related) if related else rows).first()
 
     def claimed(self, row: Row) -> "QuerySet[Row]":
-        """Return the row's own query set, which is empty once the claim that returned `row` is lost or has ended."""
+        """Return a query set of this row only. It is empty once the claim that returned `row` is lost or has ended."""
         rows = self._rows(self.running).filter(pk=row.pk)
         if self.attempt_column is None:
             return rows
@@ -101,10 +101,10 @@ class JobKind(Generic[Row]):
         return self.lost().exclude(self._has_tries())
 
     def to_hand_out(self) -> list[UUID]:
-        """Return the rows that a worker should claim: those that wait for too long, and lost ones that are resumable.
+        """Return the ids of rows that a worker should claim: rows that wait too long, and lost rows that are resumable.
 
-        Each that waits is returned once in `unclaimed_after`, since its heartbeat is set anew. A kind with a `batch`
-        keeps the heartbeat, which is the row's place in the line, and returns the first rows each time.
+        A waiting row is returned once per `unclaimed_after`, since this renews its heartbeat. A kind with a `batch`
+        keeps the heartbeat, which is the row's place in the queue, and returns the first rows each time.
         """
         waits = self.waiting & self._older_than(self.unclaimed_after)
         rows = self._rows(self.swept & (waits | self._resumable())).order_by(self.heartbeat_column)
@@ -143,10 +143,10 @@ def register(
     give_up: Callable[[Row], object] | None = None,
     on_lost: "Callable[[QuerySet[Row]], object] | None" = None,
 ) -> None:
-    """Have the sweeper look after the jobs of a kind.
+    """Register a kind of job with the sweeper.
 
-    `give_up` ends a lost job that has used up its tries, whose row is locked. `on_lost` is called by each sweep, also
-    where no job is lost, with the lost rows that have tries left: it ends jobs, or has them wait again.
+    `give_up` ends a lost job that has used up its tries. Its row is locked. Each sweep calls `on_lost` with the lost
+    rows that have tries left, even if there are none. It ends these jobs or makes them wait again.
     """
     _registrations[kind.task] = _Registration(kind=kind, give_up=give_up, on_lost=on_lost)
 
@@ -162,7 +162,7 @@ def sweep(kind: JobKind[Any]) -> None:
     if registration.give_up is not None:
         for pk in kind.exhausted().values_list("pk", flat=True):
             with transaction.atomic():
-                # Under the lock no late heartbeat comes between the look and the end.
+                # The lock keeps a late heartbeat from arriving between this check and the end of the job.
                 row = kind.exhausted().filter(pk=pk).select_for_update(skip_locked=True).first()
                 if row is not None:
                     registration.give_up(row)
@@ -173,7 +173,7 @@ def sweep(kind: JobKind[Any]) -> None:
 
 
 def sweep_all() -> None:
-    """Sweep every kind. An error in one is logged and leaves out no other."""
+    """Sweep every kind. An error in one kind is logged, and the other kinds are still swept."""
     for kind in kinds():
         try:
             sweep(kind)

@@ -1,8 +1,8 @@
 """Sentences for people: an English template with its values, translated where somebody reads them.
 
-A `Sentence` is raised, stored and passed on as template and values. `str()` makes text of it, in the language that is
-active then, so a member of a project reads a sentence in another language than the member who stored it. Models, logs
-and commands get `english`.
+A `Sentence` is raised, stored and passed on as template and values. `str()` returns its text in the active language, so
+two members of a project can read a stored sentence in different languages. Models, logs and commands get `english`.
+
 The template is the message id of the catalogue: `make messages` finds it as the first argument of `Sentence`, so it is
 always a literal.
 """
@@ -19,16 +19,17 @@ Value: TypeAlias = "str | int | Decimal | Sentence"
 
 
 class Sentence:
-    """`values` go into the fields of `template`: numbers as the reader's language writes them, sentences translated.
+    """A sentence with values for the fields of its template.
 
-    Without values the template is taken as it is, braces too.
+    Numbers among the values are formatted for the reader's language, sentences are translated. Without values the
+    template is used as it is, braces included.
     """
 
     __slots__ = ("template", "values")
 
     def __init__(self, template: str, /, **values: Value) -> None:
         self.template = template
-        # A row of the admin, or a word of gettext_lazy, is not typed: its text is the value.
+        # The admin's rows and lazy translations arrive untyped: their text is the value.
         self.values: Mapping[str, Value] = {
             name: value if isinstance(value, str | int | Decimal | Sentence) else str(value)
             for name, value in values.items()
@@ -36,30 +37,30 @@ class Sentence:
 
     @classmethod
     def of(cls, sentence: "Sentence | str") -> "Sentence":
-        """Return a literal as a sentence without values, and a sentence as it is."""
+        """Return a string as a sentence without values, and a sentence unchanged."""
         return sentence if isinstance(sentence, Sentence) else cls(sentence)
 
     @classmethod
     def verbatim(cls, text: str) -> "Sentence":
-        """Return a text of others, such as a provider's or Django's words, which nobody translates."""
+        """Return a sentence for a text that is not translated, such as a message from a provider or from Django."""
         return cls("{text}", text=text) if text else cls("")
 
     def about(self, subject: object) -> "Sentence":
-        """Return the sentence with the name of what it is about before it."""
+        """Return the sentence with its subject and a colon before it."""
         return Sentence("{subject}: {sentence}", subject=str(subject), sentence=self)
 
     @property
     def english(self) -> str:
-        """The text for models, logs and commands."""
+        """Return the text for models, logs and commands."""
         if not self.values:
             return self.template
         return _filled(self.template, {name: _in_english(value) for name, value in self.values.items()})
 
     def __str__(self) -> str:
-        """Return the text in the active language; in English where the catalogue does not know the template."""
+        """Return the text in the active language, or in English if the catalogue lacks the template."""
         if not self.template:
             return ""
-        # Here, so that processes that read one file and end need not load Django.
+        # Imported here, so that short-lived processes that read one file need not load Django.
         from django.utils.translation import gettext  # noqa: PLC0415
 
         translation = gettext(self.template)
@@ -80,7 +81,10 @@ class Sentence:
         return f"<Sentence: {self.english}>"
 
     def shortened(self, longest: int) -> "Sentence":
-        """Return the sentence with shorter texts in its fields where it has more characters: its own words stay."""
+        """Return the sentence with shortened values if it has more than `longest` characters. The template stays whole.
+
+        A sentence without values is shortened itself.
+        """
         if len(self.english) <= longest:
             return self
         if not self.values:
@@ -89,14 +93,14 @@ class Sentence:
         return _with_values(self.template, {name: _shortened(value, share) for name, value in self.values.items()})
 
     def dump(self) -> str:
-        """Return the text that a row or an event holds: a template without values as it is, else JSON."""
+        """Return the text to store in a row or an event: the template if it has no values, otherwise JSON."""
         if not self.values and not self.template.startswith("{"):
             return self.template
         return json.dumps(_members(self), ensure_ascii=False)
 
     @classmethod
     def load(cls, stored: str) -> "Sentence":
-        """Return the sentence that was dumped. Any other text, as in older rows, is a sentence as it stands."""
+        """Return the sentence that was dumped. Any other text, as in older rows, becomes a sentence without values."""
         if stored.startswith('{"text":'):
             try:
                 return _sentence(json.loads(stored))
@@ -109,12 +113,15 @@ NO_SENTENCE = Sentence("")
 
 
 def gettext_noop(template: str) -> str:
-    """As Django's, for modules that know no Django: mark a template for the catalogue where it is named."""
+    """Mark a template for translation, like Django's function, in modules that do not import Django."""
     return template
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return the text with its middle left out where it has more characters: a sentence around a value stays whole."""
+    """Return the text without its middle if it has more than `longest` characters.
+
+    Its beginning and end stay: they may be words of a sentence around a long value.
+    """
     if len(text) <= longest:
         return text
     end = longest // 3
@@ -124,8 +131,8 @@ def shortened(text: str, longest: int) -> str:
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """Return the template with its fields filled in.
 
-    Not `str.format`: a stored template may come from a process that reads files of others, and a field of `format`
-    reaches into its value.
+    `str.format` would be unsafe: a stored template may come from a process that reads untrusted files, and a field of
+    `format` can access attributes of its value.
     """
     return _FIELD.sub(lambda match: values.get(match[1], match[0]) if match[1] else match[0][0], template)
 
@@ -151,7 +158,7 @@ def _shortened(value: Value, longest: int) -> Value:
 
 
 def _members(value: Value) -> Any:
-    """Return the value as JSON holds it: a sentence as an object, a decimal number as its digits."""
+    """Return the value for JSON: a sentence as an object, a decimal number as an object with its digits."""
     if isinstance(value, Sentence):
         return {"text": value.template, "values": {name: _members(each) for name, each in value.values.items()}}
     return {"number": str(value)} if isinstance(value, Decimal) else value

@@ -109,7 +109,7 @@ class PieceSerializer(serializers.Serializer[TextPiece]):
 
 
 class TextPage(NamedTuple):
-    """Page of the pieces of a text, with the addresses of the next and the previous page."""
+    """A page of text pieces, with the URLs of the next and the previous page."""
 
     next: str | None
     previous: str | None
@@ -213,13 +213,13 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
 
 
 def passage_of(parameters: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the passage [start, end) in the query of an address; None if there is none. Raises `bad_number`."""
+    """Return the passage [start, end) from the query parameters; None if there is none. Raises `bad_number`."""
     start, end = (whole_number(parameters, name) for name in ("start", "end"))
     return None if start is None or end is None else (start, end)
 
 
 def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
-    """Return a number in the query of an address; None if there is none. Raises `bad_number`."""
+    """Return the number in a parameter; None if there is none. Raises `bad_number`."""
     digits = parameters.get(name)
     if not digits:
         return None

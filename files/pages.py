@@ -1,4 +1,4 @@
-"""Files as users and programs read them: lists with their uses, texts in windows of whole pages, and downloads."""
+"""Show files to users and programs: lists with their uses, texts in windows of whole pages, and downloads."""
 
 import asyncio
 from bisect import bisect_right
@@ -35,7 +35,10 @@ _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
 def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None]:
-    """Return a page of the user's own files, newest first, and its last id if there are more. `after` is such an id."""
+    """Return a page of the user's own files, newest first, and its last id if there are more.
+
+    `after` is the last id of the previous page.
+    """
     rows = File.objects.owned_by(user).order_by("-id")  # ids grow with time
     if after:
         rows = rows.filter(pk__lt=identifier(after, "file"))
@@ -45,7 +48,7 @@ def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None
 
 
 def with_uses(user: User, files: list[File]) -> list[File]:
-    """Set `uses` of each row by one query. Return the same rows."""
+    """Set `uses` of each file with one query. Return the same rows."""
     entries: Any = File._meta.get_field("project_entries").related_model  # a model of an app above this one
     projects: Any = entries._meta.get_field("project").related_model
     visible = Exists(projects.objects.visible_to(user).filter(pk=OuterRef("project")))
@@ -70,7 +73,7 @@ class TextPiece:
 
     @property
     def recognised(self) -> bool:
-        """Return whether the text was recognised on a picture."""
+        """Return whether the text was recognised in a picture (OCR)."""
         return self.text.startswith(RECOGNISED)
 
     def marked(self, start: int, end: int) -> tuple[str, str, str]:
@@ -90,7 +93,7 @@ class TextWindow:
 
 
 class StoredText:
-    """Text of a file. Reads only the parts that are shown. Raises `no_text` (404) for a file without a text."""
+    """The text of a file. Reads only the parts to show. Raises `no_text` (404) for a file without a text."""
 
     def __init__(self, file: File) -> None:
         row = FileText.objects.filter(file=file).annotate(length=Length("text")).values("spans", "length").first()
@@ -101,7 +104,7 @@ class StoredText:
         self.spans: list[tuple[int, int]] = [(start, end) for start, end in row["spans"]]
 
     def start_of(self, page: int) -> int:
-        """Return the first character of a page, counted from 1. Raises `no_such_page` (404)."""
+        """Return the position of a page's first character. Pages count from 1. Raises `no_such_page` (404)."""
         if not 1 <= page <= len(self.spans):
             raise ProductError(
                 "no_such_page", Sentence("The file has {spans} pages.", spans=len(self.spans)), status=404
@@ -109,7 +112,7 @@ class StoredText:
         return self.spans[page - 1][0]
 
     def holds(self, start: int, end: int, *, page: int | None = None) -> bool:
-        """Return whether the text has these characters; with `page`, whether they begin on it."""
+        """Return whether the text has the characters [start, end). With `page`, they must begin on that page."""
         if page is not None and bisect_right(self.spans, start, key=lambda span: span[0]) != page:
             return False
         return start < end <= self.length
@@ -133,13 +136,13 @@ class StoredText:
         return places_of_passage(unpacked(bytes(packed)), before, passage) if packed else []
 
     def without_places(self, pieces: Iterable[TextPiece]) -> set[int]:
-        """Return the recognised pages without stored places of words, on which no passage can be marked."""
+        """Return the recognised pages without stored places of words. No passage can be marked on them."""
         recognised = {piece.page for piece in pieces if piece.recognised}
         stored = RecognisedPage.objects.filter(file=self.file, page__in=recognised).values_list("page", flat=True)
         return recognised - set(stored) if recognised else set()
 
     def at(self, position: int) -> TextWindow:
-        """Return the window with the character at `position`; for a position beyond the end, the last window."""
+        """Return the window with the character at `position`, or the last window if `position` is beyond the end."""
         windows = self._windows
         number = 0
         while number + 1 < len(windows) and windows[number + 1][0].start <= position:
@@ -179,14 +182,14 @@ class StoredText:
 def download(file: File) -> StreamingHttpResponse:
     """Return the original as a download. The headers keep browsers from guessing its type and from running it.
 
-    The caller has checked who may see the file. Raises `file_lost` (404).
+    The caller must have checked that the user may see the file. Raises `file_lost` (404).
     """
     media_type = file.media_type or NOT_READ
     return _stream(services.open_blob(file=file), media_type, file.name, file.size)
 
 
 def download_shown(file: File) -> StreamingHttpResponse:
-    """Return the form of a picture that browsers can show, which may be the original. Otherwise as `download`."""
+    """Return a picture in a format that browsers can show, which may be the original. Otherwise like `download`."""
     media_type, content = services.open_shown(file=file)
     content.seek(0, SEEK_END)
     size = content.tell()

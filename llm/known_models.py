@@ -15,12 +15,12 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, TieredPrices
 
 SOURCE = f"genai-prices {version('genai-prices')}"
-PRICE_PLACES = 6  # decimals; a row stores no more
+PRICE_PLACES = 6  # decimal places that a row stores
 _CLOSED_VENDORS = ("anthropic", "google", "openai")
 _OPEN_WEIGHTS = re.compile(r"gpt-oss|gemma")
 
 _SPECIAL = re.compile(r"audio|realtime|transcribe|tts|image|embed|search|instruct|live|whisper")
-# From the vendors' pages; the data has no abilities. First match wins: (vision, tools).
+# (vision, tools) from the vendors' pages, since genai-prices has no abilities. The first match wins.
 _ABILITIES: tuple[tuple[re.Pattern[str], tuple[bool | None, bool | None]], ...] = (
     (_SPECIAL, (None, None)),
     (re.compile(r"claude-(?:2|v1|instant)"), (False, False)),
@@ -35,7 +35,7 @@ _REASONING = re.compile(
 )
 
 
-# Efforts of reasoning that models take, from the vendors' pages. First match wins; no match: unknown.
+# Reasoning efforts that models accept, from the vendors' pages. The first match wins; without one they are unknown.
 _WITH_HIGHEST = ("low", "medium", "high", "xhigh", "max")
 _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"audio|realtime|transcribe|tts|image|embed|instruct|-chat|o1-(?:mini|preview)"), ()),
@@ -57,7 +57,7 @@ _EFFORTS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 
 
-# The most images of one request, by the address of the vendor's service, from its pages or its refusals.
+# Most images per request, by the host of the vendor's API. Sources: the vendor's pages or its error messages.
 _MOST_IMAGES = {
     "api.anthropic.com": 100,
     "api.groq.com": 5,
@@ -72,7 +72,7 @@ _AZURE = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azu
 class Suggestion:
     """Known facts of a model.
 
-    `window` and `max_output` in tokens, prices in US dollars a million tokens; None: unknown.
+    `window` and `max_output` are in tokens, prices in US dollars per million tokens. None: unknown.
     """
 
     window: int | None
@@ -87,9 +87,10 @@ class Suggestion:
 
 
 def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Suggestion | None:
-    """Return the known facts of a model; None when nothing is known.
+    """Return the known facts of a model; None if nothing is known.
 
-    `base_url` decides whose prices apply. Empty: those of the kind's own vendor, else of the vendor in the name.
+    `base_url` decides whose prices apply. If it is empty, the prices are those of the provider kind's own vendor, or
+    else of the vendor in the model's name.
     """
     model = _at_host(base_url, model_name) if base_url else _find(model_name, provider_kind)
     if model is None:
@@ -103,7 +104,7 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
     vision, tools = _abilities(name)
     return Suggestion(
         window=model.context_window,
-        max_output=None,  # the data names none
+        max_output=None,  # genai-prices has none
         input_price=_base(prices.input_mtok),
         output_price=_base(prices.output_mtok),
         cached_input_price=_base(getattr(prices, "cache_read_mtok", None)),
@@ -115,13 +116,13 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
 
 
 def efforts_of(model_name: str) -> list[str]:
-    """Return the efforts of reasoning that a model of this name takes; an empty list when nothing is known."""
+    """Return the reasoning efforts that a model of this name accepts; an empty list if nothing is known."""
     name = model_name.rpartition("/")[2].lower()  # gateways name models "vendor/model", Google "models/…"
     return list(next((efforts for pattern, efforts in _EFFORTS if pattern.search(name)), ()))
 
 
 def images_of(base_url: str) -> int | None:
-    """Return how many images the service at this address takes in one request; None where nothing is known."""
+    """Return how many images the API at this URL accepts per request; None if unknown."""
     host = urlsplit(base_url).hostname or ""
     return _AZURE_IMAGES if host.endswith(_AZURE) else _MOST_IMAGES.get(host)
 
@@ -144,7 +145,7 @@ def _find(name: str, vendor: str) -> ModelInfo | None:
 
 
 def _base(price: Decimal | TieredPrices | None) -> Decimal | None:
-    """Return the price of a short prompt, rounded to the row's decimals: a row has one price."""
+    """Return the price for short prompts, rounded to the decimals of a row. A row has only one price."""
     price = price.base if isinstance(price, TieredPrices) else price
     return price if price is None or price == round(price, PRICE_PLACES) else round(price, PRICE_PLACES)
 

@@ -16,26 +16,26 @@ Script = Literal["latin", "cjk", "other"]
 SCRIPTS: tuple[Script, ...] = ("latin", "cjk", "other")
 
 SUSPECTED_BELOW = 0.6  # share of our count
-MISSING_AT_LEAST = 300  # tokens; less may be a matter of templates
+MISSING_AT_LEAST = 300  # tokens; a smaller difference may come from chat templates
 PLAUSIBLE = 256  # tokens; a server that reports fewer has not counted
 LOW = 0.97  # share of our count; a server that read less is asked for its window
-# Bounds of a server's tokens for one of ours.
+# Bounds of the ratio of the server's count to ours.
 LEAST_RATIO = 0.5
 GREATEST_RATIO = 2.0
-UNKNOWN_RATIO = 0.7  # of an unknown vocabulary; the thriftiest that was measured has 0.82, for Chinese
-REPORTS_STORED = 20  # for each script, and of the newest calls
-FEW_TOOLS = 5  # definitions of less than a fifth of the texts say little about how a server writes them
-MOSTLY = 0.8  # share of one script in a prompt from which its count belongs to that script
-READ_WHOLE = 0.85  # share of our count from which a prompt counts as read whole
+UNKNOWN_RATIO = 0.7  # for an unknown vocabulary; the lowest measured ratio is 0.82, for Chinese
+REPORTS_STORED = 20  # reports per script, and newest calls
+FEW_TOOLS = 5  # if tools have at most a fifth of the texts' tokens, their format on the server hardly matters
+MOSTLY = 0.8  # a prompt with at least this share of one script counts for that script
+READ_WHOLE = 0.85  # a prompt of which the server reports at least this share counts as read whole
 
 # The three-call proof.
 SAME_COUNT = 0.01
 GROWTH = 1.2
-NEW_AT_LEAST = 0.75  # share of a report; a prompt that grew by that may be reported by its new part alone
+NEW_AT_LEAST = 0.75  # share of a report; if a prompt grew by this much, the report may count only the new part
 CALLS = 3
 LEAST_WINDOW = 2_048  # tokens; no server in use has a smaller window
 
-_SAMPLE = 16_000  # characters of a prompt that are examined for its scripts
+_SAMPLE = 16_000  # characters of a prompt in which the scripts are counted
 _CJK = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
@@ -66,9 +66,9 @@ def script_shares(texts: Sequence[str]) -> Mapping[Script, float]:
 
 
 class SentTokens(NamedTuple):
-    """Tokens of one call by our count. `texts`: without images and replayed reasoning. `tools`: their definitions.
+    """Our token counts for one call. `texts` excludes images and replayed reasoning. `tools`: the tool definitions.
 
-    `plain`: the call had nothing else. `scripts`: see `script_shares`.
+    `plain`: the call had only texts and tools. `scripts`: see `script_shares`.
     """
 
     texts: int
@@ -102,14 +102,14 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class TruncationSuspicion:
-    """A count that is too low to be explained, which proves nothing. `reported` includes cached tokens."""
+    """A low count without an explanation. It proves nothing. `reported` includes cached tokens."""
 
     reported: int
     sent: int
 
 
 class ReportedCountsJson(TypedDict, total=False):
-    """`ReportedCounts` as they stand in the database."""
+    """`ReportedCounts` as stored in the database."""
 
     scripts: dict[Script, list[tuple[int, int]]]
     calls: list[tuple[int, int]]
@@ -131,7 +131,7 @@ class ReportedCounts:
 
     @classmethod
     def from_json(cls, stored: ReportedCountsJson) -> "ReportedCounts":
-        """Return the value of its stored form, which is empty for a model without calls."""
+        """Parse the stored form, which is empty for a model without calls."""
         scripts: dict[Script, Sequence[tuple[int, int]]] = {
             name: [(counted, reported) for counted, reported in stored.get("scripts", {}).get(name, ())]
             for name in SCRIPTS
@@ -140,15 +140,15 @@ class ReportedCounts:
         return cls(scripts, calls, stored.get("largest_whole", 0))
 
     def as_json(self) -> ReportedCountsJson:
-        """Return the form in which it is stored."""
+        """Return the form to store."""
         scripts = {name: list(pairs) for name, pairs in self.scripts.items() if pairs}
         return {"scripts": scripts, "calls": list(self.calls), "largest_whole": self.largest_whole}
 
     def ratio(self, scripts: Mapping[Script, float]) -> float | None:
-        """Return the server's tokens for one of ours in a text of these scripts; None without reports for most of it.
+        """Return the ratio of the server's count to ours for a text in these scripts; None if most has no reports.
 
-        Each script counts with its lowest report, and never above 1: a vocabulary makes more tokens of one language
-        than of another in the same script, and a switch between languages is no truncation.
+        Each script counts with its lowest ratio, at most 1. In one script, a vocabulary needs more tokens for some
+        languages than for others, and a switch between languages must not look like a truncation.
         """
         ratios = {script: self._least(script) for script in scripts}
         if sum(share for script, share in scripts.items() if ratios[script] is not None) <= 0.5:
@@ -160,13 +160,13 @@ class ReportedCounts:
         return max(LEAST_RATIO, min(1.0, *reported)) if reported else None
 
     def with_report(self, report: "CallReported") -> "ReportedCounts":
-        """Return these counts with one more call, which was not truncated as far as is known."""
+        """Return these counts with one more call, which is not known to be truncated."""
         sent = report.sent
         read = report.read
         scripts = {**self.scripts}
         largest = self.largest_whole
-        telling = sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts
-        if telling and not report.doubted and sent.script is not None:
+        representative = sent.plain and read >= PLAUSIBLE and sent.tools * FEW_TOOLS <= sent.texts
+        if representative and not report.doubted and sent.script is not None:
             scripts[sent.script] = [*self.scripts.get(sent.script, ()), (sent.total, read)][-REPORTS_STORED:]
         if read >= max(PLAUSIBLE, READ_WHOLE * (self.ratio(sent.scripts) or 1.0) * sent.texts):
             largest = max(largest, sent.total)
@@ -174,7 +174,7 @@ class ReportedCounts:
         return ReportedCounts(scripts, calls, largest)
 
     def proven_window(self) -> tuple[int, Sequence[tuple[int, int]]] | None:
-        """Return a window that the newest calls prove, and these calls; None where they prove none.
+        """Return a window that the newest calls prove, and these calls; None if they prove none.
 
         The proof needs at least three calls with the same reported count, within 1 %, while each prompt was at least
         20 % longer than the one before by our count. No larger count may follow the first of them. Nothing is proven
@@ -190,17 +190,17 @@ class ReportedCounts:
 
 
 def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] | None:
-    """Return the calls that repeat the first one's count while the prompts grow, else None."""
+    """Return the calls that repeat the first call's reported count while the prompts grow; None without a proof."""
     proof = [calls[0]]
-    most = calls[0][1] * (1 + SAME_COUNT)
+    upper_bound = calls[0][1] * (1 + SAME_COUNT)
     for counted, reported in calls[1:]:
-        if reported > most:
+        if reported > upper_bound:
             return None
         same = abs(reported - calls[0][1]) <= SAME_COUNT * calls[0][1]
         if same and counted >= GROWTH * proof[-1][0]:
             proof.append((counted, reported))
     grown = len(proof) >= CALLS and calls[0][1] >= LEAST_WINDOW
-    if not grown or most >= proof[-1][0] or GREATEST_RATIO * proof[0][0] < calls[0][1] or _counts_growth(calls):
+    if not grown or upper_bound >= proof[-1][0] or GREATEST_RATIO * proof[0][0] < calls[0][1] or _counts_growth(calls):
         return None
     return proof
 
@@ -208,8 +208,8 @@ def _same_counts(calls: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]] 
 def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
     """Return whether most reports may count only the new part of a prompt, because the server's cache had the rest.
 
-    Such a server repeats the same number where all messages of a conversation have about the same length. Its cache may
-    hold the answers, too, so that a prompt grows by more than is reported.
+    Such a server repeats the same number if all messages of a conversation have about the same length. Its cache may
+    also hold the answers, so that a prompt grows by more than the reported count.
     """
     new = [counted - before >= NEW_AT_LEAST * reported for (before, _), (counted, reported) in pairwise(calls)]
     return 2 * sum(new) >= len(new)
@@ -217,7 +217,7 @@ def _counts_growth(calls: Sequence[tuple[int, int]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CallReported:
-    """One call: the tokens that were sent, and those that the provider reports. `doubted`: it reports too few."""
+    """One call: the tokens sent, and the usage that the provider reports. `doubted`: the report seems too low."""
 
     sent: SentTokens
     usage: Usage
@@ -225,7 +225,7 @@ class CallReported:
 
     @property
     def reported(self) -> int:
-        """Return the reported tokens with the cached ones, whether or not the provider includes these."""
+        """Return the reported tokens plus the cached ones, even if the provider's count already includes these."""
         return self.usage.input + self.usage.cached_input
 
     @property
@@ -250,9 +250,9 @@ def detect_truncation(
     tokenizer_known: bool,
     allocated: Allocated | None = None,
 ) -> Truncation | TruncationSuspicion | None:
-    """Return a proven or suspected truncation; None where differences in counting explain the reported tokens.
+    """Return a proven or suspected truncation; None if differences in counting explain the reported tokens.
 
-    `tokenizer_known`: our counts are by the model's own tokenizer. `allocated`: the window that the server reports.
+    `tokenizer_known`: our counts come from the model's own tokenizer. `allocated`: the window that the server reports.
     """
     if not is_low(counts, sent, usage):
         return None

@@ -1,4 +1,4 @@
-"""Read a file in a process of its own, so that a hostile file harms nothing else."""
+"""Read a file in a separate process, so that a hostile file cannot harm anything else."""
 
 import contextlib
 import json
@@ -19,21 +19,21 @@ WALL_SECONDS = 45.0
 # The product's environment has secrets, which a process that reads unknown bytes must not have.
 ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
 ROOT = Path(__file__).resolve().parents[1]
-LOCKED = 4  # the status of `readers.render` where a PDF needs a password
+LOCKED = 4  # exit status of `readers.render` if a PDF needs a password
 _SIGNALS = {
     signal.SIGXCPU: "took_too_long",
     signal.SIGXFSZ: "too_large",
-    signal.SIGKILL: "too_much_memory",  # the kernel's, when the machine has none left
+    signal.SIGKILL: "too_much_memory",  # sent by the kernel when the machine has no memory left
 }
 
 logger = logging.getLogger(__name__)
 
 
 def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
-    """Return the text of a file. Raises `ReaderError`, and RuntimeError when the reading process itself is broken.
+    """Return the text of a file. Raises `ReaderError`, and RuntimeError if the reading process itself fails.
 
-    `name`: decides only between kinds of text. `encoding`: of a text; empty: it is found. `password`: of a protected
-    file, one line at most.
+    `name` only decides between kinds of text. `encoding`: the encoding of a text, detected if empty. `password`: the
+    password of a protected file, one line at most.
     """
     status, output = _run(["readers", str(path.absolute()), name, str(os.getpid()), encoding], path, password)
     if status > 0:
@@ -42,7 +42,7 @@ def extract(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
 
 
 def page_of(path: Path, number: int, password: str = "", *, turned: bool = False) -> tuple[int, bytes]:
-    """Return the number of pages of a PDF, and page `number`, from 0, as PNG. Raises `ReaderError`.
+    """Return the number of pages of a PDF, and page `number` (from 0) as PNG. Raises `ReaderError`.
 
     `turned`: the page is drawn upside down.
     """
@@ -52,10 +52,10 @@ def page_of(path: Path, number: int, password: str = "", *, turned: bool = False
 def shown_page(
     path: Path, number: int, passage: str = "", before: int = 0, places: Sequence[Sequence[int]] = ()
 ) -> bytes:
-    """Return page `number` of a PDF, from 0, as JPEG, with `places` and the passage marked on it. Raises `ReaderError`.
+    """Return page `number` (from 0) of a PDF as JPEG, with `places` and the passage marked. Raises `ReaderError`.
 
-    `places`: as `outside.places.WordPlace`. `before`: letters and digits before the passage on the page, as far as is
-    known.
+    `places`: see `readers.outside.places.WordPlace`. `before`: the number of letters and digits before the passage on
+    the page, if known.
     """
     return _drawn(path, number, "shown", "", (passage, before, places))[1]
 
@@ -72,9 +72,9 @@ def _drawn(
 
 
 def _run(command: list[str], path: Path, *input_lines: str) -> tuple[int, bytes]:
-    """Return the status and the output of a module that reads the file at `path`. A signal raises a `ReaderError`.
+    """Run a module that reads the file at `path`. Return its exit status and output.
 
-    The module reads the input lines from its standard input.
+    The module reads the input lines from its standard input. Raises `ReaderError` if a signal ended it.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -108,7 +108,7 @@ def layers_that_hold() -> list[str]:
 
 
 def _send(process: "subprocess.Popen[bytes]", input_lines: Iterable[str]) -> None:
-    """Write lines to a process through its pipe. Other users of the machine can see arguments and environments."""
+    """Write lines to a process through its pipe: other users of the machine could see arguments and environments."""
     if process.stdin:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write("".join(f"{line}\n" for line in input_lines).encode())
@@ -118,8 +118,8 @@ def _send(process: "subprocess.Popen[bytes]", input_lines: Iterable[str]) -> Non
 def _status(process: "subprocess.Popen[bytes]") -> int:
     if process.stdin:
         poller = select.poll()
-        poller.register(process.stdin, 0)  # reports only that the other end was closed, at once
-        poller.poll(WALL_SECONDS * 1000)  # `Popen.wait` would look every 50 ms
+        poller.register(process.stdin, 0)  # reports only, and at once, that the other end was closed
+        poller.poll(WALL_SECONDS * 1000)  # `Popen.wait` would check every 50 ms
     try:
         return process.wait(1.0)
     except subprocess.TimeoutExpired as error:

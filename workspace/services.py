@@ -31,18 +31,18 @@ LOGO_FORMATS = ("PNG", "JPEG", "WEBP")
 
 @transaction.atomic
 def change(*, user: AbstractUser | None, fields: Mapping[str, Any]) -> Workspace:
-    """Change the fields of `FIELDS`; others are ignored. Raises `invalid_setting`."""
+    """Change the settings in `fields`. Names that are not in `FIELDS` are ignored. Raises `invalid_setting`."""
     row = _locked(user)
     before = copy(row)
-    named = [name for name in FIELDS if name in fields]
+    names = [name for name in FIELDS if name in fields]
     for field in Workspace._meta.concrete_fields:
-        if field.name in named:
+        if field.name in names:
             field.save_form_data(row, fields[field.name])
     try:
         row.full_clean(validate_constraints=False)
     except ValidationError as error:
         raise invalid_setting(error.message_dict) from error
-    row.save(update_fields=named)
+    row.save(update_fields=names)
     if changes := changed(before, row):
         record(user=user, action="workspace.changed", row=row, changes=changes)
     return row
@@ -66,7 +66,7 @@ def set_setup(*, user: AbstractUser | None, state: Workspace.Setup) -> None:
 
 
 def _locked(user: AbstractUser | None) -> Workspace:
-    """Return the row, locked until the transaction ends; creates it where there is none."""
+    """Return the row, locked until the transaction ends. Create it if it is missing."""
     require_right(user, "change", Workspace)
     Workspace.objects.get_or_create(pk=Workspace.ONLY)
     return Workspace.objects.select_for_update().get(pk=Workspace.ONLY)

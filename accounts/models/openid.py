@@ -1,4 +1,4 @@
-"""OpenID Connect providers, and people's identities there."""
+"""OpenID Connect providers, and the identities of users at them."""
 
 from typing import Any, ClassVar
 
@@ -18,10 +18,10 @@ def validate_issuer(url: str) -> None:
 
 
 class OpenIDProvider(models.Model):
-    """An OpenID provider. `issuer` is verbatim the provider's name for itself.
+    """An OpenID provider. `issuer` is the provider's issuer identifier, verbatim.
 
-    `only`: while such a provider is enabled, people sign in only through providers; administrators also with their
-    password.
+    `only`: while such a provider is enabled, users can sign in only through providers. Administrators can still use
+    their passwords.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -84,9 +84,9 @@ class OpenIDIdentityQuerySet(models.QuerySet["OpenIDIdentity"]):
 
 
 class OpenIDIdentity(models.Model):
-    """The account of a person whom a provider calls `subject`. It outlives the provider's row, which may come back.
+    """The identity `subject` of a user at a provider. It outlives the provider's row, which may be created again.
 
-    `made_admin`: the person is a superuser because of a group there, until they leave it.
+    `made_admin`: the user is a superuser because of a group at the provider, until they leave that group.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,4 +1,4 @@
-"""The views that send a browser to a provider and take it back, and the provider's sign-out."""
+"""Views that send the browser to an OpenID provider, receive it back, and accept the provider's sign-out requests."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from core.requests import with_headers
 @never_cache
 @require_GET
 def begin(request: HttpRequest, pk: UUID) -> HttpResponseBase:
-    """Redirect to the provider. A person who has to sign in again must do so there, too."""
+    """Redirect to the provider. A user who must sign in again here must also sign in again at the provider."""
     provider = _provider(pk)
     try:
         return redirect(
@@ -40,7 +40,7 @@ def begin(request: HttpRequest, pk: UUID) -> HttpResponseBase:
 @never_cache
 @require_GET
 def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
-    """Sign in the person whom the provider has sent back."""
+    """Sign in the user whom the provider sent back."""
     provider = _provider(pk)
     try:
         provider_sign_in = sign_in.returned(request, pk)
@@ -59,7 +59,7 @@ def done(request: HttpRequest, pk: UUID) -> HttpResponseBase:
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Sign out a person who has signed out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
+    """Sign out a user who signed out at the provider (OpenID Connect Back-Channel Logout 1.0)."""
     try:
         provider = _provider(pk)
         claims = tokens.logout_token(provider, request.POST.get("logout_token", ""))

@@ -80,7 +80,7 @@ class BudgetAnswer(TypedDict):
 
 
 class SummaryAnswer(TypedDict):
-    """The answer to a `summary` request that is to be summarised."""
+    """The answer to a `summary` request whose messages are to be summarised."""
 
     compress: Literal[True]
     summarise: list[str]
@@ -98,7 +98,7 @@ class NoSummaryAnswer(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """The answer to a request that failed. `error` has `code`, `message` and the members of the code."""
+    """The answer to a request that failed. `error` has `code`, `message` and further members for some codes."""
 
     ok: Literal[False]
     error: JsonObject
@@ -108,7 +108,7 @@ PlanAnswer: TypeAlias = ContextAnswer | BudgetAnswer | SummaryAnswer | NoSummary
 
 
 class BadRequest(ProductError):
-    """A request is not well formed. The detail names the field."""
+    """Raised for a request that is not well formed. The detail names the field."""
 
     def __init__(self, detail: str) -> None:
         super().__init__("bad_request", Sentence.verbatim(detail))
@@ -120,7 +120,7 @@ def parse_object(line: str | bytes) -> "Fields":
         text = line if isinstance(line, str) else line.decode()
         value = json.loads(text, parse_float=Decimal, parse_constant=_reject_constant)
         if _ESCAPED_SURROGATE.search(text):
-            # Half of a surrogate pair is no character and cannot be encoded.
+            # Half of a surrogate pair is not a character and cannot be encoded.
             json.dumps(value, ensure_ascii=False, default=str).encode()
     except UnicodeError as error:
         raise BadRequest("The request is not valid UTF-8 text.") from error
@@ -147,7 +147,7 @@ class Fields:
         return name in self._values
 
     def has(self, name: str) -> bool:
-        """Tell whether the field is present and not `null`."""
+        """Return whether the field is present and not `null`."""
         return self._values.get(name) is not None
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -161,7 +161,7 @@ class Fields:
         return self._whole(name, self._values[name]) if name in self._values else None
 
     def number_or_null(self, name: str) -> int | None:
-        """Return a whole number, or None if the field is missing or `null`, an unknown number."""
+        """Return a whole number, or None if the number is unknown: the field is missing or `null`."""
         return self._whole(name, self._values[name]) if self.has(name) else None
 
     def numbers(self, name: str) -> list[int]:
@@ -171,7 +171,7 @@ class Fields:
         return [self._whole(name, value) for value in self._list(name)]
 
     def numbers_or_nulls(self, name: str) -> list[int | None]:
-        """Return a list of whole numbers and `null`s, unknown numbers. A missing field is an empty list."""
+        """Return a list of whole numbers, with None for each `null` (unknown). A missing field is an empty list."""
         return [None if value is None else self._whole(name, value) for value in self._list(name)]
 
     def share(self, name: str, default: Decimal) -> Decimal:
@@ -302,7 +302,7 @@ def answer_budget(request: Fields) -> BudgetAnswer:
 
 def answer_summary(request: Fields) -> SummaryAnswer | NoSummaryAnswer:
     """Answer a `summary` request: plan its summary."""
-    request.number("window")  # required, though the bounds are given
+    request.number("window")  # required, although only the bounds are used
     bounds = _bounds(request)
     used = request.number("used")
     fixed = request.number("fixed")

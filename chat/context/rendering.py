@@ -1,8 +1,8 @@
 """Render the sections of a prompt, in their order, and count their tokens.
 
 The rules: docs/develop/context.md, “Order”, “Notes” and “manage.py plan”. A message costs its tokens, its images and
-the overhead. The files uploaded with it are a message of their own above it. `tokens` is used instead of counting the
-text; a text without `tokens` is counted when its cost is needed.
+the overhead. Its uploaded files are a separate message above it. A text is counted only if `tokens` is not set, and
+only when its cost is needed.
 """
 
 import json
@@ -49,7 +49,7 @@ LAYOUTS: dict[str, tuple[Section, ...]] = {
 
 
 DateAwareness = Literal["day", "minute", "off"]
-NoteForm = Literal["plain", "heading", "tags"]  # how texts of the workspace are told from the user's words
+NoteForm = Literal["plain", "heading", "tags"]  # how notes of the workspace are marked to differ from the user's words
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ToolGuidance:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """The facts of one model call that S and R depend on.
+    """The facts of one model call on which S (system prompt) and R (reminder) depend.
 
     `asked_at` is the time of the newest user message in the user's timezone. `tools` are all tools of the turn in a
     fixed order; `available` are the names of the tools that may be called in this cycle. `searched`: a search has run
@@ -101,7 +101,7 @@ class CallState:
 
 
 def system_text(base: str, call: CallState) -> str:
-    """Return S: the editable text, the guidance for tools, the sections on notes and documents, and the date line."""
+    """Return S: the editable text, the tools' guidance, the sections on notes and documents, and the date line."""
     tools = [tool for tool in call.tools if not call.system_varies or tool.name in call.available]
     may_search = not call.system_varies and any(tool.is_search for tool in tools)
     cites = call.searched or call.documents or may_search
@@ -151,7 +151,7 @@ def _time(name: str, call: CallState) -> str:
 
 
 def asked_at_text(call: CallState) -> str:
-    """Return the sentence that says when the newest message was sent. It replaces a bare time that would stand last."""
+    """Return the sentence that says when the newest message was sent. Used where a bare time would be the last line."""
     return _time("asked_at", call)
 
 
@@ -160,8 +160,8 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 INLINE_SHARE = Decimal("0.6")
-MOST_CHARACTERS = 16  # characters of the longest token; bounds how much of a long text is read at its ends
-MARKER_SPARE = 8  # tokens by which a joined text may count more than its parts
+MOST_CHARACTERS = 16  # in the longest token; bounds how much of a long text's head and tail is tokenized
+MARKER_SPARE = 8  # extra tokens that a joined text may have, compared with its parts
 
 
 class CitationNumbers:
@@ -198,37 +198,37 @@ def number_documents(documents: Sequence[Document]) -> CitationNumbers:
 
 
 def documents_json(documents: Iterable[Document], numbers: CitationNumbers) -> str:
-    """Return the documents as the JSON that a model reads: fixed key order, no indentation, no absent metadata."""
+    """Return the documents as JSON for the model: fixed key order, no indentation, metadata only if there is any."""
     return json.dumps({"documents": [_entry(document, numbers) for document in documents]}, ensure_ascii=False)
 
 
 def documents_text(documents: Iterable[Document], numbers: CitationNumbers, texts: Texts = BUILT_IN) -> str:
-    """Return the text of a message of files (P and F): the prefix line, then the JSON."""
+    """Return the text of a message of project files (P) or uploaded files (F): the prefix line, then the JSON."""
     return f"{texts['documents']}\n{documents_json(documents, numbers)}"
 
 
 def split_project_files(
     files: Sequence[Document], *, room: int, pinned: frozenset[str] = frozenset(), share: Decimal = INLINE_SHARE
 ) -> tuple[list[Document], list[Document]]:
-    """Return the project files that are sent inline and those that are reached by search, each in the order of `files`.
+    """Return the project files to send inline and the files to search, each in the order of `files`.
 
-    `room` is window − reserved output − system prompt − persona prompt. All files are inline if their sum is below
-    `share` of it. Otherwise the pinned files that fit whole below that line are inline. A file without a token count is
-    never inline. The rule: docs/develop/context.md, “Files and projects”.
+    `room` is window − reserved output − system prompt − persona prompt. All files are inline if their tokens sum up to
+    less than `share` of it. Otherwise each pinned file is inline if it fits whole into the rest of that share. A file
+    without a token count is never inline. The rule: docs/develop/context.md, “Files and projects”.
     """
-    line = floored(max(room, 0), share)
+    inline_limit = floored(max(room, 0), share)
     inline: set[str] = set()
     used = 0
-    everything = sum(_tokens_or(file, line) for file in files) < line
+    all_fit = sum(_tokens_or(file, inline_limit) for file in files) < inline_limit
     for file in files:
-        if everything or (file.id in pinned and used + _tokens_or(file, line) < line):
+        if all_fit or (file.id in pinned and used + _tokens_or(file, inline_limit) < inline_limit):
             inline.add(file.id)
-            used += _tokens_or(file, line)
+            used += _tokens_or(file, inline_limit)
     return [file for file in files if file.id in inline], [file for file in files if file.id not in inline]
 
 
 def _tokens_or(file: Document, line: int) -> int:
-    """Return the file's tokens. An unknown count is taken to be the whole line, so that it blocks."""
+    """Return the file's tokens. An unknown count becomes the whole limit (`line`), so that the file is never inline."""
     return line if file.tokens is None else file.tokens
 
 
@@ -241,7 +241,7 @@ def _entry(document: Document, numbers: CitationNumbers) -> dict[str, int | str]
 
 
 class PromptRenderer:
-    """Makes the prompt messages of one request."""
+    """Renders the prompt messages of one request."""
 
     def __init__(self, request: ContextRequest) -> None:
         self.request = request
@@ -257,12 +257,12 @@ class PromptRenderer:
 
     @cached_property
     def stub_tokens(self) -> int:
-        """The tokens of a tool result's stub, without overhead."""
+        """Return the tokens of a tool result's stub, without overhead."""
         override = self.request.stub_tokens
         return self.tokenizer.count(self.texts["tool_result_stub"]) if override is None else override
 
     def block(self, section: Section, role: Role, block: Block) -> PromptMessage:
-        """Return the message of a section that is one text."""
+        """Return the message of a section that consists of one text."""
         tokens = self.tokenizer.count(block.text or "") if block.tokens is None else block.tokens
         text = block.text if block.tokens is not None else block.text or ""
         return PromptMessage(section, None, role, tokens + self.overhead, text)
@@ -270,12 +270,12 @@ class PromptRenderer:
     def files(self, section: Section, source: str | None, files: tuple[Document, ...]) -> PromptMessage:
         """Return P or F: all of `files` in one user message."""
         tokens = self.files_tokens(files)
-        by_tokens_alone = all(file.text is None and file.tokens is not None for file in files)
-        text = None if by_tokens_alone else documents_text(files, self.numbers, self.texts)
+        counts_only = all(file.text is None and file.tokens is not None for file in files)
+        text = None if counts_only else documents_text(files, self.numbers, self.texts)
         return PromptMessage(section, source, "user", tokens + self.overhead, text)
 
     def files_tokens(self, files: tuple[Document, ...]) -> int:
-        """Return the sum of the files' tokens, or the count of the rendered text if one has no tokens. No overhead."""
+        """Return the files' tokens, without overhead. If a file has no count, count the rendered text."""
         total = 0
         for file in files:
             if file.tokens is None:
@@ -284,7 +284,7 @@ class PromptRenderer:
         return total
 
     def message(self, section: Section, message: ContextMessage) -> list[PromptMessage]:
-        """Return the whole message, below its files, with the reminder that follows it."""
+        """Return the message in full, its files above it and its reminder below it."""
         rendered = [*self._upload(message), *self._image_line(message)]
         text = message.text if message.tokens is not None else message.text or ""
         shortened = message.result is not None and message.result.marker > 0
@@ -309,14 +309,14 @@ class PromptRenderer:
         return rendered
 
     def plain_messages(self, messages: Sequence[ContextMessage]) -> list[PromptMessage]:
-        """Return messages of older turns that are all plain. Most messages of a conversation are; this is fast."""
+        """Render plain messages of older turns. This is a fast path: most messages of a conversation are plain."""
         overhead = self.overhead
         return [
             PromptMessage("history", m.id, m.role, (m.plain_tokens or 0) + overhead, m.text, m.images) for m in messages
         ]
 
     def older_message(self, message: ContextMessage) -> list[PromptMessage]:
-        """Return the message as history. The stub replaces a tool result, even a shorter one."""
+        """Return the message as history. A stub replaces a tool result, even if the result is shorter."""
         if message.role != "tool":
             return self.message("history", message)
         tokens = self.stub_tokens + self.overhead
@@ -327,14 +327,14 @@ class PromptRenderer:
         return [stub]
 
     def file_stub(self, upload: PromptMessage, question: ContextMessage) -> PromptMessage:
-        """Return the line that replaces F. It names the files."""
+        """Return the line that replaces F (the uploaded files). It names the files."""
         text = self.texts.fill("file_stub", files=", ".join(file.title or file.id for file in question.sent_files))
         override = self.request.file_stub_tokens
         tokens = self.tokenizer.count(text) if override is None else override
         return upload._replace(tokens=tokens + self.overhead, text=text, state="stubbed")
 
     def _image_line(self, message: ContextMessage) -> list[PromptMessage]:
-        """Return the line that names the images not sent because the model takes fewer; empty without such images."""
+        """Return the line that names the images left out over the model's limit; empty without such images."""
         surplus = message.surplus_images
         if not surplus:
             return []
@@ -359,7 +359,7 @@ class PromptRenderer:
 
 
 def own_tokens(message: ContextMessage, tokenizer: TextTokenizer) -> int:
-    """Count a message's text and tool calls. Callers store the count, so that it is made once."""
+    """Count a message's text and tool calls. Callers store the result, so that each message is counted once."""
     texts = [message.text or "", *(_call_json(call) for call in message.tool_calls)]
     return sum(tokenizer.count(text) for text in texts)
 
@@ -370,7 +370,7 @@ def cost(messages: list[PromptMessage]) -> int:
 
 
 def _call_json(call: ToolCall) -> str:
-    """Return the text that is counted for a call. The arguments are put in as written: they may be invalid JSON."""
+    """Return the text to count for a call. The arguments stay as the model wrote them: they may be invalid JSON."""
     return f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments}}}'
 
 
@@ -401,11 +401,11 @@ def cut_middle(
     texts: Texts = BUILT_IN,
     result: StoredResult | None = None,
 ) -> str:
-    """Return head and tail of a tool result around a marker that states the tokens left out: at most `limit` tokens.
+    """Return a tool result's head and tail in at most `limit` tokens. The marker in between counts the omitted tokens.
 
-    Not every count can be met, since one character may be several tokens. The closest count up to `limit` is taken. If
-    that is less than `least`, the closest count above `limit` is taken. `result` is set if the text has a marker
-    already or if the whole text is stored.
+    Not every count is possible, since one character may be several tokens. The function takes the closest count up to
+    `limit`. If that is less than `least`, it takes the closest count above `limit`. `result` is set if the text already
+    has a marker or if the whole text is stored.
     """
     parts = _HeadAndTail(text, tokenizer, texts, result)
     if not parts.marked and parts.total <= limit:
@@ -460,7 +460,7 @@ class _HeadAndTail:
         return _marker(tokens, self._texts, self._result_id)
 
     def around_marker(self, tokens: int) -> str:
-        """Return the text with about `tokens` tokens of it around the marker."""
+        """Return about `tokens` tokens of the text: head, marker and tail."""
         tail = tokens // 2
         head = self._tokenizer.head(self._head, tokens - tail)
         return f"{head}\n{self.marker(self.total - tokens)}\n{self._tokenizer.tail(self._tail, tail)}"

@@ -1,4 +1,4 @@
-"""Search in a person's messages, the newest first, in titles, and in the names of projects, personas and files."""
+"""Search a user's messages (newest first), titles, and the names of projects, personas and files."""
 
 import re
 import unicodedata
@@ -30,30 +30,33 @@ from personas.models import Persona
 from projects.models import Project
 
 PAGE = 20
-TITLES = 5  # conversations found by their titles, above the messages
-SOME_TITLES = 100  # added each time that a person asks for more
-MOST_TITLES = 2_000  # on one page
-NAMED = 5  # projects, personas and files each
+TITLES = 5  # matching titles above the messages
+SOME_TITLES = 100  # titles added each time the user asks for more
+MOST_TITLES = 2_000  # titles on one page
+NAMED = 5  # matches per kind: projects, personas and files
 MANY = 1_000  # messages; more are not counted
 SHOWN = 260  # characters of an excerpt
-BEFORE = 80  # of them at most before the first match
+BEFORE = 80  # most characters of an excerpt before the first match
 
 
-# Marks of Markdown: fences and the rule below a table's head, as lines; marks of headings, quotations and cells; and
-# pairs around words. The length of a pair is bounded, and so is the time of the search for it.
+# Markdown syntax that an excerpt omits: whole lines (fences, the rule below a table's head), the marks of headings,
+# quotations and table cells, and pairs around words. A bounded length of pairs bounds the time of the search.
 _LINES = re.compile(r"^[ \t]*+(?:(?:`{3}|~{3}).*|(?:\|[ \t]*+)?:?-{3}[-:| \t]*)$", re.MULTILINE)
 _BEGINNINGS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|\|[ \t]*)|\|[ \t]*$", re.MULTILINE)
 _PAIRS = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]{1,200})(?<=\S)\*\*(?![\w*])|`([^`\n]{1,200})`")
 
 
 def without_marks(text: str) -> str:
-    """Return the words of a message without marks of Markdown, for one line; dots divide the cells of a table."""
+    """Return the text of a message without Markdown syntax. Dots separate the cells of a table."""
     text = _BEGINNINGS.sub("", _LINES.sub("", text))
     return _PAIRS.sub(r"\1\2", text).replace(" | ", " · ")
 
 
 def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
-    """Return the text around the first match, in pieces with whether they matched; the beginning without a match."""
+    """Return the text around the first match, or the beginning if nothing matches.
+
+    The text is split into pieces, each with a flag: whether it matched.
+    """
     line = " ".join(unicodedata.normalize("NFC", text[:READ]).split())
     matched = spans(line, phrases)
     start = max(0, matched[0][0] - BEFORE) if matched else 0
@@ -61,24 +64,24 @@ def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, boo
         start = line.find(" ", start, matched[0][0]) + 1 or start
     end = min(len(line), start + SHOWN)
     pieces: list[tuple[str, bool]] = [("…", False)] if start else []
-    at = start
+    position = start
     for left, right in matched:
         if right > end:
             break
-        pieces += [(line[at:left], False), (line[left:right], True)]
-        at = right
-    pieces += [(line[at:end], False), ("…" if end < len(line) else "", False)]
+        pieces += [(line[position:left], False), (line[left:right], True)]
+        position = right
+    pieces += [(line[position:end], False), ("…" if end < len(line) else "", False)]
     return [piece for piece in pieces if piece[0]]
 
 
-# Newest first, but not by the index of ids. The planner takes every beginning of a word for a frequent one, and would
-# read messages one by one, the newest first, until enough of them match. For a rare word that is all of them.
+# Newest first, but without the index of ids. The query planner assumes that every prefix is frequent. It would read
+# messages one by one, newest first, until enough of them match. For a rare word it would read all messages.
 _NEWEST = Coalesce("id", "id").desc()
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHit:
-    """A message with the text around its first match, in pieces with whether they matched."""
+    """A message with the text around its first match. Each piece of the text has a flag: whether it matched."""
 
     message: Message
     pieces: list[tuple[str, bool]]
@@ -96,9 +99,9 @@ class MessageHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """A page of a search. The next one begins after the message `after`, None on the last.
+    """A page of a search. The next page begins after the message `after`, which is None on the last page.
 
-    `titled` is the number of titles that match, `titles` are the newest of them.
+    `titled` is the number of titles that match. `titles` are the newest of them.
     """
 
     titles: list[tuple[Conversation, list[tuple[str, bool]]]]
@@ -109,7 +112,7 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class NameMatches:
-    """Rows with all words of a query in their name: the first of `total`."""
+    """The first rows whose names contain all words of a query. `total` counts all of these rows."""
 
     rows: list[Any]
     total: int
@@ -120,7 +123,7 @@ def search(
 ) -> SearchPage:
     """Search for messages and titles with all words of the query. A query without a word matches nothing.
 
-    Words match as beginnings, without regard to case and accents. With `tag`, only conversations that have it.
+    Words match by prefix, regardless of case and accents. With `tag`, search only the conversations with this tag.
     """
     phrases = parse_query(query)
     if not phrases:
@@ -138,7 +141,7 @@ def search(
 def titles(
     *, user: User, query: str, most: int, tag: str = ""
 ) -> tuple[list[tuple[Conversation, list[tuple[str, bool]]]], int]:
-    """Return the newest conversations whose titles match, with the pieces of the titles, and the number of all."""
+    """Return the newest conversations whose titles match, with the pieces of the titles, and the number of matches."""
     phrases = parse_query(query)
     rows = _titled(user, phrases, tag).order_by("-updated", "-id") if phrases else Conversation.objects.none()
     matches = [(conversation, excerpt(conversation.title, phrases)) for conversation in rows[:most]]
@@ -146,13 +149,13 @@ def titles(
 
 
 def spoken(*, user: User, query: str) -> int:
-    """Return the number of messages that match, counted up to one beyond `MANY`."""
+    """Return the number of messages that match. The count stops at `MANY` + 1."""
     phrases = parse_query(query)
     return _messages(user, phrases)[: MANY + 1].count() if phrases else 0
 
 
 def named(*, user: User, query: str, limit: int = NAMED) -> dict[str, NameMatches]:
-    """Return projects, personas and files by their names, as typed. A query without a word matches nothing."""
+    """Return the projects, personas and files whose names contain all words as typed. Without words nothing matches."""
     words = query.replace("\0", " ").split()
     rows = {
         "projects": Project.objects.visible_to(user).order_by("name", "id"),
@@ -179,8 +182,8 @@ def matching(rows: QuerySet[Conversation], user: User, query: str) -> QuerySet[C
     phrases = parse_query(query)
     if not phrases:
         raise ProductError("no_words", "Search for a word: the query has no letter and no digit.")
-    spoken = _messages(user, phrases).values("conversation")
-    return rows.filter(Q(pk__in=_titled(user, phrases).values("pk")) | Q(pk__in=spoken))
+    matching_messages = _messages(user, phrases).values("conversation")
+    return rows.filter(Q(pk__in=_titled(user, phrases).values("pk")) | Q(pk__in=matching_messages))
 
 
 def _messages(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> QuerySet[Message]:
@@ -194,7 +197,7 @@ def _titled(user: User, phrases: Sequence[Sequence[Term]], tag: str = "") -> Que
 
 
 def _with_phrases(rows: QuerySet[Any], words: Func, phrases: Sequence[Sequence[Term]]) -> QuerySet[Any]:
-    """Return the rows in whose text the words of each phrase are adjacent. The index has only single words."""
+    """Return only the rows whose text has the words of each phrase side by side: the index has only single words."""
     if any(len(phrase) > 1 for phrase in phrases):
         rows = rows.alias(words=words).filter(words=as_query(phrases))
     return rows

@@ -1,11 +1,11 @@
-"""The context of a stored model call, restored, and the same context with one setting changed.
+"""Restore the context of a stored model call, and make the same context with a setting changed.
 
-1. `PastContexts.then` restores the context of a call. The texts of sections come from the report, room and numbers of
-   documents are stored with it, profile and model are set back to their values of that time (`made_with`).
-2. `PastContexts.varied` applies the variation. A section that it touches is made from today's rows, once with the
+1. `PastContexts.then` restores the context of a call. The report has the texts of sections, the room and the document
+   numbers. Profile and model get the values they had at the time of the call (`made_with`).
+2. `PastContexts.varied` applies the variation. A section that it affects is built from today's rows, once with the
    variation and once without.
-3. Where today's rows without the variation no longer give the text that was sent, the effect of the variation cannot be
-   known. Then `CannotReplan` names the reason, and no number is given.
+3. If today's rows without the variation no longer give the text that was sent, the effect of the variation is unknown.
+   Then `CannotReplan` names the reason, and no number is given.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ from projects.models import ProjectFile
 from workspace.models import Workspace
 
 SHARES = ("safety_margin", "catch_all_margin", "project_share")
-SECTIONS = {  # one text each, which the report has
+SECTIONS = {  # sections of one text each, which the report stores
     "system": "The system prompt with the guidance for its tools",
     "tasks": "The list of tasks",
     "summary": "The summary",
@@ -43,7 +43,7 @@ SECTIONS = {  # one text each, which the report has
 
 
 class Problem(NamedTuple):
-    """Why a stored turn is not planned: a code, and a sentence without any words that a person wrote."""
+    """The reason why a stored turn cannot be planned again: a code, and a sentence that quotes no text of a user."""
 
     code: str
     detail: Sentence
@@ -59,7 +59,7 @@ class CannotReplan(ProductError):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The settings to change; None and empty keep those of the turn. `layout` and `policy` win over `profile`."""
+    """The settings to change; None or an empty text keeps the turn's. `layout` and `policy` override `profile`."""
 
     model: Model | None = None
     profile: BudgetProfile | None = None
@@ -77,10 +77,10 @@ AS_IT_WAS = Variation()
 
 @dataclass(frozen=True)
 class PastContext(TurnContext):
-    """The context of the `call` of a stored turn, or of that call with a variation, whose `base` is the former.
+    """The context of a stored turn's `call`, as it was or with a variation.
 
-    `sections` are the texts that today's rows give, by name and variant. `anew`: the room comes from this context's own
-    model and profile, not from the stored call.
+    `base`, in a varied context, is the context as it was. `sections` are the texts built from today's rows, by name and
+    variant. `anew`: the room comes from this context's own model and profile, not from the stored call.
     """
 
     call: CallReport = field(kw_only=True)
@@ -102,11 +102,13 @@ class PastContext(TurnContext):
 
     @cached_property
     def _tools_tokens(self) -> int:
-        """Return the tokens of the tools: the stored number where model and tokenizer are the same. Raises
-        `CannotReplan` where a tool is gone whose tokens would have to be counted."""
-        then = self.base
-        if then is not None and then.model.tools and self.model.tools:
-            if then.tokenizer.name == self.tokenizer.name:
+        """Return the tokens of the tools: the stored number if the tokenizer is the same, otherwise a new count.
+
+        Raises `CannotReplan` if a tool that must be counted no longer exists.
+        """
+        base = self.base
+        if base is not None and base.model.tools and self.model.tools:
+            if base.tokenizer.name == self.tokenizer.name:
                 return self.call["tools_tokens"]
             lost = set(self.call.get("tools", ())) - {tool.name for tool in self.toolbox.definitions}
             if lost:
@@ -124,9 +126,9 @@ class PastContext(TurnContext):
         return Summary.objects.select_related("last").get(pk=covered["id"]) if covered else None
 
     def project_entries(self) -> list[ProjectFile]:
-        """Return the entries without those that were added to the project since."""
-        then = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
-        return [entry for entry in super().project_entries() if str(entry.file_id) in then]
+        """Return the entries without files that were added to the project after the call."""
+        sent_ids = {source.get("id") for source in self.call["sources"] if source["kind"] == "project_file"}
+        return [entry for entry in super().project_entries() if str(entry.file_id) in sent_ids]
 
     def completed(
         self, frame: ContextRequest, sections: Collection[Section] | None = None, variant: str = ""
@@ -145,11 +147,11 @@ class PastContext(TurnContext):
             return self._sent(name, text)
         if key not in self.base.sections:
             return text  # the turn had no such text
-        plain = self.base.sections[key]
-        then = self._sent(name, plain)
-        if text == plain:
-            return then
-        if then not in [each for other, each in self.base.sections.items() if other.startswith(f"{name} ")]:
+        unvaried = self.base.sections[key]
+        sent = self._sent(name, unvaried)
+        if text == unvaried:
+            return sent
+        if sent not in [each for other, each in self.base.sections.items() if other.startswith(f"{name} ")]:
             raise CannotReplan(
                 [
                     Problem(
@@ -161,7 +163,7 @@ class PastContext(TurnContext):
         return text
 
     def _sent(self, name: str, now: str | None) -> str | None:
-        """Return the text of that time; `now` for a text that was cut, of which only the size is stored."""
+        """Return the text that was sent; `now` for a text that was cut, since only its size is stored."""
         states = [source["state"] for source in self.call["sources"] if source["kind"] == name]
         if not states:
             return None
@@ -175,7 +177,7 @@ class PastContexts:
     def __init__(self, turn: Turn, variation: Variation) -> None:
         self._turn = turn
         self._variation = variation
-        self._today: dict[UUID, TurnContext] = {}  # by model
+        self._today: dict[UUID, TurnContext] = {}  # by model id
 
     def then(self, call: CallReport) -> PastContext:
         """Return the context of a call as it was."""
@@ -193,7 +195,7 @@ class PastContexts:
         )
 
     def varied(self, then: PastContext) -> PastContext:
-        """Return the context with the variation. `then` must have been planned with before."""
+        """Return the context with the variation. A plan must have used `then` before, which fills its `sections`."""
         change = self._variation
         profile = copy(change.profile or then.profile)
         profile.layout = change.layout or profile.layout
@@ -213,8 +215,10 @@ class PastContexts:
         return replace(varied, model=change.model, toolbox=toolbox, true_ratio=None)
 
     def _of(self, model: Model, call: CallReport) -> TurnContext:
-        """Return the context of today's rows under the workspace's settings of that time. No tool server is asked:
-        the last list of each counts."""
+        """Return the context from today's rows and the workspace's settings at the time of the call.
+
+        No tool server is queried: the last known list of each is used.
+        """
         if model.pk not in self._today:
             workspace = Workspace(**made_with(call).get("workspace", {}))
             context = context_of_past_turn(self._turn, model, workspace=workspace)
@@ -231,13 +235,15 @@ def _past(context: TurnContext, call: CallReport, **changes: Any) -> PastContext
 
 
 def made_with(call: CallReport) -> Mapping[str, Any]:
-    """Return the settings that are stored with a call. They are empty in reports of earlier versions: then today's rows
-    are used, and `differences` finds what has changed."""
+    """Return the settings that are stored with a call; empty in reports of earlier versions.
+
+    Without them today's rows are used, and `differences` finds the changes.
+    """
     return call.get("made_with", {})
 
 
 def model_of(turn: Turn, call: CallReport) -> Model:
-    """Return the model that was asked, as it was. Raises `CannotReplan` where it is gone."""
+    """Return the model of the call with its settings of that time. Raises `CannotReplan` if it was deleted."""
     pk = call.get("model_id") or str(turn.model_id)
     row = Model.objects.select_related("provider").filter(pk=pk).first() if pk != "None" else None
     if row is None:
@@ -260,7 +266,7 @@ def _profile_of(call: CallReport) -> BudgetProfile:
 
 
 def _restore(row: Model | BudgetProfile, values: Mapping[str, object]) -> None:
-    """Set stored fields of a row, which is not saved."""
+    """Set stored values on a row without saving it."""
     for name, value in values.items():
         setattr(row, name, value)
 

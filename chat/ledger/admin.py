@@ -1,4 +1,4 @@
-"""The ledger for administrators: every model call, sums of any days, and the calls as a CSV to download."""
+"""Admin pages of the ledger: the model calls, sums over a range of days, and a CSV of the calls to download."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -30,7 +30,7 @@ TABLES = {
     "token": _("API token"),
     "purpose": _("Purpose"),
 }
-SHOWN = 100  # rows of a table
+SHOWN = 100  # rows per table
 
 
 def _with_labels(lines: Sequence[UsageLine], kind: str) -> list[tuple[Any, UsageLine]]:
@@ -41,7 +41,7 @@ def _with_labels(lines: Sequence[UsageLine], kind: str) -> list[tuple[Any, Usage
 
 
 class RangeForm(forms.Form):
-    """Filter of the calls to sum. An empty field filters nothing."""
+    """Filter for the calls that are summed. An empty field does not filter."""
 
     first = forms.DateField(label=_("From"), required=False, widget=UnfoldAdminDateWidget)
     last = forms.DateField(label=_("To"), required=False, widget=UnfoldAdminDateWidget)
@@ -52,8 +52,8 @@ class RangeForm(forms.Form):
         return self.cleaned_data.get("first"), self.cleaned_data.get("last")
 
     def calls(self) -> QuerySet[ModelCall]:
-        chosen = ModelCall.objects.filter(Q(*self._lookups().items()))
-        return between(chosen, timezone.get_default_timezone(), *self.days())
+        calls = ModelCall.objects.filter(Q(*self._lookups().items()))
+        return between(calls, timezone.get_default_timezone(), *self.days())
 
     def usage(self) -> UsageReport:
         return UsageReport(*self.days(), timezone.get_default_timezone(), self._lookups())
@@ -105,7 +105,7 @@ class ModelCallAdmin(RecordAdmin):
 
     @button("Sums", icon="functions", permission="view")
     def sums(self, request: HttpRequest) -> HttpResponseBase:
-        """Show the sums by day, model, user, group and more, by default of the present month."""
+        """Show the sums by day, model, user, group and more, by default for the current month."""
         today = timezone.localdate(timezone=timezone.get_default_timezone())
         form = RangeForm(request.GET if "first" in request.GET else {"first": today.replace(day=1), "last": today})
         if "csv" in request.GET and form.is_valid():

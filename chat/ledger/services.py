@@ -1,6 +1,6 @@
-"""Usage figures of any model calls: as numbers, in words, and as a CSV to download.
+"""Sum up the usage of model calls: as numbers, in words, and as a CSV to download.
 
-Every number is a sum over rows of `ModelCall`, so all of them agree. `chat.ledger.sums` groups them by day, model, user
+Every figure is a sum over rows of `ModelCall`, so all figures agree. `chat.ledger.sums` groups them by day, model, user
 and more.
 """
 
@@ -24,7 +24,7 @@ from chat.ledger.models import ModelCall
 from core.audit.services import plain, record
 from core.i18n import dollars, grouped
 
-# One aggregate for each field of `UsageFigures`. `unpriced` comes before `cost`, which hides the column of that name.
+# One aggregate for each field of `UsageFigures`. `unpriced` must come before `cost`: from then on `cost` means the sum.
 OF_CALLS: Mapping[str, Any] = {
     "calls": Count("pk"),
     "answers": Count("pk", filter=Q(number=1, purpose__in=[ModelCall.Purpose.ANSWER, ModelCall.Purpose.RUN])),
@@ -52,7 +52,7 @@ COLUMNS = (
     *("project__name", "persona__name", "provider_name", "model_name", "input", "cached_input", "cache_written"),
     *("output", "reasoning", "counted", "cost"),
 )
-AT_ONCE = 2_000  # rows
+AT_ONCE = 2_000  # rows per query for the CSV
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell as a formula if it begins with one of these
 FIRST_DAY = date(1970, 1, 1)
 LAST_DAY = date(9998, 12, 31)
@@ -102,7 +102,7 @@ def totals(rows: QuerySet[ModelCall]) -> UsageFigures:
 
 
 def between(rows: QuerySet[ModelCall], zone: tzinfo, first: date | None, last: date | None) -> QuerySet[ModelCall]:
-    """Return the calls from the first to the last day, both included. None leaves that end open."""
+    """Return the calls from the first to the last day, both included. None means no limit at that end."""
     if first is not None:
         rows = rows.filter(created__gte=midnight(first, zone))
     if last is not None:

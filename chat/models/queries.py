@@ -1,8 +1,8 @@
-"""Three statements between a question and its first token, each one trip to the database where the ORM needs several.
+"""Three SQL statements between a question and its first token. Each is one trip to the database; the ORM needs several.
 
 1. `store_turns`: a send stores its messages, its turns and its conversation. The ORM's own statements, sent as one.
-2. `claim`: a worker takes a turn and reads what the run needs. The ORM would need an UPDATE and a SELECT.
-3. `branch`: the prompt's messages are read up to the room there is. The ORM has no recursion.
+2. `claim`: a worker claims a turn and reads the data for its run. The ORM would need an UPDATE and a SELECT.
+3. `branch`: a prompt reads as many messages as it has room for. The ORM has no recursive queries.
 
 Columns come from the models, so that a new field is read and written without a change here. Everything else that reads
 and writes rows goes through the ORM (docs/decisions/0054-a-typed-claimed-turn.md).
@@ -31,7 +31,7 @@ from core.json_types import JsonObject
 from llm.services import model_at
 from personas.models import Persona
 
-MOST_BOUND = 65_535  # values of one statement
+MOST_BOUND = 65_535  # values that the protocol allows in one statement
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -40,7 +40,7 @@ Row = TypeVar("Row", bound=models.Model)
 def executed(statement: str, values: Mapping[str, Any] | Sequence[Any]) -> Iterator[Any]:
     """Execute a statement and yield its cursor. The server binds the values, so it keeps the statement's plan.
 
-    Django's own cursors bind on the client, and so does this one with more values than the protocol can number.
+    Django's own cursors bind the values on the client. So does this one if there are more than `MOST_BOUND`.
     """
     connection.ensure_connection()
     cursor_type: Any = ServerBindingCursor if len(values) <= MOST_BOUND else ClientCursor
@@ -102,16 +102,16 @@ class EarlierPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTurn:
-    """A turn that this worker has claimed, and what its run and its prompt need to know.
+    """A turn that this worker has claimed, with the data for its run and its prompt.
 
-    `turn` comes with its conversation, that one's owner and persona, and the question. Its model is the workspace's at
-    `version`, None where it was removed.
-    `leaf`: the message that the answer stands below: the question, or what a program's own tools have answered since.
-    `reminders`: texts of the enabled reminders that stand everywhere or that the conversation's persona has chosen.
-    `mentions`: of the day of the question in UTC and of the days around it, since the user's own day may differ.
-    `earlier_prompts`: to the turn's model and its fallback. `prompted`: whether the conversation has sent one to any.
-    `has_summary`, `has_marks`, `has_tasks`: whether there are rows to look for; where there are none, nobody asks.
-    `run_step`: id of the step of a run that asks this, if any.
+    `turn` has its question and its conversation, which has its owner and persona. The turn's model is that of the
+    workspace at `version`, None if it was removed.
+    `leaf`: the parent of the answer: the question, or a later message with results of a calling program's own tools.
+    `reminders`: texts of the enabled reminders that apply everywhere or that the conversation's persona has chosen.
+    `mentions`: those on the day of the question in UTC and on the days around it, since the user's own day may differ.
+    `earlier_prompts`: the prompts to the turn's model and its fallback. `prompted`: whether any model has got a prompt.
+    `has_summary`, `has_marks`, `has_tasks`: whether such rows exist. If not, the run skips the queries for them.
+    `run_step`: the id of the run's step that asked the question, if any.
     """
 
     turn: Turn
@@ -127,7 +127,7 @@ class ClaimedTurn:
     run_step: int | None
 
 
-# The columns of these rows come first, in this order, and then the facts below.
+# The statement returns the columns of these rows in this order, and then the values of its subqueries.
 _CLAIMED_ROWS: Mapping[str, type[models.Model]] = {
     "turn": Turn,
     "conversation": Conversation,
@@ -169,9 +169,9 @@ LEFT JOIN llm_model model ON model.id = turn.model_id
 
 
 def claim(turn_id: UUID) -> ClaimedTurn | None:
-    """Claim a queued turn and read it; None when it is not queued any more.
+    """Claim a queued turn and return it; None if it is no longer queued.
 
-    It sees the workspace as it is now: a model that was removed meanwhile is None.
+    The workspace is read at the time of the claim: a model that was removed since the send is None.
     """
     with executed(_claim_statement(), {"turn": turn_id, "now": timezone.now()}) as cursor:
         columns = cursor.fetchone()
@@ -214,7 +214,7 @@ def _claim_statement() -> str:
 
 
 def _read(model: type[Row], values: Iterator[Any]) -> Row:
-    """Return the row whose columns come next among the values of `claim`."""
+    """Build a row from the next columns of `claim`."""
     names, converters = _fields_of(model)
     columns = list(islice(values, len(names)))
     for place, convert in converters:
@@ -224,17 +224,17 @@ def _read(model: type[Row], values: Iterator[Any]) -> Row:
 
 @cache
 def _fields_of(model: type[models.Model]) -> tuple[list[str], list[tuple[int, Callable[..., Any]]]]:
-    """Return the names of a model's fields, and by their places the converters of values from the database."""
+    """Return the names of a model's fields, and the positions of fields with their converters of database values."""
     fields = list(enumerate(model._meta.concrete_fields))
     converters = [(place, convert) for place, field in fields for convert in field.get_db_converters(connection)]
     return [field.attname for _, field in fields], converters
 
 
-# Walks up the branch and stops at the question whose turn makes the tokens read exceed the room: the engine wants whole
-# turns, and one that does not fit, to know that it has seen enough. A row without a stored count weighs nothing here,
-# so it is read rather than missed; its count is then stored for the next time. Excluded messages weigh nothing, too. A
-# summary's last message ends the walk. The `older` messages above that end are read along. The LIMIT says that there is
-# one parent: the planner expects more, and then reads a small table whole for every step.
+# Walks up the branch until the tokens exceed the room, and stops at the question of that turn. The engine needs whole
+# turns and one turn that does not fit, which shows that it has seen enough. A row without a stored count counts as 0
+# tokens, so it is read rather than missed; its count is then stored for the next time. Excluded messages count as 0,
+# too. A summary's last message ends the walk. The `older` messages above that end are also read. The LIMIT tells the
+# query planner that there is one parent. Otherwise it expects more, and reads a small table whole for every step.
 _BRANCH = """
 WITH RECURSIVE branch AS (
     SELECT {columns}, CASE WHEN m.id = ANY(%(excluded)s)
@@ -261,7 +261,7 @@ FROM message ORDER BY depth
 class BranchMessage(NamedTuple):
     """A message as a prompt needs it: fields of a `Message`, and whether files were uploaded with it.
 
-    A thousand of these are read in the time of a hundred rows.
+    Reading a thousand of these takes as long as reading a hundred rows of the ORM.
     """
 
     pk: UUID
@@ -291,8 +291,8 @@ def branch(
     """Return the messages that a prompt may need, oldest first.
 
     `leaf`: the newest message. `covered`: the last message of a summary, None without one. `room` in tokens.
-    `path`: to a message's count in its `tokens`. `unsent`: error codes of answers whose question was never sent.
-    `excluded`: messages that the person leaves out. `older`: messages to read wherever they stand.
+    `path`: the keys to a message's count in its `tokens`. `unsent`: error codes of answers whose question was never
+    sent. `excluded`: messages that the user leaves out. `older`: messages to read even if the walk ends below them.
     """
     values = {
         "leaf": leaf,

@@ -1,7 +1,7 @@
 """Check a request of `chat/completions` and return its parts, or raise an error that names the parameter.
 
-Parameters that do not change the meaning of an answer (user, metadata, …) are accepted and not passed on. Parameters
-that would change it and are not supported are refused, so that no answer ignores them silently.
+Parameters that do not change the meaning of an answer (user, metadata, …) are accepted and not passed on. Unsupported
+parameters that would change it are refused, so that no answer ignores them silently.
 """
 
 import base64
@@ -56,7 +56,7 @@ _HONOURED: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """An image of a request. `where` is its place, which errors name."""
+    """An image of a request. `where` is its place in the request, for error messages."""
 
     media_type: str
     data: bytes
@@ -68,15 +68,15 @@ class Picture:
 
     @property
     def name(self) -> str:
-        """Return the name of its file.
+        """Return the name of the image's file.
 
-        It begins with the digest, which users' files do not, so it can be recognised.
+        The name begins with the digest, so `is_picture` can recognise it. Names of users' files do not.
         """
         return f"{self.digest[:NAME_DIGITS]}{mimetypes.guess_extension(self.media_type) or ''}"
 
 
 def is_picture(name: str, digest: str) -> bool:
-    """Tell whether a file with this name and SHA-256 came in a request."""
+    """Return whether a file with this name and SHA-256 came in a request."""
     return name.startswith(digest[:NAME_DIGITS])
 
 
@@ -98,12 +98,12 @@ class RequestHistory:
 
     @property
     def question(self) -> int:
-        """The index of the last user message."""
+        """Return the index of the last user message."""
         return max(index for index, row in enumerate(self.rows) if row.role == "user")
 
     @property
     def pictures(self) -> list[Picture]:
-        """The images of all messages, in order."""
+        """Return the images of all messages, in order."""
         return [picture for row in self.rows for picture in row.pictures]
 
 
@@ -122,8 +122,8 @@ def body_of(request: HttpRequest) -> JsonObject:
     """Return the members of the body that are not null. Raises `request_too_large` (413) and `invalid_json`."""
     raw = request.read(MAX_BODY + 1)
     if len(raw) > MAX_BODY:
-        most = f"The request is larger than {MAX_BODY // 1024 // 1024} MiB. Send less, or smaller images."
-        raise ProductError("request_too_large", most, status=413)
+        sentence = f"The request is larger than {MAX_BODY // 1024 // 1024} MiB. Send less, or smaller images."
+        raise ProductError("request_too_large", sentence, status=413)
     try:
         body = storable(load(raw, MAX_VALUES))
     except (ValueError, RecursionError) as error:
@@ -134,9 +134,9 @@ def body_of(request: HttpRequest) -> JsonObject:
 
 
 def parse(body: JsonObject, *, replaces_system: bool = False) -> CompletionRequest:
-    """Check the body of a request, without members that are null. Raises `ProductError` (400).
+    """Check the body of a request, which has no null members, and return its parts. Raises `ProductError` (400).
 
-    `replaces_system` is that of `chat.prompts.turn_context.ProgramOptions`.
+    `replaces_system`: see `chat.prompts.turn_context.ProgramOptions`.
     """
     for name, honoured in _HONOURED.items():
         if name in body and not honoured(body[name]):
@@ -240,7 +240,7 @@ def _choice(value: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, 
 
 
 def _read_sampling(body: JsonObject) -> Sampling:
-    """Return the sampling. Default values are left out, since some providers do not take the parameters."""
+    """Return the sampling parameters. Default values are left out, since some providers refuse these parameters."""
     verbosity = _word(body, "verbosity", VERBOSITIES)
     return Sampling(
         top_p=_unless(1, _number(body, "top_p", 0, 1)),
@@ -331,7 +331,7 @@ class _MessagesReader:
     def __init__(self) -> None:
         self.instructions: list[str] = []
         self.rows: list[RequestMessage] = []
-        self._open: set[str] = set()  # ids of calls of the newest message without a result yet
+        self._open: set[str] = set()  # ids of the newest message's calls that have no result yet
 
     def add(self, message: Any, where: str) -> None:
         """Read the next message. `where` is its place. Raises `ProductError` (400)."""

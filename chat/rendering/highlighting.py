@@ -1,8 +1,8 @@
-"""Colour code blocks with classes of Pygments, at a bounded cost.
+"""Colour code blocks with the CSS classes of Pygments, at a bounded cost.
 
-A lexer is a list of regular expressions, and hostile code may make them slow. So only languages are coloured whose
-longest single match took less than 20 ms of CPU over 20,000 characters of 60 hostile patterns. Between two matches the
-time is checked; the code after the limit has no colours.
+A lexer is a list of regular expressions, and hostile code may make them slow. The time is checked only between two
+matches, and the code after the limit has no colours. So a language is supported only if its longest single match took
+less than 20 ms of CPU. This was measured with 60 hostile patterns of 20,000 characters.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_all_lexers, get_lexer_by_name
 from pygments.token import Text, _TokenType
 
-MAX_CHARACTERS = 20_000  # of one block; a longer one has no colours
-SECONDS = 0.25  # of CPU for one block; ordinary code of the greatest length takes 0.05
-SECONDS_OF_ALL = 0.5  # for all blocks of one answer
-# Spans of all blocks of one answer; ordinary code has one for every four characters. A span adds 25 bytes to its text,
+MAX_CHARACTERS = 20_000  # in one block; a longer block has no colours
+SECONDS = 0.25  # CPU seconds for one block; ordinary code of the maximum length takes 0.05
+SECONDS_OF_ALL = 0.5  # CPU seconds for all blocks of one answer
+# Most spans in all blocks of one answer. Ordinary code has one span for every four characters. A span adds 25 bytes,
 # so a row of brackets would become ten or twenty times as long.
 SPANS = 20_000
 
-# The first name that Pygments has for each language. All its other names work too.
+# The first alias in Pygments of each supported language. Its other aliases work, too.
 LANGUAGES = {
     *("abap", "asm", "bash", "batch", "c", "clojure", "cmake", "cobol", "common-lisp", "cpp", "crystal"),
     *("csharp", "css", "d", "dart", "diff", "docker", "elixir", "elm", "erlang", "fish", "fortran", "fsharp"),
@@ -34,7 +34,7 @@ LANGUAGES = {
     *("python", "r", "racket", "rst", "ruby", "rust", "scala", "scheme", "scss", "sml", "solidity", "sql"),
     *("swift", "tcsh", "terraform", "toml", "tsx", "typescript", "vbnet", "vim", "xml", "yaml", "zig"),
 }
-# Languages whose own lexer can be made slow, with the relative whose lexer reads them.
+# Languages whose own lexer hostile code can slow down, with the related language whose lexer is used instead.
 RELATIVES = {
     **dict.fromkeys(("ocaml", "ml"), "sml"),
     "matlab": "octave",
@@ -48,38 +48,41 @@ _FORMATTER: HtmlFormatter[str] = HtmlFormatter(nowrap=True)
 
 @dataclass(slots=True)
 class Colours:
-    """The seconds of CPU and the spans that the colours of one answer may still use."""
+    """The remaining budget for the colours of one answer: CPU seconds and spans."""
 
     seconds: float = SECONDS_OF_ALL
     spans: int = SPANS
 
 
 def highlighted(code: str, language: str, colours: Colours) -> str:
-    """Return the code as HTML, coloured if the language is supported and while `colours` lasts. Uses `colours` up."""
+    """Return the code as HTML, coloured if the language is supported and `colours` has budget left.
+
+    Subtracts the cost from `colours`.
+    """
     lexer = None if len(code) > MAX_CHARACTERS else _lexer(language.lower())
     if lexer is None or colours.seconds <= 0 or colours.spans <= 0:
         return escape(code, quote=False)
-    began = thread_time()
-    html = formatted(_tokens(lexer, code, began + min(SECONDS, colours.seconds), colours), _FORMATTER)
-    colours.seconds -= thread_time() - began
+    started = thread_time()
+    html = formatted(_tokens(lexer, code, started + min(SECONDS, colours.seconds), colours), _FORMATTER)
+    colours.seconds -= thread_time() - started
     return html
 
 
 def _tokens(lexer: Lexer, code: str, until: float, colours: Colours) -> "Iterator[tuple[_TokenType, str]]":
     """Yield the lexer's tokens until the limit, then the rest as plain text."""
-    read = 0
+    consumed = 0
     for kind, text in lexer.get_tokens(code):
         yield kind, text
-        read += len(text)
+        consumed += len(text)
         colours.spans -= 1 + text.count("\n")  # each line of a token is a span of its own
         if colours.spans <= 0 or thread_time() > until:
-            yield Text, code[read:]
+            yield Text, code[consumed:]
             return
 
 
 @cache
 def _names() -> dict[str, str]:
-    """Return the lexer's name for every supported name of a language."""
+    """Return the name of the lexer for each supported alias of a language."""
     names = (each[1] for each in get_all_lexers(plugins=False))
     supported = {alias: aliases[0] for aliases in names if not LANGUAGES.isdisjoint(aliases) for alias in aliases}
     return {**supported, **RELATIVES}

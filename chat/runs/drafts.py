@@ -1,9 +1,9 @@
-"""Checklists that the server has a model draft for new tasks (`projects.planner.drafts` chooses the tasks).
+"""Let a model draft checklists for new tasks. `projects.planner.drafts` chooses the tasks.
 
-A draft begins in a single transaction, which clears the task's mark and stores the run and its first turn. A worker
-that dies in it has done nothing, and the sweeper offers the task again. Of two workers that begin the same draft, one
-does not find the mark. The run then handles a model that is silent or fails. A run has no tool that makes tasks, so no
-draft leads to another.
+A draft begins in a single transaction, which clears the task's mark and stores the run and its first turn. If a worker
+dies during it, nothing is stored, and the sweeper offers the task again. If two workers begin the same draft, only one
+finds the mark. From then on the run handles a model that is silent or fails. A run has no tool that makes tasks, so a
+draft cannot cause another draft.
 """
 
 import logging
@@ -22,16 +22,16 @@ from projects.planner.models import Run
 from projects.planner.models.task import Task, TaskChange
 from projects.planner.services import lock_tasks
 
-AT_ONCE = 2  # of one person, so that many new tasks do not use up places for turns or a provider's limit
-OWN_DRAFT = timedelta(minutes=2)  # in which a model that makes a task in an answer may write its checklist itself
-# Errors after which no draft is needed: somebody works on the task, or nobody should any more.
+AT_ONCE = 2  # drafts per person, so that many new tasks do not use up places for turns or a provider's limit
+OWN_DRAFT = timedelta(minutes=2)  # time for a model that makes a task in an answer to write the checklist itself
+# Errors after which no draft is needed: somebody already works on the task, or nobody should any more.
 NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
 
 logger = logging.getLogger(__name__)
 
 
 def begin(task_id: UUID) -> None:
-    """Begin a draft that is due, if it can begin now. An error is stored with the task, for its person to see."""
+    """Begin a draft that is due, if it can begin now. An error is stored with the task for its owner to see."""
     try:
         with transaction.atomic():
             task = drafts.waiting().select_related("owner").filter(pk=task_id).first()
@@ -50,24 +50,24 @@ def begin(task_id: UUID) -> None:
 
 
 def unclaimed() -> list[UUID]:
-    """Return the tasks whose draft is due and that no worker has begun."""
+    """Return the tasks with a due draft that no worker has begun."""
     return background.unclaimed(drafts.waiting())
 
 
 def due_beside(conversation_id: UUID) -> list[UUID]:
-    """Return the first due drafts of a conversation's owner, which may have waited for an answer that has ended."""
+    """Return the first due drafts of a conversation's owner. They may have waited for an answer to end."""
     owned = drafts.waiting().filter(owner__conversations=conversation_id)
     return list(owned.values_list("pk", flat=True)[:AT_ONCE])
 
 
 def _must_wait(task: Task) -> bool:
-    """Return whether a draft has to wait: for other drafts of its person, or for the answer that made the task."""
+    """Return whether a draft must wait for other drafts of the task's owner, or for the answer that made the task."""
     drafting = Run.objects.filter(owner=task.owner, unasked=True, status=Run.Status.DRAFTING)
     if drafting.count() >= AT_ONCE:
         return True
     by_model = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
-    answering = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)
-    return task.created > timezone.now() - OWN_DRAFT and by_model.exists() and answering.exists()
+    live_turns = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)
+    return task.created > timezone.now() - OWN_DRAFT and by_model.exists() and live_turns.exists()
 
 
 @transaction.atomic

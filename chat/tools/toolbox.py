@@ -1,9 +1,9 @@
-"""The tools of a turn, in the fixed order in which the model gets them, and the guidance for them.
+"""Collect the tools of a turn, in the fixed order in which the model gets them, and the guidance for them.
 
 1. `toolbox_for` chooses the product's own tools.
 2. `with_server_tools` adds tools of MCP servers, for personas that name them (`server__tool`, or `server__*` for all).
-   A plan uses `with_known_tools`, which asks no server.
-3. `with_external_tools` adds tools of the program that asks.
+   A plan uses `with_known_tools`, which queries no server.
+3. `with_external_tools` adds tools of the calling program.
 4. `within_limit` leaves out tools beyond the limit of the model's provider.
 """
 
@@ -63,11 +63,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """`tools` by name and `guidance`, both in the fixed order in which the model gets them.
+    """The tools of a turn. `tools` (by name) and `guidance` are in the fixed order in which the model gets them.
 
-    `approval`: names of the tools whose calls `gate` decides about. `notes`: sentences for people about missing tools.
-    `external`: tools that the calling program runs itself; a call of one ends the turn. `web`: whether tools that reach
-    out are offered. `reader`: reads on in shortened results; it is among the tools where one of them returns such.
+    `approval`: names of the tools whose calls need a decision by `gate`. `notes`: sentences for people about missing
+    tools. `external`: tools that the calling program runs itself; a call of one ends the turn. `web`: whether tools
+    that reach out are offered. `reader`: the tool that reads more of a shortened result. It is among `tools` only if
+    another tool can return such results.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class Toolbox:
 
     @property
     def all_notes(self) -> Sequence[Sentence]:
-        """Return `notes` and, once its tools have run, notes on results that were denied and on searches."""
+        """Return `notes` and, after the tools have run, the notes on denied results and on searches."""
         denied = self.gate.denied if self.gate else 0
         about_denied = [Sentence(DENIED, count=denied) if denied > 1 else Sentence(ONE_DENIED)] if denied else []
         search = self.tools.get(SEARCH_GUIDANCE.name)
@@ -122,9 +123,9 @@ def toolbox_for(
 ) -> Toolbox:
     """Return the product's own tools; none for a model that cannot call tools.
 
-    `files`: of a question that is not stored yet. `chosen`: names of the tools for the web and for tasks that the
-    persona names or, without one, the workspace offers, and that the user may use. `search_asks`: each search of the
-    web waits for the person's permission.
+    `files`: the files of a question that is not stored yet. `chosen`: the names of web and task tools that the user may
+    use and that the persona names or, without a persona, the workspace offers. `search_asks`: each web search waits for
+    the user's permission.
     """
     if not model.tools:
         return NO_TOOLS
@@ -149,7 +150,7 @@ def toolbox_for(
 
 
 def _with_reader(box: Toolbox) -> Toolbox:
-    """Add the tool that reads on in shortened results, last of the product's own."""
+    """Add the tool that reads more of a shortened result, as the last of the product's own tools."""
     if box.reader is None or READ_RESULT_GUIDANCE.name in box.tools:
         return box
     tools = {**box.tools, READ_RESULT_GUIDANCE.name: box.reader}
@@ -169,7 +170,7 @@ def _missing(
 
 
 def _file_tools(scope: FileScope, files: Sequence[File]) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Yield the tools for files, whatever the persona's tools: a project's files must be in reach.
+    """Yield the file tools. They do not depend on the persona, since the model must be able to read a project's files.
 
     A file can be read as soon as it has text, and searched once it is indexed.
     """
@@ -180,7 +181,7 @@ def _file_tools(scope: FileScope, files: Sequence[File]) -> Iterator[tuple[ToolG
 
 
 def _conversation_tools(conversation: Conversation) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Yield the search of the conversation where a summary replaces messages, whatever the persona's tools."""
+    """Yield the search of the conversation if a summary replaces messages. It does not depend on the persona."""
     if in_force(conversation.pk, conversation.leaf_id) is not None:
         yield CONVERSATION_GUIDANCE, SearchConversation(conversation)
 
@@ -191,7 +192,7 @@ def _searching(scope: FileScope) -> Iterator[tuple[ToolGuidance, Tool]]:
 
 
 def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
-    """Return the box as it will be once a file is attached."""
+    """Return the toolbox as it will be once a file is attached."""
     if SEARCH_GUIDANCE.name in box.tools:
         return box
     conversation = scope.conversation or Conversation(owner=user)
@@ -201,7 +202,7 @@ def with_file_tools(box: Toolbox, scope: ChatScope, user: User) -> Toolbox:
 
 
 def _web_tools(names: Collection[str], conversation: Conversation, gate: Gate) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Yield the tools for the web with these names; none before a search service is set up."""
+    """Yield the web tools with these names; none if no search service is set up."""
     search = web_search_tool() if set(names) & set(WEB) else None
     if search is None:
         return
@@ -212,9 +213,9 @@ def _web_tools(names: Collection[str], conversation: Conversation, gate: Gate) -
 
 
 def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
-    """Add the tools of the program that asks. It runs them itself, so a call of one ends the turn.
+    """Add the tools of the calling program. It runs them itself, so a call of one ends the turn.
 
-    A tool of the product with the same name gives way.
+    They replace tools of the product with the same names.
     """
     if not offered:
         return box
@@ -232,14 +233,14 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> To
 
 
 def with_known_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
-    """Add server tools for a plan, as each server has listed them last. A note names a server that never has."""
+    """Add server tools for a plan from the last known list of each server. A note names each server without a list."""
     box, allowed = _allowed(box, persona, model, rights)
     if not allowed:
         return box
-    answers: list[tuple[ToolServerConfig, Listing | Sentence]] = []
+    listings: list[tuple[ToolServerConfig, Listing | Sentence]] = []
     for server, listing in known_tools():
-        answers.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
-    return _add_listed(box, allowed, answers)
+        listings.append((server, _why_closed(server, box) or (_unknown(server.name) if listing is None else listing)))
+    return _add_listed(box, allowed, listings)
 
 
 async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> Toolbox:
@@ -256,7 +257,7 @@ async def with_server_tools(box: Toolbox, persona: Persona | None, model: Model,
 def _allowed(box: Toolbox, persona: Persona | None, model: Model, rights: Rights) -> tuple[Toolbox, list[str]]:
     """Return the names of the server tools that the persona names and its user may use.
 
-    None for a model that cannot call tools. Servers that the user may not use are noted in the box.
+    The list is empty for a model that cannot call tools. The box gets notes about servers that the user may not use.
     """
     if persona is None or not model.tools:
         return box, []
@@ -283,7 +284,7 @@ def _why_closed(server: ToolServerConfig, box: Toolbox) -> Sentence | None:
 
 
 async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
-    """Return the tools that the server lists now, or a sentence with the reason why there are none."""
+    """Return the tools that the server lists now, or a sentence that says why there are none."""
     if reason := _why_closed(server, box):
         return reason
     try:
@@ -298,9 +299,9 @@ async def _listed(server: ToolServerConfig, box: Toolbox) -> Listing | Sentence:
 def _add_listed(
     box: Toolbox, allowed: Sequence[str], answers: Sequence[tuple[ToolServerConfig, Listing | Sentence]]
 ) -> Toolbox:
-    """Add the servers' tools that the persona may call, by server and name; a sentence becomes a note.
+    """Add the server tools that the persona may call, sorted by server and name. A sentence becomes a note.
 
-    They have no guidance: their descriptions, which the model gets with their definitions, tell when to call them.
+    They have no guidance, since their descriptions say when to call them.
     """
     servers = _servers(allowed)
     missing = sorted(servers - {server.name for server, _ in answers})
@@ -316,11 +317,11 @@ def _add_listed(
         if isinstance(answer, Sentence):
             notes.append(answer)
             continue
-        every = f"{server.name}{SEPARATOR}*" in allowed
+        all_tools = f"{server.name}{SEPARATOR}*" in allowed
         listed = {tool.definition.name for tool in answer.tools}
         problems = {each.name: each for each in answer.problems}
         for problem in answer.problems:
-            if every or problem.name in allowed:
+            if all_tools or problem.name in allowed:
                 sentence = TOOL_IN_PART if problem.offered else TOOL_LEFT_OUT
                 notes.append(Sentence(sentence, name=problem.name, reason=problem.reason))
         named = [name for name in allowed if _servers([name]) == {server.name} and not name.endswith("*")]
@@ -328,7 +329,7 @@ def _add_listed(
         notes += [Sentence(TOOL_GONE, server=server.name, name=name) for name in missing_tools]
         for tool in sorted(answer.tools, key=lambda tool: tool.definition.name):
             name = tool.definition.name
-            if every or name in allowed:
+            if all_tools or name in allowed:
                 offered[name] = tool
                 approval |= {name} if server.approval_required else set()
     box = _with_reader(box) if offered else box
@@ -336,10 +337,10 @@ def _add_listed(
 
 
 def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox:
-    """Return the box with as many tools as the model's provider takes, and a note that names the others.
+    """Return the box with as many tools as the model's provider accepts, and a note that names the others.
 
-    Tools of servers that the persona takes as a whole are left out first, then those that it names, then the product's
-    own. Tools of the calling program are always sent.
+    Tools of servers that the persona names as a whole are left out first, then server tools that it names one by one,
+    then the product's own. Tools of the calling program are always sent.
     """
     limit = model.provider.tool_limit
     if limit is None or len(box.definitions) <= limit:
@@ -349,11 +350,11 @@ def within_limit(box: Toolbox, persona: Persona | None, model: Model) -> Toolbox
     def rank(name: str) -> int:
         return 0 if not isinstance(box.tools[name], ServerTool) else 1 if name in named else 2
 
-    first = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
-    sent = set(first[: max(0, limit - len(box.external))])
-    over = [name for name in box.tools if name not in sent]
-    note = Sentence(TOO_MANY_TOOLS, limit=limit, count=len(over), names=", ".join(over))
-    return without_tools(box, over, note)
+    ranked = sorted(box.tools, key=rank)  # a stable sort: tools of one rank keep their order
+    sent = set(ranked[: max(0, limit - len(box.external))])
+    left_out = [name for name in box.tools if name not in sent]
+    note = Sentence(TOO_MANY_TOOLS, limit=limit, count=len(left_out), names=", ".join(left_out))
+    return without_tools(box, left_out, note)
 
 
 def without_tools(box: Toolbox, names: Collection[str], note: Sentence) -> Toolbox:

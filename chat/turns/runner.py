@@ -89,9 +89,9 @@ from llm.types.model_call import (
 )
 from llm.types.tools import Tool
 
-SOMEWHAT_LESS = 0.95  # of the window under which a prompt was refused
-REPORT_DELAY = 0.02  # seconds in which a request has left
-SOON = 1.0  # seconds after which events that Redis has not taken are sent again, together with newer ones
+SOMEWHAT_LESS = 0.95  # factor on the window with which a prompt was refused
+REPORT_DELAY = 0.02  # seconds after which the request to the model has been sent
+SOON = 1.0  # seconds after which events that Redis did not accept are sent again, together with newer ones
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -107,10 +107,10 @@ async def warm_up() -> None:
 
 
 async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
-    """Carry out a queued turn to its end, and return its conversation. A cancelled one ends as interrupted.
+    """Carry out a queued turn to its end, and return the id of its conversation. A cancelled turn ends as interrupted.
 
-    Does nothing and returns None when the turn is not queued: another worker has it, or it was stopped. `looked` is set
-    as soon as that is decided.
+    Does nothing and returns None if the turn is not queued: another worker has claimed it, or it was stopped. `looked`
+    is set once the claim has succeeded or failed.
     """
     try:
         claimed = await completed(first_on_database(_claim, turn_id))
@@ -121,7 +121,7 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine that runs has its task
     if task.cancelling():
-        task.cancel()  # again: it was cancelled while the turn was claimed, and only now there is work to interrupt
+        task.cancel()  # repeat a cancellation that came during the claim, when there was no work to interrupt yet
     _running.add(task)
     turn = claimed[0].turn
     identity = {"request_id": turn.request_id, "user_id": turn.conversation.owner_id, "turn_id": turn.pk}
@@ -137,10 +137,10 @@ async def run(turn_id: UUID, looked: asyncio.Event) -> UUID | None:
 
 
 def _claim(turn_id: UUID) -> tuple[ClaimedTurn, TurnContext | None, ModelError | None] | None:
-    """Claim the turn and make its context, in one go: every hop to the database delays the first token.
+    """Claim the turn and make its context in one call: every hop to the database delays the first token.
 
-    The context is that of a fallback when the turn's model was not available just now, for the reason that comes last.
-    It is None when the model was removed or switched off, or has no fallback that is available.
+    If the turn's model has an outage, the context is for a fallback, and the outage is the last value. The context is
+    None if the model was removed or switched off, or if no fallback is available.
     """
     claimed = claim(turn_id)
     if claimed is None:
@@ -157,7 +157,7 @@ def _claim(turn_id: UUID) -> tuple[ClaimedTurn, TurnContext | None, ModelError |
 
 
 class _Run:
-    """The work of one claimed turn. `context` is that of the model that is asked now."""
+    """The work of one claimed turn. `context` is the context for the current model, which may be a fallback."""
 
     context: TurnContext
     tools: dict[str, Tool]
@@ -166,26 +166,26 @@ class _Run:
         turn = self.turn = claimed.turn
         self._claimed = claimed
         self._first_context = first_context
-        self._outage = outage  # of the turn's own model, or of a fallback before this one
+        self._outage = outage  # the outage of the turn's own model, or of the fallback before the current model
         self.answer = Answer(str(turn.pk))
         self._results = ResultKeeper(turn.conversation, turn.answer_id)
         self.reports: list[CallReport] = []
-        self._sent = SentTokens(0)  # by the newest call
-        self._images = 0  # of the newest call
-        self._answer_limit = 0  # tokens of the longest answer that the newest call asked for
+        self._sent = SentTokens(0)  # tokens of the newest call
+        self._images = 0  # images in the newest call
+        self._answer_limit = 0  # most tokens that the newest call allows for its answer
         self._calls: list[CallReported] = []
-        self._served: tuple[Allocated, int] | None = None  # a server's own window, and what it was sent
-        self._window_caps: dict[UUID, int | None] = {}  # by model, of those asked in this turn
-        # By model: the last prompt of this conversation; and the last prompt of this turn.
+        self._served: tuple[Allocated, int] | None = None  # the server's own window, and the tokens of that call
+        self._window_caps: dict[UUID, int | None] = {}  # by the id of each model used in this turn
+        # By model id: the last prompt in this conversation (`_prompts`) and in this turn (`_answered`).
         self._prompts = {
             each.model_id: cache.parse_sent_prompt(cast("cache.StoredPrompt", each.prompt))
             for each in claimed.earlier_prompts
         }
         self._answered: dict[UUID, cache.SentPrompt] = {}
         self._current_prompt: cache.SentPrompt | None = None
-        self._reminders: dict[int, str] = {}  # of an append-only turn, by the number of messages it had added by then
-        self._of_others = 0  # messages that the turn had added before this model was asked
-        self._fallback_notes: list[Sentence] = []  # why a fallback is asked; empty for the turn's own model
+        self._reminders: dict[int, str] = {}  # in an append-only turn, by the number of messages added before
+        self._of_others = 0  # number of messages that earlier models have added to this turn
+        self._fallback_notes: list[Sentence] = []  # why a fallback is used; empty for the turn's own model
         self._storing: list[asyncio.Task[None]] = []
         self._storing_order = asyncio.Lock()  # an older report must not overwrite a newer one
         self._counted: list[MessageCounts] = []  # token counts of messages, not stored yet
@@ -213,14 +213,14 @@ class _Run:
         await asyncio.gather(hint, return_exceptions=True)
 
     async def _work(self, publisher: "asyncio.Task[None]") -> Ending:
-        """Ask the model until it has answered, or until something else ends the turn first."""
+        """Ask the model until it has answered, or until a stop, a lost right or an error ends the turn."""
         model = asyncio.create_task(self._ask())
         keeper = asyncio.create_task(keep(self.turn, self.answer, self._uses))
         stop = asyncio.create_task(signals.wait_for_stop(self.turn.pk))
         others = (keeper, stop)
         try:
             await asyncio.wait([model, publisher, *others], return_when=asyncio.FIRST_COMPLETED)
-            # An answer that is complete counts, even when a stop came at the same moment.
+            # A complete answer counts, even if a stop came at the same moment.
             if model.done():
                 return await model
             if keeper.done() and not keeper.exception() and (sentence := keeper.result()):
@@ -265,7 +265,7 @@ class _Run:
             return UNEXPECTED
 
     async def _take_note(self, event: LoopEvent) -> None:
-        """Update the report, the row of the model, and the data for later steps."""
+        """Handle an event of the loop: update the report, the model's row, and the data for later steps."""
         if isinstance(event, ParametersLeftOut):
             self.context, self._sent = reports.without(self.reports[-1], event, self.context, self._sent)
             if STREAM in event.names:
@@ -279,13 +279,13 @@ class _Run:
             await on_database(store.keep_reasoning, self.turn, own, self._reminders)
 
     async def _learn_fact(self, fact: LearntFact) -> None:
-        """Store a fact about the model. The answer goes on where that fails: the next one teaches it again."""
+        """Store a fact about the model. A database error is ignored, since the next answer shows the fact again."""
         with suppress(DatabaseError):
             await on_database(partial(learn_fact, self.context.model, fact, value=True))
 
     async def _begin(self, context: TurnContext) -> None:
         require_rights(context, self.turn.conversation)
-        # Before anything reads the context, so that decisions after the answer see the same tools.
+        # Offer the tools before any other use of the context, so that decisions after the answer see the same tools.
         self.context = await with_offered_tools(context)
         self.tools = guarded(self.context.toolbox, self.answer, self._news.set)
         self.answer.external = frozenset(tool.name for tool in self.context.toolbox.external)
@@ -295,7 +295,7 @@ class _Run:
         return uses_of(self.context) if hasattr(self, "context") else None
 
     async def _next_model(self, outage: ModelError, added: Sequence[ModelMessage]) -> None:
-        """Go on with a fallback after the messages that the turn has added. Raises the error when there is none."""
+        """Continue with a fallback after the messages that the turn has added. Raises `outage` if there is none."""
         failed = self.context.model
         note_outage(failed, outage)
         model = await on_database(available, self.turn.model or failed, failed, self.context.rights.models)
@@ -308,7 +308,7 @@ class _Run:
         self.reports[-1]["notes"].append(self._fallback_notes[0].dump())
 
     async def _fall_back(self, failed: Model, model: Model, outage: ModelError, *, reasoned: bool = False) -> None:
-        """Ask `model` from now on. `reasoned`: the failed model has reasoned in this turn."""
+        """Use `model` for the rest of the turn. `reasoned`: the turn already has reasoning of an earlier model."""
         self._outage = outage
         self._fallback_notes = reports.fallen_back(failed.name, model.name, outage.sentence, reasoned=reasoned)
         await on_database(store.fall_back, self.turn, model, outage.code)
@@ -324,7 +324,7 @@ class _Run:
         await self._begin(await on_database(partial(context_of_claimed_turn, searched=searched), self._claimed, model))
 
     async def _prepare(self, cycle: agent_loop.Cycle, added: Sequence[ModelMessage]) -> agent_loop.PreparedCall:
-        """Return the next call of a model, for the loop. `added`: messages of this turn so far."""
+        """Prepare the next model call for the loop. `added`: the messages of this turn so far."""
         if cycle.refused is not None and cycle.refused.unavailable:
             await self._next_model(cycle.refused, added)
         added = self._without_others_reasoning(added)
@@ -355,18 +355,18 @@ class _Run:
         )
 
     def _without_others_reasoning(self, added: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """Return the turn's messages without the reasoning of models before this one."""
+        """Return the turn's messages without the reasoning of earlier models."""
         others = (replace(message, reasoning=None) for message in added[: self._of_others])
         return [*others, *added[self._of_others :]]
 
     def _store_reports(self) -> None:
-        """Store the reports once the request has left, so that the first token does not wait for it."""
+        """Store the reports once the request has been sent, so that they do not delay the first token."""
 
         async def in_order() -> None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closed.wait(), REPORT_DELAY)
             if self._closed.is_set():
-                return  # it is stored with the end
+                return  # the end of the turn stores them
             async with self._storing_order:
                 counted, self._counted = self._counted, []
                 await on_database(self._store_report, list(self.reports), counted)
@@ -378,9 +378,10 @@ class _Run:
         store_counts(counted)
 
     def _make_smaller(self, refusal: ModelError) -> Sentence:
-        """Plan with less from now on in this turn; return a sentence for the report.
+        """Plan smaller prompts for the rest of this turn. Return a sentence for the report.
 
-        A limit that a refusal proves is learnt for everybody. One that it suggests holds for this conversation alone.
+        A limit that a refusal proves is stored for the model. A limit that it only suggests applies to this
+        conversation alone.
         """
         context = self.context
         before = context.window
@@ -448,9 +449,9 @@ class _Run:
         return store.of_empty_answer(self.answer.finish_reason, self.answer.finish_detail)
 
     async def _publish(self) -> None:
-        """Append events to the stream: the first at once, then at intervals, until all are out after the close.
+        """Append events to the stream: the first at once, then at intervals. Return when the last one is sent.
 
-        While Redis is away they are kept here, and the answer goes on; the row gets its text.
+        While Redis is unavailable, the events stay in memory and the answer continues. Its row still gets the text.
         """
         late = 0.0
         clock = asyncio.get_running_loop().time
@@ -516,7 +517,7 @@ class _Run:
             self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in checks)).dump())
 
     def _store_end(self, ending: Ending) -> str | None:
-        """End the turn. Return the state of its conversation; None when somebody else has ended it."""
+        """End the turn. Return the state of its conversation, or None if another process has ended the turn."""
         answer = self.answer
         store_counts(self._counted)
         self._counted = []
@@ -556,7 +557,7 @@ class _Run:
         """Return the summary job that is due after this turn. None is due after a failed answer."""
         if not self.reports or self.turn.model is None or ending.status not in (Turn.Status.DONE, Turn.Status.STOPPED):
             return None
-        # It is for the next prompt, which goes to the turn's own model. A limit that is not proven is no reason for it.
+        # A summary serves the next prompt, which goes to the turn's own model. An unproven limit must not cause one.
         context = replace(self.context, model=self.turn.model, window_cap=None, image_cap=None)
         text = "".join(part["text"] for part in self.answer.parts if part["type"] == "text")
         return due.job_after(context, self.reports[-1], self.turn, text)
@@ -577,27 +578,27 @@ class _Run:
             sent = self._prompts[model.pk]
             call["cache"] = cache.with_usage(call["cache"], sent, usage.sensible(), counted, step.changed)
         await self._compare(usage)
-        if step.reason == "tool_calls":  # the turn goes on, and its worker may be killed before the end
+        if step.reason == "tool_calls":  # the turn continues, and its worker may be killed before the end
             self._store_reports()
 
     async def _compare(self, usage: Usage) -> None:
         """Compare the tokens that the server reports with the prompt that was sent.
 
-        A proven truncation is named. A suspicion is shown once in a conversation, and changes nothing.
+        A proven truncation is reported. A suspicion is shown once per conversation and has no other effect.
         """
         model = self.context.model
         report = self.reports[-1]
         sent = self._sent
-        seen, allocated = await check_truncation(model, sent, usage)
-        self._calls.append(CallReported(sent, usage, doubted=seen is not None))
+        truncation, allocated = await check_truncation(model, sent, usage)
+        self._calls.append(CallReported(sent, usage, doubted=truncation is not None))
         if allocated is not None and allocated.window is not None:
             self._served = allocated, sent.total
-        if isinstance(seen, Truncation):
-            report["unread"] = seen.missing
-            report["notice"] = reports.truncated(seen).dump()
+        if isinstance(truncation, Truncation):
+            report["unread"] = truncation.missing
+            report["notice"] = reports.truncated(truncation).dump()
             report["notes"].append(report["notice"])
-        elif isinstance(seen, TruncationSuspicion) and await on_database(self._first_suspicion):
-            report["notice"] = reports.suspected(seen).dump()
+        elif isinstance(truncation, TruncationSuspicion) and await on_database(self._first_suspicion):
+            report["notice"] = reports.suspected(truncation).dump()
             report["notes"].append(report["notice"])
 
     def _first_suspicion(self) -> bool:
@@ -610,7 +611,7 @@ class _Run:
     async def _learn(self, ending: Ending) -> None:
         """Learn from the provider's reports: the window of its server, and how it counts tokens.
 
-        The ratio of counts is learnt from a turn whose calls were all reported and none doubted.
+        The ratio of counts is learnt only if the usage of all calls was reported and no report is doubted.
         """
         if not self.reports:
             return
@@ -629,7 +630,7 @@ class _Run:
 async def recover(turn_id: UUID) -> UUID | None:
     """End a turn whose worker is gone. Its text is completed from the stream, which is ahead of the row.
 
-    Return its conversation, None when somebody else has ended the turn.
+    Return the id of its conversation, or None if another process has ended the turn.
     """
     turn = await on_database(store.stale_turn, turn_id)
     if turn is None:

@@ -1,4 +1,4 @@
-"""Actions of a person on a live turn: stop it, allow or refuse a tool call."""
+"""Actions of a user on a live turn: stop it, allow or refuse a tool call."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from core.requests import get_or_404
 def stop_turn(*, user: User, turn: Turn) -> None:
     """Ask a live turn to stop. A turn that no worker has claimed yet ends at once; an ended one stays as it is.
 
-    The row holds the request. Redis only makes it faster, so nobody waits for a Redis that is away.
+    The row stores the request. Redis only makes it faster, so this does not wait for Redis if it is unavailable.
     """
     require_owner(user, turn.conversation)
     if turn.status not in Turn.LIVE:
@@ -36,7 +36,7 @@ def stop_turn(*, user: User, turn: Turn) -> None:
         TURNS.remove(turn.pk)
         last = Event(EventType.RUN_STOPPED, str(turn.pk), 1, {})
         async_to_sync(turn_stream.append_if_reachable)(turn.pk, [last])
-        enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has the turn and would begin what follows
+        enqueue("chat.tasks.send_next", turn.conversation_id)  # no worker has the turn, so none would do this
         return
     live = Turn.objects.live().filter(pk=turn.pk, stop_requested=False)
     live.update(stop_requested=True, stop_asked=timezone.now())
@@ -44,18 +44,18 @@ def stop_turn(*, user: User, turn: Turn) -> None:
 
 
 def decide_call(*, user: User, turn: Turn, call: str, allow: bool, remember: bool = False) -> None:
-    """Decide whether a tool call that waits for its person may run.
+    """Store the user's decision whether a waiting tool call may run.
 
-    `remember`: the decision holds for every other call of this conversation to the same host, or of the same tool where
-    it has no host. Calls that wait now are decided along with it.
-    Raises `not_found` for a call that does not ask, `already_decided` and `not_waiting` (409).
+    `remember`: the decision also holds for all other calls in this conversation to the same host, or to the same tool
+    if it has no host. This includes calls that are waiting now.
+    Raises `not_found` for a call that needs no decision, `already_decided` and `not_waiting` (409).
     """
     require_owner(user, turn.conversation)
     parts = async_to_sync(answer_of)(turn).parts
     require_waiting(turn, parts, call)
     decision = Approval.ALLOWED if allow else Approval.REFUSED
     tool, host = _tool_and_host(asking(parts, call))
-    with transaction.atomic():  # the row is rolled back when another decision came first
+    with transaction.atomic():  # the row is rolled back if another decision came first
         if remember:
             permission.remember(turn.conversation, tool=tool, host=host, allowed=allow)
         if not signals.claim_decision(turn.pk, call):
@@ -76,7 +76,7 @@ def forget_permission(*, user: User, conversation: Conversation, pk: object) -> 
 
 
 def asking(parts: Sequence[MessagePart], call: str) -> MessagePart:
-    """Return the part of a call that a person was asked about. Raises `NotFound`."""
+    """Return the part of a tool call that needs a decision or has one. Raises `NotFound`."""
     for part in parts:
         if part["type"] == "tool_call" and part["id"] == call and "approval" in part:
             return part
@@ -84,7 +84,10 @@ def asking(parts: Sequence[MessagePart], call: str) -> MessagePart:
 
 
 def require_waiting(turn: Turn, parts: Sequence[MessagePart], call: str) -> None:
-    """Raise `not_found` for a call that asked nobody, `not_waiting` and `already_decided` (409) for others."""
+    """Raise an error unless the call waits for a decision.
+
+    The error is `not_found` for a call that needs none, otherwise `already_decided` or `not_waiting` (409).
+    """
     if asking(parts, call)["approval"] != Approval.WAITING:
         raise already_decided()
     if turn.status not in Turn.LIVE:
@@ -99,10 +102,10 @@ def already_decided() -> ProductError:
 
 
 def shown(part: MessagePart) -> dict[str, Any]:
-    """Return a part for a template. A tool call that waits for its person has more members.
+    """Return a part for a template. A tool call that waits for a decision has more members.
 
-    `asked`: names and values of its arguments. `host`: that a decision for the conversation would be about. `until`:
-    the end of the time to decide as a datetime, None where it is not known.
+    `asked`: names and values of its arguments. `host`: the host to which a remembered decision would apply. `until`:
+    the deadline of the decision as a datetime, None if it is not known.
     """
     if part.get("approval") != Approval.WAITING:
         return {**part}
@@ -111,12 +114,12 @@ def shown(part: MessagePart) -> dict[str, Any]:
 
 
 def _tool_and_host(part: MessagePart) -> tuple[str, str]:
-    """Return the tool and the host, if it has one, for which a decision about this call is remembered."""
+    """Return the tool and its host, if any. A decision on this call is remembered for them."""
     return part["name"], permission.host_asked_for(part["name"], _arguments_of(part["arguments"]) or {})
 
 
 def _readable(arguments: str) -> list[tuple[str, str]]:
-    """Return the arguments by name: texts as they are, everything else as JSON."""
+    """Return the arguments by name: strings unchanged, everything else as JSON."""
     values = _arguments_of(arguments)
     if values is None:
         return [("", arguments)]
@@ -127,7 +130,7 @@ def _readable(arguments: str) -> list[tuple[str, str]]:
 
 
 def _arguments_of(arguments: str) -> JsonObject | None:
-    """Return the arguments that a model wrote; None where they are no JSON object."""
+    """Return the arguments that a model wrote; None if they are not a JSON object."""
     try:
         values = json.loads(arguments or "{}")
     except (ValueError, RecursionError):

@@ -68,7 +68,7 @@ def home(request: Request) -> HttpResponse:
     address = reverse("chat:conversation", args=[conversation.pk])
     if not request.htmx:
         return redirect(address)
-    # The page of a new conversation becomes this one in place, so nothing is loaded before the answer is seen.
+    # Render the conversation into the open page: a redirect would load another page before the answer appears.
     response = page(request, visible_conversation(request.user, conversation.pk), chips=())
     response["Content-Location"] = address
     response[ACCEPTED] = "yes"
@@ -77,9 +77,9 @@ def home(request: Request) -> HttpResponse:
 
 @with_row(visible_conversation, "GET")
 def conversation(request: Request, row: Conversation) -> HttpResponse:
-    """Show a conversation: its newest messages, or with `at`, `before` or `since` other ones.
+    """Show a conversation: its newest messages, or the messages that `at`, `before` or `since` selects.
 
-    With `whole` as many of the newest messages as one page shows, for a page that takes over changes.
+    With `whole` show a full page of the newest messages, for an open page that refreshes itself.
     """
     if "since" in request.GET:
         first = pages.first_since(row, request.GET["since"])
@@ -137,7 +137,10 @@ def message(request: Request, message: Message) -> HttpResponse:
 
 @require_GET
 def report(request: Request, pk: UUID) -> HttpResponse:
-    """Show the context panel of an answer's last model call, or of its `call`th: a fragment, or a page of its own."""
+    """Show the context panel of an answer's last model call, or of the call with the number `call`.
+
+    For htmx this is a fragment, otherwise a page.
+    """
     related = ("conversation__persona", "conversation__owner", "user_message", "model__provider")
     rows = Turn.objects.visible_to(request.user).select_related(*related)
     turn = get_or_404(rows, pk, "turn")
@@ -157,8 +160,8 @@ def report(request: Request, pk: UUID) -> HttpResponse:
 def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
     """Show the plan of the draft: the line under the composer, or with `panel` the context panel.
 
-    The panel is opened now and then. The line is requested with almost every key, and with `count`, which asks the
-    provider to count, once nobody types.
+    Almost every keystroke requests the line. The provider is asked to count only for the panel, which is rarely opened,
+    and with `count`, which is sent once typing pauses.
     """
     scope = composer_scope(request, pk, request.POST)
     draft = TurnDraft(
@@ -187,7 +190,7 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 
 class PlanView(TypedDict):
-    """A plan for the template of the composer. `sizes` are the tokens of the draft's files by id."""
+    """A plan for the composer's template. `sizes` maps the ids of the draft's files to their tokens."""
 
     planned: Plan
     panel: inspector.Panel | None
@@ -199,7 +202,7 @@ class PlanView(TypedDict):
 def _plan(
     user: User, scope: ChatScope, draft: TurnDraft, model: Model, *, count: bool = False, whole: bool = False
 ) -> PlanView:
-    """Return the plan of a draft. Without `whole` it has only what the line at the composer shows."""
+    """Return the plan of a draft. Without `whole` it has only the values for the line under the composer."""
     planned = plan_ahead(user=user, scope=scope, draft=draft, model=model, count=count, whole=whole)
     return {
         "planned": planned,
@@ -211,7 +214,7 @@ def _plan(
 
 
 def _sizes(user: User, draft: TurnDraft, planned: Plan) -> dict[str, int]:
-    """Return the tokens of the draft's files by id: as planned, or if the draft does not fit those of their texts."""
+    """Return the tokens of the draft's files by id: as planned, or if the draft does not fit, of their whole texts."""
     if planned["fits"] is False:
         files = chosen_files(user=user, ids=draft.files)
         return {str(file.pk): size for file in files if (size := tokens_of(file=file))}
@@ -255,13 +258,13 @@ def edit_queued(request: Request, row: Conversation) -> HttpResponse:
 
 
 def _queued_message(request: Request) -> UUID | None:
-    """Return the queued message that the page showed. Another one may be queued by now."""
+    """Return the id of the queued message that the page showed. Another message may be queued by now."""
     pk = request.POST.get("next")
     return identifier(pk, "message") if pk else None
 
 
 class Decision(NamedTuple):
-    """A user's decision on a tool call. `remember`: for the rest of the conversation."""
+    """A user's decision on a tool call. `remember`: it also holds for the rest of the conversation."""
 
     allow: bool
     remember: bool
@@ -277,13 +280,13 @@ DECISIONS = {
 
 @with_row(visible_turn, "GET", "POST")
 def approval(request: Request, turn: Turn) -> HttpResponse:
-    """Show a tool call that waits for approval in its present state. A POST decides."""
+    """Show the current state of a tool call that waits for approval. A POST stores the user's decision."""
     if request.method == "POST":
         decision = DECISIONS.get(request.POST.get("allow", ""), DECISIONS["no"])
         call = request.POST.get("call", "")
         decide_call(user=request.user, turn=turn, call=call, allow=decision.allow, remember=decision.remember)
         if request.htmx:
-            return HttpResponse(status=204)  # the decision comes with the answer's events
+            return HttpResponse(status=204)  # the page gets the decision with the answer's events
         return redirect(reverse("chat:conversation", args=[turn.conversation_id]) + f"#m-{turn.answer_id}")
     part = asking(async_to_sync(answer_of)(turn).parts, request.GET.get("call", ""))
     context = {"part": shown(part), "turn_id": turn.pk, "status": turn.answer.status}
@@ -292,7 +295,7 @@ def approval(request: Request, turn: Turn) -> HttpResponse:
 
 @with_row(visible_conversation)
 def change_persona(request: Request, row: Conversation) -> HttpResponse:
-    """Change the persona, or remove it, from the next message on. Earlier messages stay."""
+    """Change or remove the persona from the next message on. Earlier messages stay unchanged."""
     persona = services.visible_persona(request.user, request.POST.get("persona"))
     services.update_conversation(user=request.user, conversation=row, fields={"persona": persona})
     if not request.htmx:
@@ -302,7 +305,7 @@ def change_persona(request: Request, row: Conversation) -> HttpResponse:
 
 @require_GET
 def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """Show completions of a / at the beginning of a message: the user's prompts and the persona's starter messages."""
+    """Show completions for a message that begins with /: the user's prompts and the persona's starter messages."""
     scope = scope_of(visible_conversation(request.user, pk)) if pk else _new_scope(request, request.GET)
     offered = offered_prompts(
         user=request.user, persona=scope.persona, project=scope.project, typed=request.GET.get("q", "")
@@ -314,7 +317,7 @@ def offer_prompts(request: Request, pk: UUID | None = None) -> HttpResponse:
 def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
     """Ask for the variables of a saved prompt, in a dialog or on a page.
 
-    A POST returns the filled text: to a script as plain text, else in the composer of a new conversation.
+    A POST returns the filled text: as plain text for htmx, otherwise in the composer of a new conversation.
     """
     prompt_variables = variables(prompt.text)
     problem = None
@@ -341,14 +344,14 @@ def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
 
 @require_GET
 def all_models(request: Request) -> HttpResponse:
-    """Show all usable models, for a page that offers the first of many. With `again` for the menu of an answer."""
+    """Show all usable models, for a page that lists only the first ones. With `again`, for the menu of an answer."""
     template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
     return render(request, template, {"models": models_of(request.user)})
 
 
 @require_GET
 def starters(request: Request) -> HttpResponse:
-    """Show the starter messages of the persona that is being chosen, or of none."""
+    """Show the starter messages of the persona selected in the composer, if any."""
     persona = services.visible_persona(request.user, request.GET.get("persona"))
     return render(request, "chat/_starters.html", {"chosen_persona": persona})
 
@@ -364,8 +367,8 @@ def page(
 ) -> HttpResponse:
     """Render the page of a conversation, or of a new one if `row` is None.
 
-    `shown` are its messages, by default the newest. `draft` and `chips` fill the composer, by default from the address.
-    `problem` is shown above the composer and sets the status.
+    `shown` are its messages, by default the newest. `draft` and `chips` are the composer's text and files, by default
+    those of the URL. `problem` is shown above the composer and sets the HTTP status.
     """
     if shown is None:
         shown = pages.branch_page(row) if row else pages.NO_MESSAGES
@@ -402,7 +405,7 @@ def page(
 
 
 def _refused(request: Request, row: Conversation | None, error: ProductError) -> HttpResponse:
-    """Show the page again with the error and the draft. With scripts raise it: the draft is still on the page."""
+    """Show the page again with the error and the draft. For htmx raise the error: the page still has the draft."""
     if request.htmx:
         raise error
     response = page(request, row, problem=error, draft=request.POST.get("text", ""))
@@ -410,7 +413,7 @@ def _refused(request: Request, row: Conversation | None, error: ProductError) ->
 
 
 def turns_response(request: Request, row: Conversation, turns: list[Turn], *, question: bool) -> HttpResponse:
-    """Show the new answers, below their `question` unless the page has it; without scripts redirect to the page."""
+    """Show the new answers, with `question` also the question above them. Without scripts redirect to the page."""
     if not request.htmx:
         return redirect("chat:conversation", row.pk)
     context = {"conversation": row, "messages": pages.answers_page(turns, question=question)}
@@ -439,7 +442,7 @@ def composer_scope(request: Request, pk: UUID | None, fields: QueryDict) -> Chat
 
 
 def _chips(request: Request) -> list[File]:
-    """Return the files of the address, and those of a form that is shown again without scripts."""
+    """Return the files named in the URL, and those of a form that is shown again without scripts."""
     ids = [*request.GET.getlist("file"), *request.POST.getlist("files")]
     return chosen_files(user=request.user, ids=[identifier(pk, "file") for pk in ids if pk])
 
@@ -452,12 +455,12 @@ def _new_scope(request: Request, fields: QueryDict) -> ChatScope:
 
 
 def _temporary(request: Request) -> bool:
-    """Tell whether the new conversation is to be temporary, by the address or the composer."""
+    """Return whether the URL or the composer asks for a temporary conversation."""
     return (request.POST if request.method == "POST" else request.GET).get("temporary") == "yes"
 
 
 class FirstSteps(TypedDict):
-    """Hints for a user without conversations. `project` is the oldest visible one; at first the demo project."""
+    """Hints for a user without conversations. `project` is the oldest visible project, initially the demo project."""
 
     project: Project | None
 

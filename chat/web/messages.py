@@ -1,4 +1,4 @@
-"""Make the values that the templates of a conversation show, from rows, with a fixed number of queries."""
+"""Build the values for the templates of a conversation from its rows, with a fixed number of queries."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,14 +35,14 @@ from personas.models import Persona
 from personas.services import model_for
 from projects.models import Project
 
-OFFERED = 12  # models in the page itself; each takes some 100 bytes
-FIRST = 8  # the most messages that a conversation opens with; older ones are loaded by scrolling
-LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer
-LINE = 80  # characters
-PAGE = 24  # messages of one page further up
+OFFERED = 12  # models listed in the page itself; each takes about 100 bytes
+FIRST = 8  # most messages on the first page of a conversation; scrolling loads older ones
+LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer messages
+LINE = 80  # characters per line
+PAGE = 24  # messages per page of older ones
 BELOW = 12  # messages shown below the message at which a conversation is opened
 
-# The reasons for which a fallback was asked, by the code of the error.
+# Why a fallback model was used, by the code of the error.
 NOT_AVAILABLE = {
     "provider_unreachable": _("its provider could not be reached"),
     "provider_timeout": _("it did not answer in time"),
@@ -56,7 +56,7 @@ NOT_AVAILABLE = {
 }
 
 
-# A part of a message with the members that its template needs besides, see `MessageView`.
+# A part of a message with the additional members for its template. `MessageView` describes them.
 ShownPart = Mapping[str, Any]
 
 
@@ -68,7 +68,7 @@ class DeletedFile(TypedDict):
 
 
 class AttachedFile(NamedTuple):
-    """A file of a question. `left_out`: the user excludes this file by itself."""
+    """A file of a question. `left_out`: the user has excluded this file alone, not the whole turn."""
 
     file: File | DeletedFile
     left_out: bool
@@ -78,10 +78,11 @@ class AttachedFile(NamedTuple):
 class MessageView:
     """A message as its page shows it.
 
-    `parts` are the row's parts; a text has `blocks` (safe HTML), a tool call its `result` and the `found` documents.
-    `cited` is the number of sources it cites. `marks` are those of the branch. `newest`: the branch on show ends here.
-    `alternatives` are the answers shown side by side in this place, this one among them. `summary` covers everything up
-    to this message. `failed` is the job of a newer summary that failed. `html_size` is its own, in bytes.
+    `parts` are the row's parts. A text part also has `blocks` (safe HTML), a tool call also its `result` and the
+    documents it `found`. `cited` is the number of cited sources. `marks` are the marks on the displayed branch.
+    `newest`: this is the last message of the displayed branch. `alternatives` are the answers shown side by side,
+    including this one. `summary` covers everything up to this message. `failed` is the failed job of a newer summary.
+    `html_size` is the size of this message alone, in bytes.
     """
 
     row: Message
@@ -97,29 +98,29 @@ class MessageView:
 
     @property
     def size(self) -> int:
-        """Return the estimated bytes of its place on a page."""
+        """Return the estimated bytes of the message on a page, with its alternatives."""
         return sum(view.html_size for view in self.alternatives) if self.alternatives else self.html_size
 
     @property
     def continues(self) -> bool:
-        """Tell whether it is a question that only asks to continue."""
+        """Return whether the message is a question that only asks to continue."""
         return self.row.continues
 
     @property
     def retryable(self) -> bool:
-        """Tell whether it is an answer that did not end well and can be written anew."""
+        """Return whether the message is an incomplete answer that can be regenerated."""
         live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
         return not live_or_done and hasattr(self.row, "turn")
 
     @property
     def send_less(self) -> bool:
-        """Tell whether the provider refused the prompt and might answer a shorter one."""
+        """Return whether the provider refused the prompt and might accept a shorter one."""
         turn: Turn | None = getattr(self.row, "turn", None)
         return turn is not None and self.row.status == Message.Status.FAILED and offers_send_less(turn, self.row)
 
     @property
     def declined(self) -> bool:
-        """Tell whether the model declined to answer, or ended for an unknown reason."""
+        """Return whether the model declined to answer or stopped for an unknown reason."""
         return self.row.finish_reason in (*Turn.DECLINED, Turn.UNKNOWN_END)
 
     @property
@@ -129,13 +130,13 @@ class MessageView:
 
     @property
     def fallback(self) -> Promise | str:
-        """Return the reason for which a fallback answered instead of the chosen model; empty without a fallback."""
+        """Return why a fallback answered instead of the chosen model; empty without a fallback."""
         turn: Turn | None = getattr(self.row, "turn", None)
         return NOT_AVAILABLE.get(turn.fallback_reason, "") if turn is not None else ""
 
     @property
     def percent(self) -> str:
-        """Return the used part of the model's limit, in percent; empty while unknown."""
+        """Return the share of the model's context limit that was used, in percent; empty while unknown."""
         turn: Turn | None = getattr(self.row, "turn", None)
         if turn is None or turn.context_used is None or not turn.context_limit:
             return ""
@@ -143,18 +144,18 @@ class MessageView:
 
     @property
     def mark(self) -> str | None:
-        """Return the mark of its whole turn."""
+        """Return the mark on the message's whole turn."""
         return self.marks.by_message.get(self.row.pk)
 
     @property
     def attached(self) -> list[AttachedFile]:
-        """Return the files that were uploaded with it."""
+        """Return the files that were uploaded with the message."""
         excluded = self.marks.files.get(self.row.pk, frozenset())
         return [AttachedFile(file, getattr(file, "pk", None) in excluded) for file in files_of(self.row)]
 
 
 def _view(message: Message, sources: Sources, blocks: Sequence[list[str]]) -> MessageView:
-    """Return the view of a message. `blocks` are those of `chat.rendering.cache`."""
+    """Return the view of a message. `blocks` come from `chat.rendering.cache`."""
     if message.role != Message.Role.ASSISTANT:
         return MessageView(message, parts=[], cited=0, html_size=html_size(message, ()))
     cites = sum(1 for _source in cited(message.text, sources))
@@ -169,12 +170,12 @@ def files_of(message: Message) -> list[File | DeletedFile]:
 
 def titles_of(conversation: Conversation) -> dict[str, str]:
     """Return the names of the files that have a citation number in the conversation, by id."""
-    ids = [pk for pk in conversation.documents if "/" not in pk]  # the others are addresses of web pages
+    ids = [pk for pk in conversation.documents if "/" not in pk]  # ids with a slash are URLs of web pages
     return {str(pk): name for pk, name in File.objects.filter(pk__in=ids).values_list("pk", "name")} if ids else {}
 
 
 def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
-    """Return the documents that an answer can cite: the passages of its searches, else whole files."""
+    """Return the documents that an answer can cite: passages from its searches, otherwise whole files."""
     numbers = message.conversation.documents
     sources = Sources()
     sources.learn({"number": numbers[pk], "title": title, "file": pk} for pk, title in titles.items())
@@ -184,7 +185,7 @@ def sources_of(message: Message, titles: Mapping[str, str]) -> Sources:
 
 
 def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[ShownPart]:
-    """Return the parts as the page shows them. `blocks` are those of each text, in order."""
+    """Return the parts as the page shows them. `blocks` has the rendered blocks of each text part, in order."""
     short = _short_asides(parts)
     results = {part["id"]: part for part in short if part["type"] == "tool_result"}
     shown: list[ShownPart] = []
@@ -205,13 +206,13 @@ def _parts(parts: Sequence[MessagePart], blocks: Sequence[list[str]]) -> list[Sh
 
 
 def _short_asides(parts: Sequence[MessagePart]) -> list[MessagePart]:
-    """Cut off reasoning and results after `MAX_ASIDE` characters together, in the order of the parts."""
-    left = MAX_ASIDE
+    """Shorten reasoning and results to `MAX_ASIDE` characters in total. Earlier parts use the limit first."""
+    remaining = MAX_ASIDE
     shortened: list[MessagePart] = []
     for part in parts:
         text = "" if part["type"] == "text" else part.get("text", "")
-        shortened.append({**part, "text": f"{text[:left]}…"} if len(text) > left else part)
-        left -= min(left, len(text))
+        shortened.append({**part, "text": f"{text[:remaining]}…"} if len(text) > remaining else part)
+        remaining -= min(remaining, len(text))
     return shortened
 
 
@@ -235,7 +236,7 @@ def _newest_that_fit(messages: list[Message]) -> list[Message]:
 class Excerpt:
     """A part of a conversation around `message`, shown instead of its newest messages.
 
-    `other_branch`: the message is on another branch than the conversation's leaf.
+    `other_branch`: the message is not on the branch of the conversation's leaf.
     """
 
     message: UUID
@@ -245,8 +246,8 @@ class Excerpt:
 class MessagesPage(NamedTuple):
     """The messages of one page, oldest first.
 
-    `older` is the message above which the next page ends, None at the beginning of the conversation. `excerpt` is set
-    if the page does not show the newest messages.
+    `older` is the first message of this page, above which the older page ends. It is None at the beginning of the
+    conversation. `excerpt` is set if the page does not show the newest messages.
     """
 
     messages: list[MessageView]
@@ -260,7 +261,7 @@ NO_MESSAGES = MessagesPage([], None)
 def branch_page(
     conversation: Conversation, before: Message | None = None, *, newest: int | None = None
 ) -> MessagesPage:
-    """Return the `newest` messages of the branch on show, as many as fill a screen without a number.
+    """Return the newest messages of the displayed branch: `newest` of them, or by default as many as fill a screen.
 
     With `before` return the page above that message.
     """
@@ -283,7 +284,7 @@ def branch_page(
 
 
 def answers_page(turns: Sequence[Turn], *, question: bool) -> list[MessageView]:
-    """Return the pending answers of a new question, below the `question` unless the page has it already."""
+    """Return the pending answers of a new question. With `question` return the question above them, too."""
     ids = [turns[0].answer_id] + ([turns[0].user_message_id] if question else [])
     rows = list(with_rows(Message.objects.filter(pk__in=ids)).order_by("depth"))
     return placed(rows, turns[0].conversation, side_by_side_last=True)
@@ -344,18 +345,18 @@ def _learn_numbers(conversation: Conversation, answers: Sequence[Message]) -> No
 
 
 def being_written(views: Sequence[MessageView]) -> bool:
-    """Tell whether the page shows an answer that is being written.
+    """Return whether the page shows an answer that is still being written.
 
-    The answers' rows decide, since the conversation's row may be a moment older.
+    The answers' rows decide, since the conversation's row may have been read earlier.
     """
     return any(each.row.status == Message.Status.PENDING for view in views for each in (view, *view.alternatives))
 
 
 def page_at(conversation: Conversation, message: Message) -> MessagesPage:
-    """Return the page of a conversation opened at one of its messages, anywhere in the tree.
+    """Return the page around a message, which may be anywhere in the conversation's tree.
 
-    Opening changes nothing: a message on another branch is only shown, with a button to continue from there. If a
-    search hit silently moved the end of the conversation, the next question would continue the wrong branch.
+    The conversation's leaf does not move: a message on another branch is only shown, with a button to continue there.
+    If a search hit silently moved the leaf, the next question would continue the wrong branch.
     """
     leaf = conversation.leaf
     path = ids_down_to(leaf.pk, message.depth) if leaf else []
@@ -375,9 +376,9 @@ def page_at(conversation: Conversation, message: Message) -> MessagesPage:
 
 
 def _around(message: Message, rows: Sequence[Message], conversation: Conversation) -> list[MessageView]:
-    """Return as many views as a page may hold: the message first, then the rows below, then the rows above."""
-    at = next(index for index, row in enumerate(rows) if row.pk == message.pk)
-    from_message = [*range(at, len(rows)), *reversed(range(at))]
+    """Return as many views as fit on a page. The message has priority, then the rows below it, then the rows above."""
+    position = next(index for index, row in enumerate(rows) if row.pk == message.pk)
+    from_message = [*range(position, len(rows)), *reversed(range(position))]
     chosen = from_message[: count_fitting((characters_of(rows[each]) for each in from_message), MAX_CHARACTERS)]
     views = dict(zip(sorted(chosen), placed([rows[each] for each in sorted(chosen)], conversation), strict=True))
     chosen = chosen[: count_fitting((views[each].size for each in chosen), MAX_HTML)]
@@ -387,7 +388,7 @@ def _around(message: Message, rows: Sequence[Message], conversation: Conversatio
 def first_since(conversation: Conversation, day: str) -> UUID:
     """Return the first question of the branch on or after `day` (ISO 8601), in the reader's time zone.
 
-    An empty day stands for the beginning. Raises `bad_day` and `nothing_since`.
+    An empty day means the beginning of the branch. Raises `bad_day` and `nothing_since`.
     """
     rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.USER)
     if day:
@@ -403,7 +404,7 @@ def first_since(conversation: Conversation, day: str) -> UUID:
 
 
 class ComposerChoices(TypedDict):
-    """The choices at the composer, for its template."""
+    """The choices in the composer, for its template."""
 
     models: list[Model]
     offered_models: list[Model]
@@ -417,9 +418,9 @@ class ComposerChoices(TypedDict):
 
 
 def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoices:
-    """Return the choices at the composer. The model that was asked last stays chosen if it is still usable.
+    """Return the choices in the composer. The model used last stays chosen if it is still usable.
 
-    Unless `all_models`, only the first of many models and the chosen one are offered; the page fetches the others.
+    Without `all_models`, only the first `OFFERED` models and the chosen one are listed. The page fetches the others.
     """
     persona = scope.persona
     last_asked = getattr(scope.conversation, "newest_model", None)

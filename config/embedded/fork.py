@@ -1,4 +1,4 @@
-"""Processes that are forked from the supervisor, with the modules that it has loaded."""
+"""Fork processes from the supervisor, so that they share the modules that it has loaded."""
 
 import asyncio
 import ctypes
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 _fork = multiprocessing.get_context("fork")
-_ARGUMENTS = slice(45, 47)  # fields of /proc/self/stat behind the name: begin and end of the command line in memory
+_ARGUMENTS = slice(45, 47)  # fields after the name in /proc/self/stat: start and end addresses of the command line
 
 
 class Fork:
-    """`main` in its own process, with the part of `subprocess.Popen` that `Child` needs.
+    """A process that runs `main`, with the part of `subprocess.Popen` that `Child` needs.
 
-    Create it in the main thread while there is no other. Like an executed program it begins a process group, has no
-    input, no signal handlers and no event loop. Its output goes to `stdout`, or to a pipe together with its stderr.
-    `first` is called in the new process before anything else.
+    Create it in the main thread while no other thread runs. Like an executed program, it starts its own process group
+    and has no input, no signal handlers and no event loop. Its output goes to `stdout` or, if that is None, to a pipe
+    together with its errors. `first` is called in the new process before anything else.
     """
 
     stdin = None
@@ -77,7 +77,7 @@ def _stand_alone(output: int, errors: int) -> None:
 
 
 def _show_as(title: str) -> None:
-    """Write the title over the supervisor's command line, as far as it has room: `ps` and `top` show it."""
+    """Overwrite the process's command line with the title, so that `ps` and `top` show it. A long title is cut off."""
     if sys.platform == "linux":
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         begin, end = map(int, fields[_ARGUMENTS])

@@ -1,4 +1,4 @@
-"""The pages of the guide, for everybody who is signed in."""
+"""Views of the guide, for all signed-in users."""
 
 import mimetypes
 
@@ -13,7 +13,7 @@ from config.help.rendering import address_of
 from config.help.rendering import render as rendered
 
 LONGEST_QUERY = 200  # characters
-PICTURE_SECONDS = 24 * 60 * 60  # how long a browser keeps a picture
+PICTURE_SECONDS = 24 * 60 * 60  # time that a browser may cache a picture
 
 
 @require_safe
@@ -28,7 +28,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def guide_page(request: HttpRequest, path: str) -> HttpResponse:
-    """Show a page in the reader's language where it exists, else in English; for a folder, the list of its pages."""
+    """Show a page in the reader's language or, without a translation, in English. For a folder, list its pages."""
     path = path.strip("/")
     language = _language()
     row = page(path, language)

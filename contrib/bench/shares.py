@@ -28,21 +28,21 @@ from config.embedded.supervisor import BACKGROUND_NICENESS, WORKERS
 from tests.product import ROOT, Caller, Product
 
 RUNS = 20
-LIVE, WAITING, OPEN, UPLOADS = 5, 50, 100, 5  # the limits as they are set by default
-ROUNDS, WARM = 300, 60  # measured rounds of three messages, one of them under limits; rounds before them
+LIVE, WAITING, OPEN, UPLOADS = 5, 50, 100, 5  # the default limits
+ROUNDS, WARM = 300, 60  # measured rounds of three messages, one of them under limits; warm-up rounds
 TTFT = 0.05  # seconds the scripted model waits before its first token
 
 
 def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
     _separate_workers(product)
-    sending = _sending(product)  # while the product has little to do, and a few connections to the database
+    sending = _sending(product)  # measured first, while the product has little to do and few database connections
     other = _somebody(product, "other")
     _first_tokens(other, 5)
     alone = _first_tokens(other, RUNS)
     with _everything(product, hog) as live:
         crowded = _first_tokens(other, RUNS)
         refused = _refused(hog, live)
-    with _line(hog) as full:
+    with _line(hog) as one_more:
         in_line = _first_tokens(other, RUNS)
     peer, value = median(alone) * 1000, median(crowded) * 1000
     return [
@@ -50,15 +50,15 @@ def rows(product: Product, hog: Caller) -> list[dict[str, Any]]:
          "peer": round(peer, 1), "ratio": round(value / peer, 2)},
         {"name": "another's first token beside one with 50 in line, p50", "value": round(median(in_line) * 1000, 1),
          "unit": "ms", "peer": round(peer, 1), "ratio": round(median(in_line) / median(alone), 2)},
-        {"name": "what is one too many is refused with 429", "value": refused + full, "unit": "of 3", "limit": 3,
-         "ratio": (refused + full) / 3},
+        {"name": "what is one too many is refused with 429", "value": refused + one_more, "unit": "of 3", "limit": 3,
+         "ratio": (refused + one_more) / 3},
         *sending,
         *_ended(product, other),
     ]  # fmt: skip
 
 
 def _separate_workers(product: Product) -> None:
-    """Start the workers as `make run` does: reading files and imports give way to answers."""
+    """Start the workers as `make run` does: reading files and imports have a lower priority than answers."""
     product.end("worker", signal.SIGTERM)
     for queue, threads in WORKERS.items():
         product.start(queue, "celery", "-A", "config", "worker", "-P", "threads", "-c", str(threads), "-Q", queue)
@@ -83,14 +83,14 @@ def _with_scope(product: Product, name: str) -> Caller:
 
 
 def _first_tokens(caller: Caller, count: int) -> list[float]:
-    """Return the seconds from the post to the first text event, of so many turns."""
+    """Return the seconds from the request to the first text event for each of `count` turns."""
     seconds = []
     for _ in range(count):
-        place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
-        began = time.perf_counter()
-        turn = caller.ask("hi", {"ttft": TTFT, "tokens": 3, "interval": 0.001}, place)
+        conversation = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+        started = time.perf_counter()
+        turn = caller.ask("hi", {"ttft": TTFT, "tokens": 3, "interval": 0.001}, conversation)
         next(event for event in caller.events(turn["id"]) if event["type"] == "TEXT_MESSAGE_CONTENT")
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - started)
         caller.ended(turn["id"])
     return seconds
 
@@ -99,7 +99,7 @@ def _first_tokens(caller: Caller, count: int) -> list[float]:
 def _everything(product: Product, hog: Caller) -> Iterator[str]:
     """Use all limits: answers at 50 tokens a second, open sockets, an import, slow uploads, and files to be read.
 
-    Yields the id of a turn that is live meanwhile.
+    Yields the id of one of the live turns.
     """
     done = threading.Event()
     with ExitStack() as stack:
@@ -119,13 +119,13 @@ def _everything(product: Product, hog: Caller) -> Iterator[str]:
         stack.callback(done.set)
         for _ in range(UPLOADS):
             pool.submit(_trickle, hog, done)
-        time.sleep(1.0)  # all of them are under way
+        time.sleep(1.0)  # by then all of them are under way
         yield turn
 
 
 @contextmanager
 def _line(hog: Caller) -> Iterator[bool]:
-    """Fill a person's line with answers of 10 s each, 50 of which wait. Yield whether one more is refused."""
+    """Fill a user's queue with answers of 10 s each, 50 of which wait. Yield whether one more is refused."""
     turns = [hog.ask(f"Line {number}", {"tokens": 500, "interval": 0.02})["id"] for number in range(LIVE + WAITING)]
     try:
         one_more = hog.http.post(f"conversations/{hog.conversation()}/turns/", json={"text": "One more."})
@@ -138,14 +138,14 @@ def _line(hog: Caller) -> Iterator[bool]:
 def _sending(product: Product) -> list[dict[str, Any]]:
     """Measure the time of a send without limits and under two limits.
 
-    Three people with the same history send in turns, in every order equally often. Two have no limits: the difference
-    between them is noise. The first rounds are not counted: then every connection to the database has planned the
-    frequent statements.
+    Three users with the same history send one after the other, in every order equally often. Two have no limits, so the
+    difference between them is noise. The first rounds are not counted: after them every database connection has planned
+    the frequent statements.
     """
     people = [_somebody(product, name) for name in ("free", "also-free", "limited")]
-    admin, whom = _with_scope(product, "admin"), {"user": people[-1].get("me/")["id"]}
+    admin, target = _with_scope(product, "admin"), {"user": people[-1].get("me/")["id"]}
     for unit, per in (("tokens", "month"), ("money", "day")):
-        admin.post("limits/", {"for": whom, "unit": unit, "per": per, "amount": 1_000_000_000}, expect=201)
+        admin.post("limits/", {"for": target, "unit": unit, "per": per, "amount": 1_000_000_000}, expect=201)
     times: list[list[float]] = [[], [], []]
     for order in islice(cycle(permutations(range(3))), WARM + ROUNDS):
         for each in order:
@@ -163,40 +163,40 @@ def _sending(product: Product) -> list[dict[str, Any]]:
 
 
 def _sent(caller: Caller) -> float:
-    """Return the seconds of a send. The wait for its answer is not part of them."""
-    place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
-    began = time.perf_counter()
-    turn = caller.ask("hi", {"tokens": 1}, place)
-    took = time.perf_counter() - began
+    """Return the seconds of a send, without the wait for its answer."""
+    conversation = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+    started = time.perf_counter()
+    turn = caller.ask("hi", {"tokens": 1}, conversation)
+    seconds = time.perf_counter() - started
     caller.ended(turn["id"])
-    return took
+    return seconds
 
 
 def _ended(product: Product, other: Caller) -> list[dict[str, Any]]:
     """Measure how long a socket and a stream outlive their token, and their group's right to a model.
 
-    Each time is that of the later of the two.
+    Each time ends when both have ended.
     """
     admin = _with_scope(product, "other")
     [everyone] = [each["id"] for each in admin.get("groups/")["results"] if each["everyone"]]
-    ended, lost = [], []
+    after_token, after_model = [], []
     for number in range(3):
         name = f"ends {number}"
         caller = Caller(product, _manage(product, "token", "other", "--name", name))
         [pk] = [each["id"] for each in admin.get("tokens/?page_size=200")["results"] if each["name"] == name]
-        nothing = partial(admin.http.patch, f"groups/{everyone}/", json={"models": []})
-        lost.append(_until_ended(caller, other, nothing))
+        remove_models = partial(admin.http.patch, f"groups/{everyone}/", json={"models": []})
+        after_model.append(_until_ended(caller, other, remove_models))
         admin.http.patch(f"groups/{everyone}/", json={"models": None}).raise_for_status()
-        ended.append(_until_ended(caller, other, partial(admin.http.delete, f"tokens/{pk}/")))
+        after_token.append(_until_ended(caller, other, partial(admin.http.delete, f"tokens/{pk}/")))
     return [
         {"name": f"socket and stream after their {what}, worst of 3", "value": round(max(times) * 1000), "unit": "ms",
          "limit": 5_000, "ratio": round(max(times) / 5, 2)}
-        for what, times in (("token is revoked", ended), ("model is taken away", lost))
+        for what, times in (("token is revoked", after_token), ("model is taken away", after_model))
     ]  # fmt: skip
 
 
 def _until_ended(caller: Caller, other: Caller, act: Callable[[], httpx.Response]) -> float:
-    """Return the seconds from `act` to the end of both. `other` is the same person with another token."""
+    """Return the seconds from `act` to the end of a socket and a stream. `other`: the same user with another token."""
     turn = caller.ask("Long", {"tokens": 100_000, "interval": 0.02})["id"]
     address, bearer = caller.url.replace("http", "ws") + "/ws/", {"Authorization": f"Bearer {caller.token}"}
     with (
@@ -204,19 +204,19 @@ def _until_ended(caller: Caller, other: Caller, act: Callable[[], httpx.Response
         caller.http.stream("GET", f"turns/{turn}/events/") as stream,
     ):
         socket.send(json.dumps({"type": "subscribe", "turn": turn}))
-        began = time.perf_counter()
+        started = time.perf_counter()
         act().raise_for_status()
         deque(stream.iter_lines(), maxlen=0)
         with suppress(ConnectionClosed):
             while json.loads(socket.recv())["type"] != "RUN_ERROR":
                 pass
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - started
     other.http.post(f"turns/{turn}/stop/")  # it may have ended
-    return took
+    return seconds
 
 
 def _trickle(hog: Caller, done: threading.Event) -> None:
-    """Upload a file with 20 kB each 0.1 s until `done`."""
+    """Upload a file at 20 kB per 0.1 s until `done`."""
 
     def body() -> Iterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="slow.txt"\r\n\r\n'

@@ -12,7 +12,7 @@ from rest_framework.serializers import BaseSerializer
 
 from core.sentences import Sentence
 
-MOST_WRONG = 20  # members of one body that are refused by their names
+MOST_WRONG = 20  # limit of the wrong fields that one error names
 
 
 class SentenceField(serializers.CharField):
@@ -46,7 +46,7 @@ class RelatedList(serializers.ManyRelatedField):
 
 
 def valid(kind: type[BaseSerializer[Any]], request: Request, data: Any = None) -> dict[str, Any]:
-    """Return the fields of the request's body, or of `data`, by the serializer. Raises its `ValidationError`."""
+    """Validate the request's body, or `data`, with the serializer. Return the fields. Raises `ValidationError`."""
     body = kind(data=request.data if data is None else data, context={"request": request})
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
@@ -61,7 +61,7 @@ class Strict(serializers.Serializer[Any]):
             writable = [name for name, field in self.fields.items() if not field.read_only]
             for name in map(str, data):
                 if len(wrong) == MOST_WRONG:
-                    break  # a body may have half a million of them
+                    break  # a body may have half a million wrong fields
                 if name in self.fields and name not in writable:
                     wrong[name] = [str(Sentence("This field cannot be set."))]
                 elif name not in writable:

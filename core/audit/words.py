@@ -1,4 +1,4 @@
-"""The English names of acts for people. Pages translate them; programs get the codes."""
+"""English names of the audited acts, for people. Pages translate them; programs get the codes."""
 
 from collections.abc import Mapping
 

@@ -1,9 +1,9 @@
-"""Pseudo-relevance feedback: expands a query by words and vectors of the best chunks of a first ranking.
+"""Pseudo-relevance feedback: expand a query with words and vectors of the best chunks of a first ranking.
 
 1. The most important words of these chunks are added to the query (RM3, Lavrenko and Croft, 2001).
-2. Their vectors pull the vector of the query (Rocchio, 1971).
+2. The query's vector moves towards the vectors of these chunks (Rocchio, 1971).
 
-Few words and chunks are used, since queries drift away with more. docs/decisions/0022 has the measurements.
+Only a few words and chunks are used, since more would make the query drift. docs/decisions/0022 has the measurements.
 """
 
 import re
@@ -20,9 +20,9 @@ from files.models import Chunk, File
 
 FEWEST = 100  # visible chunks; in a smaller collection the best chunks are nearly all chunks
 BEST = 5  # chunks that expand a query
-WORDS = 35  # words that they add
+WORDS = 35  # words that these chunks add to a query
 OWN_SHARE = 0.4  # share of the query's own words in the weights
-PULL = 0.3  # weight of the vectors of the best chunks; that of the query is 1
+PULL = 0.3  # weight of the vectors of the best chunks; the query's own vector has the weight 1
 
 _WORD = re.compile(r"\w(?:\S*\w)?")  # with inner characters, such as a hyphen or a point
 
@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w(?:\S*\w)?")  # with inner characters, such as a hyphen o
 class ExpandedQuery:
     """Postings and weights of the query's words and of the added words.
 
-    Keys are positions of words; those of added words come after those of the query's own words.
+    Keys are the positions of words. The positions of added words follow those of the query's own words.
     """
 
     entries: Postings
@@ -55,20 +55,21 @@ def expand_query(
 ) -> ExpandedQuery:
     """Return the query with the words of the best chunks. `entries`: the postings of the query's own words.
 
-    `counts`: the weight of each chunk by its id. An added word is also weighted by its rarity, once its postings are
-    read.
+    `counts`: the weight of each chunk by its id. Words are also weighted by their rarity, which needs their postings.
     """
     positions = positions_of(query.words)
     own = set(positions.values())
     heaviest = _heaviest_lexemes(counts, best, collection)
     added = (lexeme for lexeme in heaviest if lexeme not in positions)
-    new = {lexeme: at for at, lexeme in enumerate(added, max(own, default=0) + 1)}
+    added_positions = {lexeme: at for at, lexeme in enumerate(added, max(own, default=0) + 1)}
     by_position: dict[int, float] = defaultdict(float)
     for lexeme, weight in heaviest.items():
-        by_position[positions[lexeme] if lexeme in positions else new[lexeme]] += weight
-    every = {**entries, **postings(files, new)}
+        by_position[positions[lexeme] if lexeme in positions else added_positions[lexeme]] += weight
+    all_entries = {**entries, **postings(files, added_positions)}
     rarity = {
-        at: weight * idf_of(collection.chunks, len(every[at])) for at, weight in by_position.items() if at in every
+        at: weight * idf_of(collection.chunks, len(all_entries[at]))
+        for at, weight in by_position.items()
+        if at in all_entries
     }
     if not own or not rarity:
         return ExpandedQuery(entries, query.weights)
@@ -77,13 +78,13 @@ def expand_query(
     weights = {at: OWN_SHARE * weight for at, weight in own_weights.items()}
     for at, weight in rarity.items():
         weights[at] = weights.get(at, 0.0) + share * weight
-    return ExpandedQuery({at: each for at, each in every.items() if at in weights}, weights)
+    return ExpandedQuery({at: each for at, each in all_entries.items() if at in weights}, weights)
 
 
 def _heaviest_lexemes(
     counts: Mapping[int, float], chunks: Sequence[Chunk], collection: VisibleCollection
 ) -> dict[str, float]:
-    """Return the `WORDS` heaviest lexemes of the chunks, by their frequency and the weight of each chunk."""
+    """Return the `WORDS` heaviest lexemes of the chunks. Weights combine frequency and the weight of each chunk."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)
     for language in sorted({chunk.file.language for chunk in chunks}):

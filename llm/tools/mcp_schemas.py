@@ -1,19 +1,19 @@
 """Repair the JSON schemas that tool servers send for the arguments of their tools.
 
 Providers refuse a whole request for one bad schema, so every schema is repaired when it arrives. The result is a valid
-schema (draft 2020-12) of type object with properties and without alternatives at the top, as OpenAI's and Anthropic's
-protocols demand. A repaired schema only ever allows more than the original: the server checks the arguments itself.
+schema (draft 2020-12) of type object. It has properties and no alternatives (such as `anyOf`) at the top, as OpenAI's
+and Anthropic's protocols demand. A repair may allow more arguments, never fewer: the server checks them itself.
 
 1. `_require_bounds` refuses a schema that is too large or too deep.
 2. `_SchemaDocument.at_top` follows the references at the top and merges the alternatives there.
 3. `_SchemaDocument.repaired` repairs each keyword, at every level.
-4. `_without_broken` removes references and patterns that lead nowhere.
+4. `_without_broken` removes references to missing schemas, and invalid patterns.
 
-Cases from public issues: arrays without `items` (apify-mcp-server#36, ogx#3004), a text among the properties
+Cases from public issues: arrays without `items` (apify-mcp-server#36, ogx#3004), a string among the properties
 (vscode-unify-chat-provider#162), no properties (github-mcp-server#1548), alternatives at the top
 (notion-mcp-server#341, huly-mcp#66, mobile-mcp#344), `$ref` that lead nowhere (gemini-cli#13326), lists of types
-(mcp-server-excel#674), properties of what is no object (opencode#11889), patterns in another language than Python's,
-references with an escaped name, as of generic types.
+(mcp-server-excel#674), `properties` of a type other than object (opencode#11889), patterns that Python cannot compile,
+references with escaped names, such as those of generic types.
 """
 
 import json
@@ -27,16 +27,16 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 
-MAX_DEPTH = 40  # of a schema; nobody writes deeper ones by hand, and the recursion needs an end
-MAX_VALUES = 20_000  # of one schema, with nested ones
+MAX_DEPTH = 40  # levels of nesting; handwritten schemas are flatter, and the recursion needs a bound
+MAX_VALUES = 20_000  # values in one schema, nested ones included
 MAX_SCHEMA = 100_000  # characters of JSON
-MAX_PATTERN = 500  # characters; compiling one takes milliseconds
-MAX_ALTERNATIVES = 200  # at the top, with followed references, which may form circles
+MAX_PATTERN = 500  # characters; a pattern of this length compiles in milliseconds
+MAX_ALTERNATIVES = 200  # alternatives merged at the top, bounded because references may form cycles
 
 Schema = JsonObject
 
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
-# Types by names of other type systems, which servers write instead.
+# JSON types by their names in other type systems, which some servers send.
 _TYPE_NAMES = {
     **{name: name for name in _TYPES},
     **dict.fromkeys(("str", "text", "date", "datetime", "uuid", "char"), "string"),
@@ -58,7 +58,7 @@ _OF_OBJECTS = (
 _DROPPED = frozenset(
     {
         *("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"),
-        "dependencies",  # until draft 2019-09
+        "dependencies",  # split into two other keywords in draft 2019-09
     }
 )
 _SCHEMAS_BY_NAME = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
@@ -81,9 +81,9 @@ class BadSchema(ValueError):
 
 
 def repaired(schema: Any) -> Schema:
-    """Return a schema of type object that providers take. Raises `BadSchema`.
+    """Return a schema of type object that providers accept. Raises `BadSchema`.
 
-    The time is in proportion to the schema's size, which is limited.
+    The time is linear in the schema's size, which is limited.
     """
     if schema is None or schema is True:
         schema = {}
@@ -99,32 +99,32 @@ def repaired(schema: Any) -> Schema:
 
 def _require_bounds(schema: Any) -> None:
     """Raise `BadSchema` for a schema that is too large or too deep. This check does not recurse."""
-    left = [(schema, 0)]
+    pending = [(schema, 0)]
     values = 0
-    while left:
-        value, depth = left.pop()
+    while pending:
+        value, depth = pending.pop()
         values += 1
         if values > MAX_VALUES:
             raise BadSchema(Sentence("Its input schema has more than {max_values} values.", max_values=MAX_VALUES))
         if depth > MAX_DEPTH:
             raise BadSchema(Sentence("Its input schema is nested deeper than {max_depth} levels.", max_depth=MAX_DEPTH))
         if isinstance(value, Mapping):
-            left += [(each, depth + 1) for each in value.values()]
+            pending += [(each, depth + 1) for each in value.values()]
         elif isinstance(value, list):
-            left += [(each, depth + 1) for each in value]
+            pending += [(each, depth + 1) for each in value]
 
 
 class _SchemaDocument:
-    """The original schema, in which references are followed."""
+    """The original schema, against which references are resolved."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
         self._alternatives = 0
 
     def at_top(self) -> Schema:
-        """Return the schema of the arguments with its references followed and its alternatives merged into it.
+        """Return the schema of the arguments with its references resolved and its alternatives merged.
 
-        Raises `BadSchema` where it describes no object.
+        Raises `BadSchema` if it does not describe an object.
         """
         top = self._followed(dict(self._schema))
         types = _types_of(top.get("type"))
@@ -151,7 +151,7 @@ class _SchemaDocument:
         return {**merged, "type": "object", "properties": properties, "required": required}
 
     def _branch(self, schema: Mapping[str, Any]) -> tuple[Schema, list[str]]:
-        """Return the properties of an alternative, with those of its own alternatives, and its required names."""
+        """Return an alternative's properties and required names. Nested alternatives add their properties."""
         self._alternatives += 1
         if self._alternatives > MAX_ALTERNATIVES:
             raise BadSchema(
@@ -167,7 +167,7 @@ class _SchemaDocument:
         return properties, required
 
     def _followed(self, schema: Schema) -> Schema:
-        """Return the schema with the target of its `$ref` merged into it, through up to `MAX_DEPTH` references."""
+        """Return the schema with the target of its `$ref` merged in. Follows at most `MAX_DEPTH` references."""
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref")
             if reference is None:
@@ -192,7 +192,7 @@ class _SchemaDocument:
         return result
 
     def _keyword(self, result: Schema, name: str, value: Any, depth: int) -> None:
-        """Set one keyword of `result`, or leave it out where its value has no known shape."""
+        """Set one keyword of `result`. Skip it if its value has no known shape."""
         if name == "properties":
             result["properties"] = self._properties(value, depth, result)
         elif name == "required":
@@ -235,13 +235,13 @@ class _SchemaDocument:
         return properties
 
     def _items(self, value: Any, depth: int) -> Schema:
-        if isinstance(value, list):  # one schema for each place, until draft 2019-09
+        if isinstance(value, list):  # one schema per position, as allowed up to draft 2019-09
             distinct = _distinct([self._schema_of(each, depth) for each in value])
             return distinct[0] if len(distinct) == 1 else {"anyOf": distinct} if distinct else {}
         return self._schema_of(value, depth)
 
     def _schema_of(self, value: Any, depth: int) -> Schema:
-        """Return the schema of any value in its place. A type's name means the type, another text a description."""
+        """Return the schema for any value that stands for one. A string names a type or else is a description."""
         if isinstance(value, Mapping):
             return self.repaired(value, depth + 1)
         if value is False:
@@ -270,10 +270,10 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _simple_keyword(result: Schema, name: str, value: Any) -> None:
-    """Set a keyword without nested schemas, if its value is valid."""
-    takes = _TAKES.get(name)
-    if takes is not None:
-        if takes(value):
+    """Set a keyword that holds no nested schemas, if its value is valid."""
+    is_valid = _TAKES.get(name)
+    if is_valid is not None:
+        if is_valid(value):
             result[name] = _cleaned(value)
     elif name == "enum":
         if isinstance(value, list) and value:
@@ -329,7 +329,7 @@ def _texts(value: Any) -> bool:
 
 
 def _misplaced(name: str, value: Any) -> bool:
-    """Return whether a keyword of the object itself stands among its properties."""
+    """Return whether this property is really a keyword of the object, misplaced among its properties."""
     if name == "type":
         return isinstance(value, str) and value.lower() == "object"
     if name == "additionalProperties":
@@ -338,7 +338,7 @@ def _misplaced(name: str, value: Any) -> bool:
 
 
 def _drop_unknown_required(result: Schema) -> None:
-    """Remove names from `required` that no property has: OpenAI and Gemini refuse them."""
+    """Remove names of missing properties from `required`: OpenAI and Gemini refuse them."""
     properties = result.get("properties", {})
     names = [name for name in result.get("required", ()) if name in properties]
     if names:
@@ -348,9 +348,9 @@ def _drop_unknown_required(result: Schema) -> None:
 
 
 def _settle_type(schema: Schema) -> Schema:
-    """Replace the list in `type` by one type, in place. Add the keywords that arrays need.
+    """Replace the list in `type` by a single type, in place. Add the keywords that arrays need.
 
-    Several types become alternatives, since Gemini and the templates of local models read one name there.
+    Several types become alternatives: Gemini and the templates of local models expect one name in `type`.
     """
     types: list[str] = schema.pop("type", [])
     if "enum" in schema and len(types) > 1 and "null" in types:
@@ -386,22 +386,22 @@ def _drop(schema: Schema, names: Sequence[str]) -> None:
 
 
 def _types_of(value: Any) -> list[str]:
-    """Return the named types without duplicates, by their names in JSON schemas. Unknown names are left out."""
+    """Return the JSON Schema names of the given types, without duplicates. Unknown types are left out."""
     names = value if isinstance(value, list) else [value]
     types = [_TYPE_NAMES.get(each.strip().lower(), "") for each in names if isinstance(each, str)]
     return list(dict.fromkeys(filter(None, types)))
 
 
 def _merge(properties: Schema, others: Mapping[str, Any]) -> None:
-    """Add an alternative's properties, in place. A property of both may match either schema."""
+    """Add an alternative's properties, in place. If both define a property, it may match either schema."""
     for name, schema in others.items():
         if name not in properties:
             properties[name] = schema
         elif properties[name] != schema and isinstance(schema, Mapping):
-            before = properties[name]
-            together = before.get("anyOf", [before]) if _is_merged(before) else [before]
-            if schema not in together:
-                properties[name] = {"anyOf": [*together, schema]}
+            current = properties[name]
+            schemas = current.get("anyOf", [current]) if _is_merged(current) else [current]
+            if schema not in schemas:
+                properties[name] = {"anyOf": [*schemas, schema]}
 
 
 def _is_merged(schema: Any) -> bool:
@@ -409,7 +409,7 @@ def _is_merged(schema: Any) -> bool:
 
 
 def _target(document: Mapping[str, Any], reference: Any) -> Any:
-    """Return the target of a reference within the document; None where it leads out of it or nowhere."""
+    """Return the target of a reference; None if it is outside the document or missing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     place: Any = document
@@ -460,7 +460,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return the value with texts that can be stored and sent, and without numbers that JSON lacks."""
+    """Return the value with strings that can be stored and sent. NaN and infinity, which JSON lacks, become None."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):

@@ -19,7 +19,7 @@ STATES = {
     "done": "success",
     "dropped": "danger",
 }
-WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields with texts of users
+WORDS = {"created", "deleted", "title", "notes", "needs"}  # fields with texts that users wrote
 
 
 @admin.register(Task)
@@ -90,7 +90,7 @@ class TaskChangeAdmin(RecordAdmin):
 
 
 def _value_in_words(change: TaskChange, value: str) -> str:
-    """Return a value for administrators; of a text of the user only its length."""
+    """Return a value for administrators. Of a text that the user wrote, return only the length."""
     if not value:
         return "–"
     if change.field not in WORDS:

@@ -1,4 +1,4 @@
-"""Admin of the saved prompts of the workspace. Administrators do not see those of users and projects."""
+"""Admin of the workspace's saved prompts. Administrators do not see the saved prompts of users and projects."""
 
 from typing import Any, ClassVar, cast
 

@@ -26,14 +26,14 @@ class SavedPromptQuerySet(models.QuerySet["SavedPrompt"]):
 
 
 class SavedPrompt(models.Model):
-    """Saved prompt of its `owner`, of a `project`, or of the workspace if both are null.
+    """A saved prompt of its `owner`, of a `project`, or of the workspace if both are null.
 
     `{{name}}` and `{{name:one|two}}` in the text are variables (`projects.saved_prompts.variables`).
     """
 
     MAX_NAME = 60
     MAX_TEXT = 20_000  # characters
-    MOST = 200  # prompts of one holder
+    MOST = 200  # prompts per user or project, and in the workspace
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(

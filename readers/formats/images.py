@@ -1,4 +1,4 @@
-"""Read the size of pictures, and convert those that neither models nor browsers take."""
+"""Read the size of pictures, and convert formats that neither models nor browsers support."""
 
 import io
 from collections.abc import Iterator
@@ -13,23 +13,23 @@ from readers.formats.result import Extracted, ReaderError
 
 MAX_PIXELS = 100_000_000
 SHOWN_EDGE = 4_096  # pixels of the longer edge; models shrink larger pictures themselves
-# Of the PDF that a picture of several pages becomes.
+# Limits of the PDF into which a picture of several pages is converted.
 MOST_PAGES = 500
 MOST_BYTES = 100_000_000
-_QUALITY = 90  # of a JPEG
-_FEW_COLOURS = 64  # a picture with no more of them is a drawing
-_FEWEST_DOTS = 60  # an inch; a lower resolution in a file is wrong
-_LONGEST = 11.7  # inches of a page whose file has no credible resolution
-_POINTS = 72  # an inch
+_QUALITY = 90  # quality of a JPEG
+_FEW_COLOURS = 64  # a picture with at most this number of colours is a drawing
+_FEWEST_DOTS = 60  # dots per inch; a lower resolution in a file is wrong
+_LONGEST = 11.7  # inches; the longer edge of a page if the file has no credible resolution
+_POINTS = 72  # points per inch
 _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
 def read(path: Path, media_type: str, *, convert: bool = True) -> Extracted:
     """Read a picture. Raises `damaged`, `too_large`.
 
-    The pixels of kinds that models take are never unpacked. Several pages become a PDF, whose pages are scans.
+    Pictures in formats that models accept are never decoded. Several pages become a PDF, whose pages are scans.
     """
-    Image.MAX_IMAGE_PIXELS = None  # `_require_room` checks it
+    Image.MAX_IMAGE_PIXELS = None  # `_require_room` checks the size instead
     try:
         with Image.open(path, formats=[(IMAGES | CONVERTED)[media_type]]) as image:
             _require_room(image)
@@ -63,7 +63,7 @@ def _picture(image: Image.Image, media_type: str) -> Extracted:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """Return the picture in 8 bits a colour: `L`, `RGB` or `RGBA`."""
+    """Return the picture with 8 bits per channel: `L`, `RGB` or `RGBA`."""
     if image.mode.startswith(("I", "F")):  # 16 and 32 bits, which Pillow would cut off instead of scaling
         image = image.convert("F")
         low, high = cast("tuple[float, float]", image.getextrema())
@@ -82,11 +82,11 @@ def _document(image: Image.Image) -> tuple[bytes, int]:
         size += len(page)
         if len(document) == MOST_PAGES or size > MOST_BYTES:
             raise ReaderError("too_large")
-        shown = pypdfium2.PdfImage.new(document)
-        shown.load_jpeg(io.BytesIO(page), inline=True)
-        shown.set_matrix(pypdfium2.PdfMatrix().scale(width, height))
+        pdf_image = pypdfium2.PdfImage.new(document)
+        pdf_image.load_jpeg(io.BytesIO(page), inline=True)
+        pdf_image.set_matrix(pypdfium2.PdfMatrix().scale(width, height))
         sheet = document.new_page(width, height)
-        sheet.insert_obj(shown)
+        sheet.insert_obj(pdf_image)
         sheet.gen_content()
         sheet.close()
     out = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Read the drawings of a page: straight lines, which rule its tables, and a picture that covers it."""
+"""Find the straight lines that rule the tables of a PDF page, and detect scanned pages."""
 
 import ctypes
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from readers.text.grids import Box, Rule
 
 Point = tuple[float, float]
 
-_THIN = 3.0  # points; a lower or narrower shape is a line
+_THIN = 3.0  # points; a shape of at most this height or width is a line
 _STRAIGHT = 0.5  # points by which a straight line may deviate
-_MOST_OBJECTS = 4_000  # of a page; one with more is a drawing
-_MOST_SEGMENTS = 400  # of one path
-_COVERED = 0.7  # of the area of a page
+_MOST_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
+_MOST_SEGMENTS = 400  # segments in one path
+_COVERED = 0.7  # share of the page's area
 _EDGES = 5  # segments of a rectangle
 
 
 def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
-    """Return the horizontal and the vertical lines, in points of the page."""
-    level: list[Rule] = []
-    upright: list[Rule] = []
+    """Return the horizontal and the vertical lines of a page, in points."""
+    horizontal: list[Rule] = []
+    vertical: list[Rule] = []
     count = raw.FPDFPage_CountObjects(page)
     for number in range(count if count <= _MOST_OBJECTS else 0):
         item = raw.FPDFPage_GetObject(page, number)
@@ -31,14 +31,14 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
             for start, end in _strokes(item):
                 low, high = sorted((start, end))
                 if abs(start[1] - end[1]) <= _STRAIGHT:
-                    level.append(Rule(start[1], low[0], high[0]))
+                    horizontal.append(Rule(start[1], low[0], high[0]))
                 elif abs(start[0] - end[0]) <= _STRAIGHT:
-                    upright.append(Rule(start[0], min(start[1], end[1]), max(start[1], end[1])))
-    return level, upright
+                    vertical.append(Rule(start[0], min(start[1], end[1]), max(start[1], end[1])))
+    return horizontal, vertical
 
 
 def is_scan(page: pypdfium2.PdfPage) -> bool:
-    """Return whether one picture covers the page, so that another program may have recognised its text."""
+    """Return whether one picture covers the page. The text of such a page may come from another OCR program."""
     width, height = page.get_size()
     for number in range(min(raw.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
         item = raw.FPDFPage_GetObject(page, number)
@@ -51,11 +51,11 @@ def is_scan(page: pypdfium2.PdfPage) -> bool:
 
 def _strokes(path: Any) -> Iterator[tuple[Point, Point]]:
     box = _bounds(path)
-    (across, up) = box.middle
+    (center_x, center_y) = box.middle
     if box.top - box.bottom <= _THIN:
-        yield (box.left, up), (box.right, up)
+        yield (box.left, center_y), (box.right, center_y)
     elif box.right - box.left <= _THIN:
-        yield (across, box.bottom), (across, box.top)
+        yield (center_x, box.bottom), (center_x, box.top)
     else:
         yield from _segments(path, min(raw.FPDFPath_CountSegments(path), _MOST_SEGMENTS))
 
@@ -67,24 +67,24 @@ def _bounds(item: Any) -> Box:
 
 
 def _segments(path: Any, count: int) -> Iterator[tuple[Point, Point]]:
-    """Yield the straight parts of a path, with the one that closes it."""
+    """Yield the straight segments of a path, including the closing one."""
     matrix = raw.FS_MATRIX()
     raw.FPDFPageObj_GetMatrix(path, matrix)
     x = ctypes.c_float()
     y = ctypes.c_float()
-    line: list[Point] = []
+    points: list[Point] = []
     for number in range(count + 1):
         segment = raw.FPDFPath_GetPathSegment(path, number) if number < count else None
         kind = raw.FPDFPathSegment_GetType(segment) if segment else raw.FPDF_SEGMENT_MOVETO
         if kind == raw.FPDF_SEGMENT_MOVETO:
-            yield from pairwise(line)
-            line = []
+            yield from pairwise(points)
+            points = []
         if segment:
             raw.FPDFPathSegment_GetPoint(segment, x, y)
-            place = (
+            point = (
                 matrix.a * x.value + matrix.c * y.value + matrix.e,
                 matrix.b * x.value + matrix.d * y.value + matrix.f,
             )
-            line = [place] if kind == raw.FPDF_SEGMENT_BEZIERTO else [*line, place]
-            if raw.FPDFPathSegment_GetClose(segment) and line:
-                line.append(line[0])
+            points = [point] if kind == raw.FPDF_SEGMENT_BEZIERTO else [*points, point]
+            if raw.FPDFPathSegment_GetClose(segment) and points:
+                points.append(points[0])

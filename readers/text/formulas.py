@@ -1,4 +1,4 @@
-"""Write formulas of Office (OMML, ECMA-376 part 1, section 22) as LaTeX."""
+"""Convert Office formulas (OMML, ECMA-376 part 1, section 22) to LaTeX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 Element = Any  # lxml's own class for elements is private
 
 _LINE_END = r" \\ "
-_MOST_DEPTH = 60  # of nested parts; deeper ones are left out
+_MOST_DEPTH = 60  # levels of nested parts; deeper parts are left out
 _SYMBOLS = """
 α alpha  β beta  γ gamma  δ delta  ε epsilon  ζ zeta  η eta  θ theta  ι iota  κ kappa  λ lambda  μ mu  ν nu  ξ xi
 π pi  ρ rho  σ sigma  τ tau  υ upsilon  φ phi  χ chi  ψ psi  ω omega
@@ -69,7 +69,7 @@ def _of(element: Element, part: str, depth: int) -> str:
 
 
 def _property(element: Element, name: str, default: str = "") -> str:
-    """Return the value of a property, or the default where it is missing: an empty one is empty on purpose."""
+    """Return the value of a property, or the default if it is missing. An empty value is intended, so it stays."""
     element_of_property = element.find(f"{{*}}{_name(element)}Pr/{{*}}{name}")
     if element_of_property is None:
         return default

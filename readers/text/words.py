@@ -1,7 +1,7 @@
-"""Join words that a line's end divides, and keep the hyphens of compounds.
+"""Join words that are divided at the end of a line, and keep the hyphens of compounds.
 
-The document decides first: a word that stands there without a hyphen is joined, one that stands there with a hyphen
-keeps it. For other words the language and lists of everyday words decide (`_DocumentWords.is_one`).
+The document decides first: a word that occurs elsewhere without a hyphen is joined, and a word that occurs with a
+hyphen keeps it. For other words the language and lists of everyday words decide (`_DocumentWords.is_one`).
 """
 
 import base64
@@ -16,18 +16,19 @@ from pathlib import Path
 
 from readers.text.encodings import language
 
-DIVIDED = "\ufffe"  # PDFium's sign for a hyphen at the end of a line; the rest of the word follows
+DIVIDED = "\ufffe"  # PDFium's character for a hyphen at the end of a line; the rest of the word follows
 _LETTERS = r"[^\W\d_]++(?:-[^\W\d_]++)*+"
 _WORD = re.compile(_LETTERS)
 _DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-){_LETTERS}(?:{DIVIDED}\s*+{_LETTERS})++")
 _BETWEEN = re.compile(rf"{DIVIDED}\s*")
 _SHORT = 3  # letters; shorter parts are rarely words
-_SELDOM = 3  # times; a word that stands without a hyphen more often is written without
+_SELDOM = 3  # occurrences without a hyphen; a word with more of them is written without a hyphen
 # Ranks of the tokenizer's tokens.
 _VERY_FREQUENT = 3_000  # words of everyday use
 _FREQUENT = 80_000  # few of the rarer tokens are known words
-_LESS_FREQUENT = 30_000  # a rarer word that begins like “re” may be a new compound: “re-create”
-# Languages with few hyphens before small letters, and languages with hyphens before words that follow a verb or name.
+_LESS_FREQUENT = 30_000  # a rarer word with a beginning such as “re” may be a new compound: “re-create”
+# Languages with few hyphens before lower-case letters. `_WITH_FOLLOWERS`: languages that put a hyphen between a verb or
+# name and the words in `_FOLLOWERS`.
 _SELDOM_HYPHENED = frozenset(
     (
         *("cs", "da", "de", "es", "et", "fi", "hr", "hu", "is", "it", "lt", "lv", "nl", "no", "pl", "sk", "sl", "sq"),
@@ -42,9 +43,9 @@ _FOLLOWERS = frozenset(
         *("a", "as", "feira", "feiras", "la", "las", "lhe", "lhes", "lo", "los", "me", "nos", "o", "os", "se", "te"),
     )
 )
-# Words after which a part is left out that follows later: "short- and long-term".
+# Conjunctions after a word whose second part follows only later: "short- and long-term".
 _CONJUNCTIONS = frozenset(("and", "bzw", "eller", "och", "oder", "og", "or", "sowie", "und"))
-# Parts that are rarely joined to the part before or behind them, in a language that divides by hyphens.
+# First and second parts that usually keep their hyphen, in languages that write compounds with hyphens.
 _FIRST_PARTS = frozenset(
     (
         *("all", "cross", "half", "high", "long", "low", "mixed", "multi", "non", "open", "pre", "quasi", "real"),
@@ -64,7 +65,7 @@ _SECOND_PARTS = frozenset(
 )
 _PARTICLES = frozenset(("by", "in", "off", "on", "out", "over", "up"))
 _SHORT_WORDS = _PARTICLES | {"go", "no", "to"}
-# Beginnings and ends of divided words that are no words by themselves. `_NO_WORDS`: beginnings that never are.
+# Beginnings and ends that suggest one divided word, not two words. `_NO_WORDS`: beginnings that are never words.
 _BEGINNINGS = frozenset(
     (
         *("any", "be", "con", "de", "dis", "en", "every", "ex", "im", "in", "mis", "pro", "re", "some", "un", "under"),
@@ -83,7 +84,7 @@ _ENDS = frozenset(
 def joined(pages: Sequence[str]) -> list[str]:
     """Return the pages of a document with their divided words joined. Compounds such as `open-source` keep the hyphen.
 
-    In case of doubt the hyphen stays.
+    If in doubt, the hyphen stays.
     """
     if not any(DIVIDED in page for page in pages):
         return list(pages)
@@ -97,9 +98,9 @@ class _DocumentWords:
     """Words of a document.
 
     * `counts`: how often each undivided word occurs.
-    * `hyphened`: pairs that have a hyphen.
-    * `everyday`: ranks of everyday words that its divided words may be, or consist of.
-    * `before`, `behind`: parts next to a hyphen.
+    * `hyphened`: pairs of parts with a hyphen between them.
+    * `everyday`: ranks of those divided words, and of those parts of them, that are everyday words.
+    * `before`, `behind`: parts that occur before and after a hyphen.
     """
 
     counts: Counter[str]
@@ -111,11 +112,11 @@ class _DocumentWords:
 
     @classmethod
     def of(cls, pages: Sequence[str]) -> "_DocumentWords":
-        small = [page.lower() for page in pages]
-        counts = Counter(word for page in small for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
+        lower_pages = [page.lower() for page in pages]
+        counts = Counter(word for page in lower_pages for word in _WORD.findall(_DIVIDED_WORD.sub(" ", page)))
         pairs = {pair for word in counts if "-" in word for pair in pairwise(word.split("-"))}
         candidates: set[str] = set()
-        for divided in {word for page in small for word in _DIVIDED_WORD.findall(page)}:
+        for divided in {word for page in lower_pages for word in _DIVIDED_WORD.findall(page)}:
             parts = _BETWEEN.split(divided)
             if len(parts) > 2:
                 candidates.add("".join(parts))
@@ -127,11 +128,11 @@ class _DocumentWords:
         return cls(counts, frozenset(map("-".join, pairs)), language(counts), _ranks(candidates), before, behind)
 
     def whole(self, match: re.Match[str]) -> str:
-        """Return a divided word without its division."""
+        """Return a divided word on one line, with a hyphen only where it belongs to the word."""
         before, *others = _BETWEEN.split(match[0])
-        together = before + "".join(others)
-        if len(others) > 1 and (self.counts[together.lower()] or together.lower() in self.everyday):
-            return together
+        joined_word = before + "".join(others)
+        if len(others) > 1 and (self.counts[joined_word.lower()] or joined_word.lower() in self.everyday):
+            return joined_word
         for after in others:
             if self.is_one(before, after):
                 before += after
@@ -142,7 +143,7 @@ class _DocumentWords:
     def is_one(self, before: str, after: str) -> bool:
         """Return whether the two parts are one word without a hyphen."""
         last, first = _ends(before, after)
-        # A word of several parts may occur as a whole at another place.
+        # A word of several parts may occur elsewhere as a whole.
         count = max(self.counts[last + first], self.counts[(before + after).lower()])
         if not after[0].islower():
             capitals = before.isupper() and after.isupper() and len(before) > 1
@@ -156,16 +157,16 @@ class _DocumentWords:
         return self._is_new(before, last, first)
 
     def _by_mistake(self, last: str, first: str, count: int) -> bool:
-        """Return whether the two, which occur `count` times as one word, may be two words."""
+        """Return whether the two parts may be two words, although they occur `count` times as one word."""
         if last in _PREFIXES and len(first) > _SHORT and first in self.counts:
             return True
         if count > _SELDOM or not self._are_words(last, first):
             return False
-        apart = (last in self.counts and first in self.counts) or self._rarer(last, first) < _VERY_FREQUENT
-        return (apart and last not in _BEGINNINGS) or last + first not in self.everyday
+        separate = (last in self.counts and first in self.counts) or self._rarer(last, first) < _VERY_FREQUENT
+        return (separate and last not in _BEGINNINGS) or last + first not in self.everyday
 
     def _goes_on(self, before: str, after: str) -> bool:
-        """Return whether another hyphen, before or behind, stands between words."""
+        """Return whether the word has another hyphen, before or after this one, between two words."""
         ahead, last = before.lower().rpartition("-")[::2]
         first, behind = after.lower().partition("-")[::2]
         if ahead and (last in self.counts or (self.language in _WITH_FOLLOWERS and first in _FOLLOWERS)):
@@ -173,7 +174,7 @@ class _DocumentWords:
         return bool(behind) and first in self.counts
 
     def _is_new(self, before: str, last: str, first: str) -> bool:
-        """Return whether the two are one word that occurs nowhere else in the document."""
+        """Return whether the two parts are one word. It occurs nowhere else in the document."""
         everyday = last + first in self.everyday
         if first in _CONJUNCTIONS:
             return everyday
@@ -198,12 +199,12 @@ class _DocumentWords:
                 )
                 return with_followers or not new_compound
             return with_followers or not (words and self._rarer(last, first) < _FREQUENT)
-        # In English nearly all words are everyday ones, or occur twice in a document.
+        # In English nearly all words are in the list of everyday words or occur twice in a document.
         strict = self.language == "en" or not (self.language or not (last + first).isascii())
         return not (strict or words)
 
     def _stands_at_hyphens(self, last: str, first: str) -> bool:
-        """Return whether the document has other words with one of the two before or behind a hyphen."""
+        """Return whether other words of the document have the first part before a hyphen, or the second after one."""
         if min(len(last), len(first)) < _SHORT - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
             return False
         return last in self.before or first in self.behind
@@ -215,26 +216,29 @@ class _DocumentWords:
         return max(self.everyday.get(part, _FREQUENT) for part in (last, first))
 
     def _are_words(self, last: str, first: str) -> bool:
-        long = (len(last) >= _SHORT or last in _SHORT_WORDS) and (len(first) >= _SHORT or first in _PARTICLES)
-        return long and first not in _ENDS and self._is_word(last) and self._is_word(first)
+        long_enough = (len(last) >= _SHORT or last in _SHORT_WORDS) and (len(first) >= _SHORT or first in _PARTICLES)
+        return long_enough and first not in _ENDS and self._is_word(last) and self._is_word(first)
 
 
 def _ends(before: str, after: str) -> tuple[str, str]:
-    """Return the parts right before and right behind the hyphen, in small letters."""
+    """Return the parts right before and right after the hyphen, in lower case."""
     return before.lower().rpartition("-")[2], after.lower().partition("-")[0]
 
 
 def _ranks(words: Collection[str]) -> dict[str, int]:
-    """Return the ranks of everyday words: those that a tokenizer of the product counts as one token.
+    """Return the ranks of everyday words: the words that a tokenizer of the product counts as one token.
 
-    These are some 50,000 words of many languages, most of them English. The file of the tokenizer's package is read
-    directly, since the package takes 100 MB of memory.
+    There are some 50,000 such words in many languages, most of them English. The data file of the tokenizer's package
+    is read directly, since importing the package takes 100 MB of memory.
     """
     package = importlib.util.find_spec("bpe_openai") if words else None
     if not (package and package.submodule_search_locations):
         return {}
     tokens = {base64.b64encode(f" {form}".encode()): word for word in words for form in (word.capitalize(), word)}
     (folder,) = package.submodule_search_locations
-    listed = gzip.decompress((Path(folder) / "data/cl100k_base.tiktoken.gz").read_bytes()).split()[::2]
-    ranks = [(tokens[token], rank) for rank, token in compress(enumerate(listed), map(tokens.__contains__, listed))]
+    ranked_tokens = gzip.decompress((Path(folder) / "data/cl100k_base.tiktoken.gz").read_bytes()).split()[::2]
+    ranks = [
+        (tokens[token], rank)
+        for rank, token in compress(enumerate(ranked_tokens), map(tokens.__contains__, ranked_tokens))
+    ]
     return dict(reversed(ranks))  # so that the more frequent form counts

@@ -1,12 +1,12 @@
-"""The erasure of a person: all their rows, files and streams are deleted; the audit names them by id alone.
+"""Erase a person: delete all their rows, files and streams. The audit log then names them only by id.
 
-1. The account is deactivated and signed out, and running answers are stopped. While one still runs, the erasure ends
-   with `still_answering`.
+1. The account is deactivated and signed out, and running answers are stopped. If an answer is still running, the
+   erasure ends with `still_answering`.
 2. Their rows are deleted in one transaction, which records the erasure.
 3. After the commit their files and streams are deleted.
 
-Texts that other people have written about them, or quoted from their files, stay with those people. Projects and
-personas that are to stay are handed over first.
+Texts that other people have written about them, or quoted from their files, stay with those people. To keep projects
+and personas, hand them over first.
 """
 
 from functools import partial
@@ -35,8 +35,8 @@ from projects.models import Invitation
 def erase_person(*, user: AbstractUser | None, person: User) -> None:
     """Erase a person. `user` is None for a command on the server.
 
-    Raises as `require_deletable`, `yourself`, `legal_hold` (409), and `still_answering` (409) while an answer of theirs
-    is being stopped; the account is deactivated by then.
+    Raises the errors of `require_deletable`, `yourself` (409), `legal_hold` (409), and `still_answering` (409) while an
+    answer for the person is being stopped. In the last case the account is already deactivated.
     """
     if user is None:
         require_another_admin(person)
@@ -53,9 +53,9 @@ def erase_person(*, user: AbstractUser | None, person: User) -> None:
         files = list(File.objects.filter(owner=person).values_list("sha256", flat=True))
         uploads = list(Import.objects.filter(owner=person).exclude(blob="").values_list("blob", flat=True))
         turns = list(Turn.objects.filter(conversation__owner=person).values_list("pk", flat=True))
-        number = Conversation.objects.filter(owner=person).count()
+        conversation_count = Conversation.objects.filter(owner=person).count()
         tokens = list(person.api_tokens.values_list("pk", flat=True))
-        changes = {"conversations": number, "files": len(files)}
+        changes = {"conversations": conversation_count, "files": len(files)}
         record_erasure(user=user, person=person, tokens=tokens, changes=changes)
         _delete(person)
         transaction.on_commit(partial(_release, set(files), uploads))

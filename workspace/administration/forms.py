@@ -22,7 +22,7 @@ from workspace.services import FIELDS, logo_of
 
 
 class WorkspaceForm(forms.ModelForm[Workspace]):
-    """The form of the settings. `changes`: the changed fields of a valid form, so that others are not overwritten."""
+    """The form of the settings. `changes` has only the changed fields, so that a save does not overwrite the others."""
 
     languages = forms.MultipleChoiceField(
         label="Languages offered",
@@ -65,7 +65,8 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         profile = default_profile()
         self.initial["layout"] = profile.layout
         self.initial["default_profile"] = None if profile._state.adding else profile.pk
-        for name, field in self.fields.items():  # so that changes of another administrator meanwhile are not undone
+        # A hidden copy of each initial value, so that a save does not undo another administrator's recent changes.
+        for name, field in self.fields.items():
             field.show_hidden_initial = name not in ("picture", "remove_logo")
         if not self.instance.logo:
             self.fields.pop("remove_logo", None)

@@ -1,8 +1,8 @@
 """Codes of objectives, tasks and checklist items, such as `D2026-11-21-T02.C03` (docs/develop/context.md, “Tasks”).
 
 A code has a series and a number from 1 to 99. It never changes and is never reused, so users and models refer to tasks
-by their codes. Series are `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and `D2026-11-21-T` for tasks, and
-the code of the task with `.C` for its items.
+by their codes. Series are `Y2026-O` and `M2026-11-O` for objectives, `M2026-11-T` and `D2026-11-21-T` for tasks. The
+series of a task's items is the task's code with `.C`.
 """
 
 import re
@@ -18,23 +18,24 @@ Horizon = Literal["year", "month", "day"]
 
 HORIZONS: dict[str, tuple[str, ...]] = {"objective": ("year", "month"), "task": ("month", "day"), "item": ("day",)}
 MAX_NUMBER = 99  # two digits
-MAX_LENGTH = 19
+MAX_LENGTH = 19  # characters
 
 _LETTERS = {"objective": "O", "task": "T"}
 _SPANS = {"year": ("Y", 4), "month": ("M", 7), "day": ("D", 10)}  # the letter, and the characters of an ISO date
 _SHAPE = r"Y\d{4}-O\d{2}|M\d{4}-\d{2}-[OT]\d{2}|D\d{4}-\d{2}-\d{2}-T\d{2}(?:\.C\d{2})?"
 _CODE = re.compile(_SHAPE, re.ASCII)
-# Letters of other scripts may touch a mention, since Chinese has no spaces. An e-mail address or a longer word is none.
+# Letters of other scripts may be next to a mention, since Chinese has no spaces. E-mail addresses and longer words are
+# not mentions.
 _MENTION = re.compile(rf"(?<![0-9A-Za-z_.])@({_SHAPE})(?![0-9A-Za-z_])", re.ASCII | re.IGNORECASE)
 
 
 class BadCode(ValueError):
-    """Text that is no code, or a code of a day that does not exist."""
+    """Raised for a text that is not a code, and for a code with a date that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Parsed code. `start`: the first day of the year or month, or the day. `item`: the number in the checklist."""
+    """A parsed code. `start`: the first day of the year or month, or the day. `item`: the number in the checklist."""
 
     level: Level
     horizon: Horizon
@@ -57,8 +58,8 @@ class Code:
             )
 
     def __str__(self) -> str:
-        own = make(series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number)
-        return own if self.item is None else make(item_series(own), self.item)
+        code = make(series("task" if self.level == "item" else self.level, self.horizon, self.start), self.number)
+        return code if self.item is None else make(item_series(code), self.item)
 
     @property
     def task(self) -> "Code":
@@ -72,11 +73,11 @@ def parse(text: str) -> Code:
         raise BadCode(
             Sentence("“{text}” is not a code such as Y2026-O01, M2026-11-T03 or D2026-11-21-T02.C03.", text=text)
         )
-    own, _, item = text.partition(".C")
-    span = own[1:-4]
-    letter = own[-3]
-    number = own[-2:]
-    horizon: Horizon = "year" if own[0] == "Y" else "month" if own[0] == "M" else "day"
+    code, _, item = text.partition(".C")
+    span = code[1:-4]
+    letter = code[-3]
+    number = code[-2:]
+    horizon: Horizon = "year" if code[0] == "Y" else "month" if code[0] == "M" else "day"
     level: Level = "item" if item else "objective" if letter == "O" else "task"
     try:
         start = date.fromisoformat((span + "-01-01")[:10])
@@ -108,7 +109,7 @@ def make(series: str, number: int) -> str:
 
 
 def mentions(text: str) -> list[str]:
-    """Return the valid codes that a text mentions with @, in capitals, each once, in order.
+    """Return the valid codes that a text mentions with @, in capitals, in order and without duplicates.
 
     A mention ends with its code: `@D2026-11-21-T02.` at the end of a sentence mentions the task.
     """
