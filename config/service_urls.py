@@ -1,6 +1,7 @@
-"""Service URLs as the settings of each library, including the Unix-socket forms that the usual parsers refuse.
+"""Convert service URLs to the settings of each library, including the Unix-socket forms that the usual parsers refuse.
 
-django-environ reads the URL of the database. It does not read that of mail, since it takes `smtps://` for STARTTLS.
+django-environ parses the URL of the database, but not the URL of the mail server, since it takes `smtps://` for
+STARTTLS.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -13,18 +14,18 @@ from redis.retry import Retry
 
 from config.embedded.paths import StartError
 
-# One Redis serves four purposes; each has its own database number, counted from the one in REDIS_URL (0 by default).
+# One Redis serves four purposes; each has its own database number, added to that of REDIS_URL (0 by default).
 STREAMS_DB = 0
 BROKER_DB = 1
 CHANNELS_DB = 2
 CACHE_DB = 3
 
 SUBMISSION = 587  # the port for the submission of mail (RFC 6409)
-PREPARED_AFTER = 2  # uses of a statement on one connection
-BROKER_SECONDS = 2  # that a Redis as broker has for one command
+PREPARED_AFTER = 2  # executions on one connection, after which a statement is prepared
+BROKER_SECONDS = 2  # seconds that the broker Redis may take for one command
 
-# A Redis that hangs must not hold requests: after a second a request goes on without the cache. A connection that broke
-# meanwhile is opened again once; a server that did not answer in time is not asked again.
+# A Redis that hangs must not block requests: after a second a request continues without the cache. A broken connection
+# is reopened once. A command that timed out is not retried.
 CACHE_OPTIONS = {
     "parser_class": "core.redis_failover.FailoverParser",
     "socket_timeout": 1,
@@ -36,8 +37,8 @@ CACHE_OPTIONS = {
 def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[str, Any]:
     """Return Django's settings for a libpq URL: `postgresql://user:password@host:5432/name` or `…?host=/socket/dir`.
 
-    `prepared`: whether each connection plans a statement of server-side binding (`chat.models.queries`) once.
-    `cursors`: whether long results are read piece by piece, which needs one connection from beginning to end.
+    `prepared`: whether a connection prepares repeated statements with server-side binding (`chat.models.queries`).
+    `cursors`: whether long results are read through server-side cursors, which keep one connection to the end.
     """
     if not url.startswith(("postgres://", "postgresql://")):
         raise StartError("DATABASE_URL must start with postgresql://, as in postgresql://user:password@host:5432/name.")
@@ -48,8 +49,8 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
         "HOST": options.pop("host", config["HOST"]),
         "PORT": str(options.pop("port", config["PORT"])),
         "OPTIONS": {
-            # Several hundred messages that are sent at once wait for one another up to 30 s. Each connection is a
-            # process of PostgreSQL with 3 MB, so idle ones are closed after a minute.
+            # If several hundred messages are sent at once, each waits up to 30 s for a connection. A connection is a
+            # PostgreSQL process with 3 MB, so idle ones are closed after a minute.
             "pool": {"min_size": 1, "max_size": 24, "timeout": 30, "max_idle": 60},
             "prepare_threshold": PREPARED_AFTER if prepared else None,
             **options,
@@ -61,7 +62,7 @@ def database(url: str, *, prepared: bool = True, cursors: bool = True) -> dict[s
 
 
 def limit_statements(database: dict[str, Any], seconds: float) -> None:
-    """Have the server cancel statements that take longer than so many seconds; 0 leaves its own limit."""
+    """Have the server cancel statements that take longer than `seconds`. With 0 the server keeps its own limit."""
     if seconds:
         options = database["OPTIONS"].get("options", "")
         database["OPTIONS"]["options"] = f"{options} -c statement_timeout={round(seconds * 1000)}".strip()
@@ -84,7 +85,7 @@ def _first_db(parts: SplitResult) -> int:
 
 
 def broker(redis_url: str) -> str:
-    """Return the URL of the same Redis as Celery's broker; kombu has its own socket form."""
+    """Return the URL of the same Redis for Celery's broker. kombu has its own form for Unix sockets."""
     parts = urlsplit(redis_url)
     if parts.scheme == "unix":
         return f"redis+socket://{parts.path}?virtual_host={_first_db(parts) + BROKER_DB}"
@@ -92,9 +93,9 @@ def broker(redis_url: str) -> str:
 
 
 def broker_options(url: str) -> dict[str, int]:
-    """Return kombu's options. A sender tries once, since a person waits and sweepers find lost jobs.
+    """Return kombu's options. A sender tries only once: a user is waiting, and sweepers find lost jobs.
 
-    Workers reconnect in their own ways.
+    These options do not change how workers reconnect.
     """
     options = {"max_retries": 0}
     if "redis" in url.partition("://")[0]:
@@ -117,7 +118,7 @@ class MailSettings(TypedDict):
 def mail(url: str) -> MailSettings:
     """Return Django's settings for `smtp://user:password@host:587` or `smtps://…`; unused defaults without a URL.
 
-    `smtp://` uses STARTTLS where there is a user name or the port is 587; `?starttls=yes` or `no` overrides that.
+    `smtp://` uses STARTTLS if the URL has a user name or the port is 587; `?starttls=yes` or `no` overrides that.
     """
     parts = urlsplit(url or "smtp://localhost:25")
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
@@ -145,10 +146,10 @@ class StorageSettings(TypedDict):
 
 
 def storage(url: str) -> StorageSettings:
-    """Return the default of Django's STORAGES; without a URL a directory in MEDIA_ROOT.
+    """Return the default entry of Django's STORAGES. Without a URL files are stored in MEDIA_ROOT.
 
     A URL is `file:///srv/files` or `s3://bucket/prefix?endpoint=https://…&region=…`. `s3://KEY:SECRET@bucket` names the
-    keys; else they are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or of the machine's role.
+    keys. Otherwise they come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the machine's role.
     """
     parts = urlsplit(url or "file:///")
     if parts.scheme == "file":
@@ -176,13 +177,13 @@ def storage(url: str) -> StorageSettings:
 
 
 def uploads(url: str) -> str:
-    """Return the directory of a STORAGE_URL; empty where it names none."""
+    """Return the directory of a STORAGE_URL, or an empty string if it names none."""
     parts = urlsplit(url)
     return unquote(parts.path) if parts.scheme == "file" else ""
 
 
 def site(url: str) -> str:
-    """Return the origin of this site, or an empty text without one."""
+    """Return the origin of this site, or an empty string without a URL. Raises StartError."""
     if url and not _is_origin(url.rstrip("/")):
         raise StartError("SITE_URL must be scheme and host of this site, as in https://chat.example.org.")
     return url.rstrip("/")
@@ -191,14 +192,14 @@ def site(url: str) -> str:
 def _is_origin(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        has_host = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # malformed brackets or port
         return False
-    return bool(named) and "@" not in parts.netloc and url == f"{parts.scheme}://{parts.netloc}"
+    return bool(has_host) and "@" not in parts.netloc and url == f"{parts.scheme}://{parts.netloc}"
 
 
 def sentry(url: str) -> str:
-    """Return the DSN of a project in Sentry, `https://KEY@sentry.example.org/4`, or none. Raises StartError."""
+    """Return the DSN of a Sentry project, `https://KEY@sentry.example.org/4`, or an empty string. Raises StartError."""
     parts = urlsplit(url)
     number = parts.path.rpartition("/")[2]
     if url and not (parts.scheme in ("http", "https") and parts.username and parts.hostname and number.isdecimal()):
@@ -207,7 +208,7 @@ def sentry(url: str) -> str:
 
 
 def otlp(url: str) -> str:
-    """Return the base address of a collector of OpenTelemetry's protocol over HTTP, or none. Raises StartError."""
+    """Return the base URL of an OpenTelemetry collector (OTLP over HTTP), or an empty string. Raises StartError."""
     parts = urlsplit(url)
     if url and not (parts.scheme in ("http", "https") and parts.hostname):
         raise StartError(

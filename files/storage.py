@@ -1,6 +1,6 @@
 """Contents of files in Django's default storage. Each content is stored once; the name of its blob is its SHA-256.
 
-For a picture that browsers and models do not support, `<name>.shown` has the form that they get instead.
+A picture in a format that browsers and models do not support has a second blob, `<name>.shown`, in a supported format.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class ContentTooLarge(Exception):
 
 
 class StorageUnavailable(OSError):
-    """The bytes cannot be read now: the server of the bucket is away, or the local disk has no space for a copy."""
+    """The content cannot be read now: the bucket cannot be reached, or the local disk has no space for a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class ReceivedContent:
 def receive(content: "Content[Any]", limit: int) -> Iterator[ReceivedContent]:
     """Write the content to a temporary file and hash it. Raises `ContentTooLarge` above `limit` bytes.
 
-    Content with a known size is refused before its first byte is read.
+    Content whose known size is above the limit is refused before its first byte is read.
     """
     if (content.size or 0) > limit:
         raise ContentTooLarge
     digest = hashlib.sha256()
     size = 0
     with TemporaryUploadedFile("upload", None, 0, None) as copy:
-        for piece in content.chunks():
-            size += len(piece)
+        for chunk in content.chunks():
+            size += len(chunk)
             if size > limit:
                 raise ContentTooLarge
-            digest.update(piece)
-            copy.write(piece)
+            digest.update(chunk)
+            copy.write(chunk)
         copy.flush()
         copy.seek(0)
         copy.size = size
@@ -76,8 +76,8 @@ def receive(content: "Content[Any]", limit: int) -> Iterator[ReceivedContent]:
 def store_content(received: ReceivedContent) -> str:
     """Store the content unless its blob exists, and return the name of the blob. Raises `storage_unavailable` (503).
 
-    Call it in the transaction that adds the row. A lock keeps others from storing or deleting the same content until
-    the transaction ends.
+    Call it in the transaction that adds the row. A lock keeps other transactions from storing or deleting the
+    same content until this one ends.
     """
     name = _name(received.sha256)
     lock(received.sha256)
@@ -90,9 +90,9 @@ def store_content(received: ReceivedContent) -> str:
 
 
 def store_ahead(received: ReceivedContent) -> None:
-    """Store the content in a remote storage, before the transaction of `store_content`, which then finds the blob.
+    """Store the content in a remote storage before the transaction begins. `store_content` then finds the blob.
 
-    Content without a row is swept later. Raises `storage_unavailable` (503).
+    If no row is added, a sweep deletes the content later. Raises `storage_unavailable` (503).
     """
     if not is_remote():
         return
@@ -106,17 +106,17 @@ def store_ahead(received: ReceivedContent) -> None:
 
 
 def is_remote() -> bool:
-    """Return whether the storage is another server, so that reading and writing wait for it."""
+    """Return whether the storage is on another server, so that reads and writes wait for the network."""
     return not isinstance(default_storage, FileSystemStorage)
 
 
 def waiting() -> AbstractContextManager[None]:
-    """Return the context for reading and writing: `wait_outside` for a remote storage."""
+    """Return the context manager for reads and writes: `wait_outside` for a remote storage, else an empty one."""
     return wait_outside() if is_remote() else nullcontext()
 
 
 def unavailable(error: OSError) -> ProductError:
-    """Return `storage_unavailable` (503), and log the cause: a full disk, or a server of the bucket that is away."""
+    """Return `storage_unavailable` (503), and log the cause, such as a full disk or an unreachable bucket."""
     logger.error("the storage of files fails: %s", error)
     sentence = Sentence(
         "Files cannot be stored or opened now. Try again in a few minutes; if it lasts, tell your admin."
@@ -127,7 +127,7 @@ def unavailable(error: OSError) -> ProductError:
 def release(sha256: str) -> None:
     """Delete the blob if no row needs it. Call it after the transaction that deleted a row.
 
-    If the storage is away, `sweep` deletes it later.
+    If the storage cannot be reached, `sweep` deletes the blob later.
     """
     try:
         with transaction.atomic():
@@ -141,26 +141,26 @@ def release(sha256: str) -> None:
 
 
 def sweep_unfinished() -> None:
-    """Delete the temporary files of uploads that are older than a day, which processes that died have left."""
-    limit = time.time() - DAY
+    """Delete temporary files of uploads that are older than a day. Crashed processes leave such files behind."""
+    cutoff = time.time() - DAY
     for path in Path(settings.FILE_UPLOAD_TEMP_DIR).glob("*.upload*"):
         with suppress(FileNotFoundError):
-            if path.stat().st_mtime < limit:
+            if path.stat().st_mtime < cutoff:
                 path.unlink()
 
 
 def sweep(prefix: str) -> int:
-    """Delete the blobs below two hexadecimal digits that no row needs. Return their number.
+    """Delete the blobs without a row whose names begin with `prefix`, two hexadecimal digits. Return their number.
 
-    `release` does not see all deleted rows, for example those deleted with their owner, or by a process that died.
+    `release` is not called for all deleted rows: some are deleted with their owner, or by a process that then crashes.
     An upload that is being stored is safe, since `release` waits for its transaction and then checks again.
     """
     names = [name for directory in _list(prefix)[0] for name in _list(f"{prefix}/{directory}")[1]]
     blobs = {name for name in names if SHA256.fullmatch(name)}
-    lost = blobs - set(File.objects.filter(sha256__in=blobs).values_list("sha256", flat=True))
-    for sha256 in lost:
+    orphaned = blobs - set(File.objects.filter(sha256__in=blobs).values_list("sha256", flat=True))
+    for sha256 in orphaned:
         release(sha256)
-    return len(lost)
+    return len(orphaned)
 
 
 def _list(path: str) -> tuple[list[str], list[str]]:
@@ -171,7 +171,7 @@ def _list(path: str) -> tuple[list[str], list[str]]:
 
 
 def store_shown(sha256: str, content: bytes) -> None:
-    """Store the form of a picture for browsers and models. The caller has locked a row of the file."""
+    """Store a picture in a format for browsers and models. The caller must hold the lock of a row of the file."""
     name = shown_name(sha256)
     lock(sha256)
     if not default_storage.exists(name):
@@ -180,9 +180,11 @@ def store_shown(sha256: str, content: bytes) -> None:
 
 @contextmanager
 def local_path(file: File, *, shown: bool = False) -> Iterator[Path]:
-    """Return the path of a local file with the content, or with its shown form; a temporary copy for a remote storage.
+    """Yield the path of a local file with the content, or with its `shown` format.
 
-    Raises FileNotFoundError, and `StorageUnavailable` if a remote storage is away.
+    For a remote storage the file is a temporary copy.
+
+    Raises FileNotFoundError, and `StorageUnavailable` if a remote storage cannot be reached.
     """
     name = shown_name(file.sha256) if shown else str(file.blob)
     try:

@@ -56,8 +56,8 @@ def _without_links(field: Any) -> Any:
     return field
 
 
-class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
-    """Shares of a persona. The right to change personas is the right to change their shares."""
+class ShareInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
+    """Shares of a persona. The right to change personas includes the right to change their shares."""
 
     model = PersonaShare
     fields = ("user", "group", "role")
@@ -102,7 +102,7 @@ class PersonaAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Leave out the hidden field for administrators who may only look, since they get no form."""
+        """Leave out the hidden field for administrators with only the right to view, since they get no form."""
         if self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj):
             return self.fieldsets
         return [
@@ -161,16 +161,16 @@ class PersonaAdmin(RowAdmin):
             self.save_formset(request, form, formset, change)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: Any) -> None:
-        """Store the shares. A row with another user or group replaces the share that it had."""
+        """Store the shares. A row with a changed user or group replaces its previous share."""
         user = person(request)
         persona = form.instance
         formset.save(commit=False)
-        before = {row.pk: row for row in PersonaShare.objects.filter(persona=persona)}
+        previous_shares = {row.pk: row for row in PersonaShare.objects.filter(persona=persona)}
         for row in formset.deleted_objects:
             sharing.remove_share(user=user, persona=persona, share=row.pk)
         for row in [*formset.new_objects, *(changed for changed, _fields in formset.changed_objects)]:
-            old = before.get(row.pk)
-            if old is not None and (old.user_id, old.group_id) != (row.user_id, row.group_id):
+            previous = previous_shares.get(row.pk)
+            if previous is not None and (previous.user_id, previous.group_id) != (row.user_id, row.group_id):
                 sharing.remove_share(user=user, persona=persona, share=row.pk)
             name = row.user.get_username() if row.user is not None else ""
             sharing.share(user=user, persona=persona, username=name, group=row.group_id, role=row.role)
@@ -233,7 +233,7 @@ class ReminderAdmin(RowAdmin):
 
 
 class BudgetProfileAdmin(RowAdmin):
-    """Budget profiles. `config.admin` registers a subclass, which also shows the results of the numbers."""
+    """Budget profiles. `config.admin` registers a subclass, which also shows examples of the numbers."""
 
     list_display = ("name", "is_default", "policy", "layout", "most", "for_the_answer")
     list_filter = ("policy", "layout")
@@ -421,14 +421,14 @@ class PromptAdmin(RowAdmin):
         )
 
     def count_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Return a fragment with the tokens of a text that is being written, by the default model."""
+        """Return a fragment with the tokens of a text that is being written, as the default model counts them."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         count = services.measure_text(request.POST.get("text", ""))
         return TemplateResponse(request, "personas/_count.html", {"count": count})
 
     def compare_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Compare the versions `?old=` and `?new=`. Anything that is no version means the newest one."""
+        """Compare the versions `?old=` and `?new=`. An unknown version means the newest one."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         prompts = {str(prompt.version): prompt for prompt in self.comparable_versions(request)}
@@ -459,7 +459,7 @@ class DiffSpan:
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """Line of the old text next to its line of the new text; None where the other text has an additional line."""
+    """A line of the old text and its line in the new text. One is None if only the other text has the line."""
 
     old: list[DiffSpan] | None
     new: list[DiffSpan] | None

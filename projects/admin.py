@@ -41,7 +41,7 @@ class ProjectForm(forms.ModelForm[Project]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         new = self.instance._state.adding
-        if "persona" in self.fields:  # administrators who may only look get no fields
+        if "persona" in self.fields:  # administrators with only the right to view get no fields
             rows = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE)
             if not new:
                 chosen: Any = self.instance.persona_id
@@ -75,14 +75,14 @@ class ProjectForm(forms.ModelForm[Project]):
             )
 
 
-class ProjectInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ so
-    """Rows of a project. The right to change the project is the right to change them."""
+class ProjectInline(WithChosenRows, TabularInline):  # type: ignore[misc]  # Unfold's own bases differ in the same way
+    """Rows of a project. The right to change the project includes the right to change its rows."""
 
     extra = 0
     hide_title = True
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Label the field for screen readers, which do not read the head of its column."""
+        """Label the field for screen readers, which do not read the header of its column."""
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if field is not None:
             field.widget.attrs["aria-label"] = str(field.label)
@@ -224,10 +224,10 @@ class ProjectAdmin(RowAdmin):
 
 
 def _set_member(user: User, project: Project, row: Membership) -> None:
-    """Store a row of the form. Another user or group in it replaces the previous member."""
-    before = Membership.objects.filter(pk=row.pk).first()
-    if before is not None and before.holder != row.holder:
-        members.remove_member(user=user, project=project, member=before.holder)
+    """Store a row of the form. A changed user or group replaces the previous member."""
+    previous = Membership.objects.filter(pk=row.pk).first()
+    if previous is not None and previous.holder != row.holder:
+        members.remove_member(user=user, project=project, member=previous.holder)
     if row.user is not None:
         members.add_member(user=user, project=project, person=row.user, role=row.role)
     else:

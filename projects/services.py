@@ -48,7 +48,7 @@ def files_of(project: Project) -> QuerySet[File]:
 def create_project(*, user: User, fields: ProjectFields, owner: User | None = None) -> Project:
     """Create a project. The name is required. An administrator may create one for another `owner`.
 
-    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, and `NotFound` for a persona they do not see.
+    Raises `empty_name`, `instructions_too_long`, `variable_unknown`, or `NotFound` for a persona hidden from the owner.
     """
     project = Project(owner=owner or user)
     if project.owner != user:
@@ -72,12 +72,12 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
     """Change a project. Only owners may change `web`. A change of the instructions makes a new version.
 
     `based_on`: the version that the writer has read. Raises `changed_meanwhile` (409) if there is a newer one,
-    `legal_hold` (409) if instructions or a name would be lost, and as `create_project`.
+    `legal_hold` (409) if instructions or a name would be lost, and the errors of `create_project`.
     """
     require_editor(user=user, project=project)
     # An administrator chooses among the owner's personas, since these may answer in the project.
-    choosing = project.owner if has_right(user, "change", project) else user
-    changes = _check_fields(choosing, fields, already=project.persona_id)
+    persona_user = project.owner if has_right(user, "change", project) else user
+    changes = _check_fields(persona_user, fields, already=project.persona_id)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     if changes.get("web", locked.web) != locked.web:
         require_owner(user=user, project=project)
@@ -104,7 +104,7 @@ def update_project(*, user: User, project: Project, fields: ProjectFields, based
 
 
 def _check_fields(user: User, fields: ProjectFields, *, already: UUID | None = None) -> ProjectFields:
-    """Return the fields as they are stored. `already`: the id of the present persona, which may stay."""
+    """Return the fields in their stored form. `already`: the id of the current persona, which may stay."""
     changes = fields.copy()
     if "name" in changes:
         changes["name"] = " ".join(changes["name"].split())[:MAX_NAME]
@@ -150,7 +150,7 @@ def delete_project(*, user: User, project: Project) -> None:
 
 @transaction.atomic
 def add_file(*, user: User, project: Project, file: File, pinned: bool = False) -> ProjectFile:
-    """Add a file that the user can see to the end of the list. A file that is in the list stays in its place."""
+    """Append a file that the user can see to the list. A file that is already in the list keeps its place."""
     require_editor(user=user, project=project)
     visible_file(user, file.pk)
     _lock_list(project)
@@ -171,7 +171,7 @@ def add_file(*, user: User, project: Project, file: File, pinned: bool = False) 
 def give_file(*, user: AbstractUser, project: Project, name: str, content: "Content[Any]") -> ProjectFile:
     """Store a file in a project as an administrator. It belongs to the owner, as if they had uploaded it.
 
-    Raises `right_missing` (403), and as `files.services.store`.
+    Raises `right_missing` (403) and the errors of `files.services.store`.
     """
     require_right(user, "change", project)
     file = store(user=project.owner, name=name, content=content)

@@ -1,6 +1,7 @@
-"""Django's sessions in the database, with their users: so people can see and end their own.
+"""Store Django's sessions in the database with their users, so that people can see and end their own sessions.
 
-Named by `SESSION_ENGINE`. A page names a session by the hash of its key: the key itself would sign anybody in.
+`SESSION_ENGINE` names this module. A page identifies a session by the hash of its key, since the key itself would sign
+anybody in.
 """
 
 import asyncio
@@ -28,11 +29,11 @@ from accounts.models import Session, User
 from workspace.models.settings import workspace_at
 
 DAY = 86_400  # seconds
-GRAIN = 300  # seconds between two writes of a visit, so that not each request writes
+GRAIN = 300  # seconds between two writes of a visit, so that not every request writes
 VISIT = "visit"  # the key of a `Visit` in the session
 LONGEST_AGENT = 300
-TOLD_WITHIN = 2.0  # seconds that Redis has to pass a message on to pages
-# The first of these marks in a User-Agent names the browser; many browsers also name those after it.
+TOLD_WITHIN = 2.0  # seconds that Redis may take to pass a message on to pages
+# Browsers by a mark in their User-Agent. The first match counts: many browsers also send the marks of later entries.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 SYSTEMS = {
     "iPhone": "iPhone",
@@ -50,7 +51,7 @@ class SignedInRequest(HttpRequest):
 
     user: User
     htmx: HtmxDetails
-    csp_nonce: object  # of its content security policy
+    csp_nonce: object  # nonce of its content security policy
 
 
 class Visit(TypedDict, total=False):
@@ -62,9 +63,9 @@ class Visit(TypedDict, total=False):
 
 
 class SessionStore(db.SessionStore[Session]):
-    """Sessions with their users. `workspace_version`: the version of the workspace when the session was read, or None.
+    """Sessions with their users.
 
-    (See `workspace.models.version`.)
+    `workspace_version` is the version of the workspace (`workspace.models.version`) when the session was read, or None.
     """
 
     workspace_version: UUID | None = None
@@ -90,16 +91,16 @@ class SessionStore(db.SessionStore[Session]):
         return self._with_end(super().create_model_instance(data), data)
 
     def _with_end(self, row: Session, data: Mapping[str, Any]) -> Session:
-        """Set user and end: without use the end of the cookie, and used or not, so many days after the sign-in."""
+        """Set the user and the expiry: that of the cookie, but at most `session_most_days` after the sign-in."""
         row.user_id = data.get(SESSION_KEY)
         began = (data.get(VISIT) or {}).get("began")
         if began is not None:
-            most = timedelta(days=workspace_at(self.workspace_version).session_most_days)
-            row.expire_date = min(row.expire_date, datetime.fromtimestamp(began, UTC) + most)
+            max_age = timedelta(days=workspace_at(self.workspace_version).session_most_days)
+            row.expire_date = min(row.expire_date, datetime.fromtimestamp(began, UTC) + max_age)
         return row
 
     def delete(self, session_key: str | None = None) -> None:
-        """Delete a session, at a sign-out or any other end, and close its sockets."""
+        """Delete a session and close its sockets."""
         key = session_key or self.session_key
         super().delete(session_key)
         if key:
@@ -110,12 +111,12 @@ class SessionStore(db.SessionStore[Session]):
 
 
 def note_visit(session: SessionBase, agent: str) -> None:
-    """Store the time of the visit and the browser in the session, at most every `GRAIN` seconds for one browser."""
+    """Store the time of the visit and the browser in the session, at most once in `GRAIN` seconds per browser."""
     now = int(timezone.now().timestamp())
-    before = _visit_of(session)
+    previous = _visit_of(session)
     agent = agent[:LONGEST_AGENT]
-    if now - before.get("seen", 0) > GRAIN or before.get("agent") != agent:
-        visit: Visit = {"began": before.get("began", now), "seen": now, "agent": agent}
+    if now - previous.get("seen", 0) > GRAIN or previous.get("agent") != agent:
+        visit: Visit = {"began": previous.get("began", now), "seen": now, "agent": agent}
         session[VISIT] = visit
 
 
@@ -138,13 +139,13 @@ def group_of_token(token_id: UUID) -> str:
 
 
 def cut_off(session_keys: Iterable[str]) -> None:
-    """Close the sockets of ended sessions. While Redis is away they stay open, but get no events either."""
+    """Close the sockets of ended sessions. While Redis is down they stay open, but receive no events."""
     for key in session_keys:
         close_sockets(group_of(key))
 
 
 def end_sessions(*, user: User, but: str | None = None) -> None:
-    """End a person's sessions. `but` is the key of the session to keep. Call it within a transaction."""
+    """End a user's sessions. `but` is the key of the session to keep. Call it within a transaction."""
     end(Session.objects.filter(user=user).exclude(session_key=but))
 
 
@@ -178,9 +179,9 @@ class SignedIn:
 
 
 def sessions_of(user: User, current: str | None) -> list[SignedIn]:
-    """Return the person's valid sessions, `current` first, then the last used. A new password ends the others."""
+    """Return the user's valid sessions: `current` first, then the last used. A new password invalidates the others."""
     sessions = [_signed_in(row, visit, current) for row, visit in _usable(user)]
-    return sorted(sessions, key=lambda each: (each.here, each.seen.timestamp() if each.seen else 0), reverse=True)
+    return sorted(sessions, key=lambda entry: (entry.here, entry.seen.timestamp() if entry.seen else 0), reverse=True)
 
 
 def _usable(user: User) -> Iterator[tuple[Session, Visit]]:

@@ -16,7 +16,7 @@ from accounts.models import May, PeopleGroup
 from core import i18n
 from core.admin import Boxes, RowAdmin, acting, display
 
-MOST_IN_FORM = 300  # members; a browser sends at most a thousand fields at once
+MOST_IN_FORM = 300  # members; Django accepts at most a thousand fields in one form
 
 
 class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
@@ -50,7 +50,7 @@ class PeopleGroupAdmin(RowAdmin):
         )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return for “Everyone” only its rights, and for a large group a number in the place of its members."""
+        """Return only the rights for “Everyone”, and the number of members instead of their list for a large group."""
         if obj is not None and obj.everyone:
             return self.fieldsets[1:2]
         if getattr(obj, "number_of_members", 0) <= MOST_IN_FORM:

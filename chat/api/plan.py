@@ -108,8 +108,8 @@ class SourceSerializer(serializers.Serializer[SourceEntry]):
 
 class PromptMessageSerializer(serializers.Serializer[MessageEntry]):
     section = serializers.CharField()
-    # As with `parent` below, the declared field leaves the class.
-    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]  # see above
+    # DRF removes declared fields from the class, so this one does not replace the attribute `source` of fields.
+    source = serializers.CharField(allow_null=True)  # type: ignore[assignment]
     role = serializers.CharField()
     tokens = serializers.IntegerField()
     state = serializers.CharField()

@@ -1,4 +1,4 @@
-"""Split a sentence into words for a comparison: their stems, numbers, names and negations."""
+"""Split a sentence into words that can be compared by stem, number, name and negation."""
 
 import re
 import unicodedata
@@ -20,7 +20,7 @@ LEAST_STEM = 3
 
 def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
     """Return consecutive values for the words: `first`, `first + step`, ..."""
-    return {word: float(first + step * at) for at, word in enumerate(words.split())}
+    return {word: float(first + step * index) for index, word in enumerate(words.split())}
 
 
 def _set(words: str) -> frozenset[str]:
@@ -81,8 +81,9 @@ for _one, _other in (pair.split() for pair in _OPPOSITES.split(", ")):
 class Word:
     """A word of a sentence.
 
-    `stem` is equal for the forms of one word. `values` are the values that a number may have; other words have none.
-    `initial`: the word begins a sentence, where a capital means nothing. `name`: the word is capitalised elsewhere.
+    `stem` is the same for all forms of a word. `values` holds the possible values of a number; it is empty for other
+    words. `initial`: the word begins a sentence, so a capital letter does not make it a name. `name`: the word has a
+    capital letter inside a sentence.
     """
 
     text: str
@@ -93,19 +94,19 @@ class Word:
 
     @property
     def content(self) -> bool:
-        """Tell whether the word has a meaning of its own."""
+        """Return whether the word has a meaning of its own."""
         return bool(self.values) or not (self.text.casefold() in FUNCTION_WORDS or len(self.stem) < 2)
 
 
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
-    normal = readable(unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not"))
-    matches = list(_TOKEN.finditer(normal))
+    normalized = readable(unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not"))
+    matches = list(_TOKEN.finditer(normalized))
     words = []
-    for at, match in enumerate(matches):
+    for index, match in enumerate(matches):
         text = match[0]
-        following = matches[at + 1][0].casefold() if at + 1 < len(matches) else ""
-        initial = not at or bool(re.search(r"[.:!?•*\"“(\[]\s*$", normal[: match.start()][-4:]))
+        following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
+        initial = not index or bool(re.search(r"[.:!?•*\"“(\[]\s*$", normalized[: match.start()][-4:]))
         values = _values(text, following)
         capital = text[:1].isupper() and text.casefold() not in FUNCTION_WORDS and text.casefold() not in _NUMBER_WORDS
         words.append(Word(text, stem(text), values, capital and not initial and len(text) > 1, initial))
@@ -128,7 +129,7 @@ def _undoubled(bare: str) -> str:
 
 
 def _values(text: str, following: str) -> frozenset[float]:
-    """Return the values that a word may have as a number, also multiplied by the `following` word, such as million."""
+    """Return the possible values of a word as a number. A `following` word such as million adds multiples."""
     lower = text.casefold()
     if not text[0].isdigit():
         value = _NUMBER_WORDS.get(lower)
@@ -140,7 +141,7 @@ def _values(text: str, following: str) -> frozenset[float]:
 
 
 def _parse_number(text: str) -> set[float]:
-    """Return the values of a number in the notations of several countries."""
+    """Return the possible values of a number. Either a comma or a point may separate thousands or decimals."""
     bare = re.sub(r"[’'\s]", "", text)
     readings = set()
     for thousands, point in ((",", "."), (".", ",")):
@@ -153,23 +154,25 @@ def _parse_number(text: str) -> set[float]:
 
 
 def approximate(sentence: str) -> bool:
-    """Tell whether the sentence marks its numbers as approximate."""
+    """Return whether the sentence marks its numbers as approximate."""
     return _APPROXIMATE.search(sentence) is not None
 
 
 def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
-    """Tell whether two numbers may have the same value, or `word` is `source` rounded.
+    """Return whether two numbers may have the same value, or `word` may be `source` rounded.
 
-    `approximately`: a difference of 5 % is no difference.
+    With `approximately`, numbers that differ by at most 5 % are the same.
     """
     return any(
-        one == other or (approximately and abs(one - other) <= 0.05 * abs(other)) or _is_rounded(one, other)
-        for one, other in product(word.values, source.values)
+        value == source_value
+        or (approximately and abs(value - source_value) <= 0.05 * abs(source_value))
+        or _is_rounded(value, source_value)
+        for value, source_value in product(word.values, source.values)
     )
 
 
 def _is_rounded(one: float, other: float) -> bool:
-    """Tell whether `one` is `other` rounded to at least two significant digits."""
+    """Return whether `one` is `other` rounded to at least two significant digits."""
     if not one or not other or one == other:
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))

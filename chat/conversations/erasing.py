@@ -1,9 +1,9 @@
-"""Erasing conversations for good: their rows, their answers in Redis, and files that were uploaded for them alone.
+"""Erase conversations for good: their rows, their answers in Redis, and files that were uploaded only for them.
 
-A temporary conversation is erased when its owner closes it, or after a day. The others are erased a day after their
-deletion, or as many days after their last message as a group of their owner or the workspace keeps them. Deleted
-messages are erased after a day. A legal hold on the conversation or its owner prevents it. Tokens and costs stay in the
-ledger, which holds no text.
+A temporary conversation is erased when its owner closes it, or after a day. Other conversations are erased a day after
+their deletion, or when their retention period ends. The owner's groups or the workspace set that period, in days after
+the last message. Deleted messages are erased after a day. A legal hold on a conversation or its owner prevents this.
+Tokens and costs stay in the ledger, which holds no text.
 """
 
 from datetime import timedelta
@@ -27,12 +27,14 @@ from files.models import File
 from files.services import delete as delete_file
 from workspace.models.settings import workspace_at
 
-AT_ONCE = 100  # conversations; the sweeper comes again in a minute
+AT_ONCE = 100  # conversations in one run; the sweeper runs again in a minute
 
 
 def require_lasting(conversation: Conversation) -> None:
-    """Check that a conversation is not temporary, since such a one is never listed or shared. Raises
-    `temporary_conversation` (409)."""
+    """Check that a conversation is not temporary. Temporary conversations are never listed or shared.
+
+    Raises `temporary_conversation` (409).
+    """
     if conversation.temporary:
         sentence = Sentence(
             "A temporary conversation cannot be listed, moved or shared. Start a usual one for what is to stay."
@@ -43,13 +45,13 @@ def require_lasting(conversation: Conversation) -> None:
 def erase_due() -> int:
     """Erase conversations that can no longer be restored, and temporary ones that were closed or are a day old.
 
-    One with a live answer waits for its end. Returns the number of erased conversations.
+    A conversation with a live answer is erased after the answer ends. Returns the number of erased conversations.
     """
     now = timezone.now()
     closed = Q(deleted__isnull=False) | Q(created__lt=now - TEMPORARY_FOR)
-    over = Q(deleted__lt=now - RESTORABLE_FOR) | (Q(origin=Conversation.Origin.TEMPORARY) & closed)
+    expired = Q(deleted__lt=now - RESTORABLE_FOR) | (Q(origin=Conversation.Origin.TEMPORARY) & closed)
     busy = Turn.objects.live().values("conversation")
-    rows = list(_free().filter(over).exclude(pk__in=busy)[:AT_ONCE])
+    rows = list(_free().filter(expired).exclude(pk__in=busy)[:AT_ONCE])
     for conversation in rows:
         erase(conversation)
     return len(rows)
@@ -57,47 +59,50 @@ def erase_due() -> int:
 
 def erase_messages() -> int:
     """Erase deleted messages that can no longer be restored. Returns their number."""
-    over = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_free())
-    places = over.order_by("conversation").values_list("conversation", flat=True).distinct()
-    return sum(_erase_messages(over.filter(conversation=place)) for place in list(places[:AT_ONCE]))
+    expired = Message.with_deleted.filter(deleted__lt=timezone.now() - RESTORABLE_FOR, conversation__in=_free())
+    conversation_ids = expired.order_by("conversation").values_list("conversation", flat=True).distinct()
+    return sum(
+        _erase_messages(expired.filter(conversation=conversation_id))
+        for conversation_id in list(conversation_ids[:AT_ONCE])
+    )
 
 
 @transaction.atomic
 def _erase_messages(rows: QuerySet[Message]) -> int:
     """Erase messages of one conversation in one statement. Django would otherwise recurse down the tree, and a long
     branch is too deep for that."""
-    doomed = list(rows.values_list("pk", flat=True))
-    turns = list(Turn.objects.filter(answer__in=doomed).values_list("pk", flat=True))
+    message_ids = list(rows.values_list("pk", flat=True))
+    turns = list(Turn.objects.filter(answer__in=message_ids).values_list("pk", flat=True))
     transaction.on_commit(partial(forget, turns))
-    Message.with_deleted.filter(pk__in=doomed).delete()
-    return len(doomed)
+    Message.with_deleted.filter(pk__in=message_ids).delete()
+    return len(message_ids)
 
 
 def erase_old() -> int:
-    """Erase conversations without a new message for so many days, and readings of that age.
+    """Erase conversations and readings whose retention period has ended.
 
-    The days are those of the owner's groups, of several the fewest, or else of the workspace. Returns the number of
+    The period of an owner is the shortest one of their groups, or else that of the workspace. Returns the number of
     erased conversations.
     """
-    saying = PeopleGroup.objects.exclude(conversation_days=None)
-    number = sum(_erase_old_of(group.members.all(), group.conversation_days or 0) for group in saying)
-    others = User.objects.exclude(people_groups__in=saying)
-    return number + _erase_old_of(others, workspace_at().conversation_days)
+    groups_with_period = PeopleGroup.objects.exclude(conversation_days=None)
+    erased = sum(_erase_old_of(group.members.all(), group.conversation_days or 0) for group in groups_with_period)
+    others = User.objects.exclude(people_groups__in=groups_with_period)
+    return erased + _erase_old_of(others, workspace_at().conversation_days)
 
 
 def _erase_old_of(people: QuerySet[User], days: int) -> int:
-    """Erase old conversations and readings of these people; 0 days keep everything."""
+    """Erase old conversations and readings of these people. With 0 `days` everything is kept."""
     if not days:
         return 0
-    before = timezone.now() - timedelta(days=days)
-    number = 0
-    old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=before)
+    cutoff = timezone.now() - timedelta(days=days)
+    erased = 0
+    old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=cutoff)
     while rows := list(old.filter(owner__in=people).order_by("updated")[:AT_ONCE]):
         for conversation in rows:
-            erase(conversation, files=Q(created__lt=before))
-        number += len(rows)
-    readings.erase_old(people, before)
-    return number
+            erase(conversation, files=Q(created__lt=cutoff))
+        erased += len(rows)
+    readings.erase_old(people, cutoff)
+    return erased
 
 
 def hold(*, user: AbstractUser, conversation: Conversation, under_hold: bool) -> None:
@@ -115,10 +120,10 @@ def _free() -> QuerySet[Conversation]:
 
 @transaction.atomic
 def erase(conversation: Conversation, *, files: Q | None = None) -> None:
-    """Erase a conversation for good, with those of its owner's `files` that are used nowhere else.
+    """Erase a conversation for good, with its files that match the condition `files` and are used nowhere else.
 
-    For a temporary conversation these are the files that were uploaded since it began. The caller has stopped its
-    answers.
+    Without `files` no file is deleted. For a temporary conversation the condition is always that the file was uploaded
+    since the conversation began. The caller must have stopped its answers.
     """
     if conversation.temporary:
         files = Q(created__gte=conversation.created)
@@ -134,7 +139,7 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
 
 
 def _used_here_alone(conversation: Conversation) -> QuerySet[File]:
-    """Return files of its owner that are in no other conversation and in no project."""
+    """Return the owner's files in this conversation that are in no other conversation and in no project."""
     other_uses = Attachment.objects.exclude(message__conversation=conversation).filter(file__isnull=False)
     rows = File.objects.filter(
         owner=conversation.owner_id,

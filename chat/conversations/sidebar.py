@@ -1,7 +1,7 @@
-"""The list of conversations beside every page: by time, by project, or the archived ones; with one tag, or all.
+"""List conversations in the sidebar: by time, by project, or archived ones; or only those with one tag.
 
-It is shown page by page. By time, the pinned ones come first. A page begins after a place (`updated` and id of the row
-before it), not after a count, so rows that are new above it, or move there with a new message, shift nothing.
+The list has pages. By time, pinned conversations come first. A page begins after a cursor (`updated` and id of the row
+before it), not after a number of rows. So rows that are new above it, or move up with a new message, do not shift it.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ from projects.models import Project
 from projects.planner.models import Run
 
 PAGE = 60  # conversations
-SEVERAL = "several"  # in place of the id of a deleted conversation: the session has several ids
-DEEPEST = 600  # conversations that are refreshed in place; further ones are loaded again
-OF_PROJECT = 8  # the newest of each project
+SEVERAL = "several"  # replaces the id of a deleted conversation if the session holds several ids
+DEEPEST = 600  # conversations that are refreshed in place; those below are loaded again
+OF_PROJECT = 8  # newest conversations shown per project
 MAX_PROJECTS = 50
 SHOWN = ("id", "title", "updated", "project", "state", "pinned")
 
@@ -44,7 +44,7 @@ class View(StrEnum):
 
 @dataclass(slots=True)
 class Group:
-    """Conversations under one label, or those of a `project`, which has `more`."""
+    """Conversations under one label, or those of a `project`. `more`: the project has more than these."""
 
     label: str
     conversations: list[Conversation] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Group:
 
 @dataclass(slots=True)
 class Side:
-    """The list of conversations. `through` is the place of its last row; `after` is the same where more rows follow.
+    """The list of conversations. `through` is the cursor of its last row. `after` is the same if more rows follow.
 
-    `tags` are all of the person's; `chosen_tag` is the one of the list. `choosing`: several can be chosen.
+    `tags` are all tags of the user. `chosen_tag` filters the list. `choosing`: the user selects several conversations.
     """
 
     view: View
@@ -69,24 +69,21 @@ class Side:
 
     @property
     def tag(self) -> str:
-        """Return a digest of the list as it is shown, without `updated`. A page with the same tag needs no new list."""
+        """Return a digest of the displayed list, without `updated`. A page with the same digest needs no new list."""
         rows = [
             (
                 group.label,
                 group.more,
-                [
-                    (each.pk, each.title, each.state, getattr(each, "needs_person", False))
-                    for each in group.conversations
-                ],
+                [(row.pk, row.title, row.state, getattr(row, "needs_person", False)) for row in group.conversations],
             )
             for group in self.groups
         ]
-        tags = [(each.name, each == self.chosen_tag) for each in self.tags]
+        tags = [(row.name, row == self.chosen_tag) for row in self.tags]
         return sha256(repr((self.view, tags, self.choosing, bool(self.after), rows)).encode()).hexdigest()[:12]
 
 
 def chosen_view(session: SessionBase, requested: str | None) -> View:
-    """Return the requested view, which the session remembers."""
+    """Return the requested view, and store it in the session. Without a request return the stored view."""
     if requested in set(View) and requested != session.get("side", View.TIME):
         session["side"] = requested
     stored = session.get("side")
@@ -94,7 +91,10 @@ def chosen_view(session: SessionBase, requested: str | None) -> View:
 
 
 def chosen_tag(session: SessionBase, requested: str | None, tags: Sequence[Tag]) -> Tag | None:
-    """Return the requested tag by its id, which the session remembers; None for an empty one."""
+    """Return the tag with the requested id, and store the id in the session. An empty id selects no tag.
+
+    Without a request return the stored tag.
+    """
     if requested is not None:
         session["side_tag"] = requested[:40]
     stored = session.get("side_tag")
@@ -104,7 +104,7 @@ def chosen_tag(session: SessionBase, requested: str | None, tags: Sequence[Tag])
 def side(
     user: User, view: View = View.TIME, after: str | None = None, through: str | None = None, tag: Tag | None = None
 ) -> Side:
-    """Return the page after a place, or all pages down to `through`. Raises `bad_cursor`."""
+    """Return the page after the cursor `after`, or all pages down to the cursor `through`. Raises `bad_cursor`."""
     rows = _rows(user) if tag is None else _rows(user).filter(tags=tag)
     if view == View.PROJECTS:
         return Side(view, groups=_by_project(user, rows))
@@ -114,22 +114,22 @@ def side(
         listed = listed.filter(pinned=None)
     limit = PAGE
     if after:
-        at, pk = _place(after)
+        updated, pk = _place(after)
         # `updated__lte` follows from the other condition, but the index can use it.
-        listed = listed.filter(Q(updated__lt=at) | Q(pk__lt=pk), updated__lte=at)
+        listed = listed.filter(Q(updated__lt=updated) | Q(pk__lt=pk), updated__lte=updated)
     elif through:
-        at, pk = _place(through)
-        limit = min(DEEPEST, max(PAGE, listed.filter(Q(updated__gt=at) | Q(updated=at, pk__gte=pk)).count()))
-    # One statement for both.
-    both = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
-    above = sorted((each for each in both if each.pinned and view == View.TIME), key=_last_said, reverse=True)
-    recent = sorted((each for each in both if each not in above), key=_last_said, reverse=True)
-    shown = Side(view, groups=[*([Group(_("Pinned"), above)] if above else []), *_by_day(recent[:limit])])
+        updated, pk = _place(through)
+        limit = min(DEEPEST, max(PAGE, listed.filter(Q(updated__gt=updated) | Q(updated=updated, pk__gte=pk)).count()))
+    # One query for pinned and other conversations.
+    both_lists = list(listed[: limit + 1] if after else pinned[:MOST_PINNED].union(listed[: limit + 1], all=True))
+    pinned_rows = sorted((row for row in both_lists if row.pinned and view == View.TIME), key=_last_said, reverse=True)
+    recent = sorted((row for row in both_lists if row not in pinned_rows), key=_last_said, reverse=True)
+    page = Side(view, groups=[*([Group(_("Pinned"), pinned_rows)] if pinned_rows else []), *_by_day(recent[:limit])])
     if recent[:limit]:
         last = recent[:limit][-1]
-        shown.through = f"{last.updated.isoformat()}_{last.pk}"
-        shown.after = shown.through if len(recent) > limit else None
-    return shown
+        page.through = f"{last.updated.isoformat()}_{last.pk}"
+        page.after = page.through if len(recent) > limit else None
+    return page
 
 
 def _last_said(row: Conversation) -> tuple[datetime, UUID]:
@@ -138,8 +138,8 @@ def _last_said(row: Conversation) -> tuple[datetime, UUID]:
 
 def _rows(user: User) -> QuerySet[Conversation]:
     run = Run.objects.filter(conversation=OuterRef("pk"), status=Run.Status.WAITING)
-    asks = [{"approval": Approval.WAITING}]
-    call = Turn.objects.live().filter(conversation=OuterRef("pk"), answer__parts__contains=asks)
+    waiting_part = [{"approval": Approval.WAITING}]
+    call = Turn.objects.live().filter(conversation=OuterRef("pk"), answer__parts__contains=waiting_part)
     rows = Conversation.objects.listed_for(user).annotate(needs_person=Exists(run) | Exists(call))
     return rows.order_by("-updated", "-id").only(*SHOWN)
 
@@ -190,15 +190,15 @@ def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
 
 
 def asked_side(request: Request, *, after: str | None = None, through: str | None = None) -> Side:
-    """Return the list of the request and the session: its view, its tag, and with `choose` a choice of several."""
+    """Return the list with the view and tag of the request or session. With `choose` the user selects several rows."""
     tags = list(Tag.objects.visible_to(request.user))
     view = chosen_view(request.session, request.GET.get("side"))
     tag = chosen_tag(request.session, request.GET.get("tag"), tags)
-    shown = side(request.user, view, after, through, tag)
-    shown.tags = tags
-    shown.chosen_tag = tag
-    shown.choosing = "choose" in request.GET
-    return shown
+    page = side(request.user, view, after, through, tag)
+    page.tags = tags
+    page.chosen_tag = tag
+    page.choosing = "choose" in request.GET
+    return page
 
 
 def side_context(request: Request) -> dict[str, Any]:

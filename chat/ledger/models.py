@@ -1,4 +1,4 @@
-"""Rows of the ledger: one of each model call, with its tokens and its cost, and sums of the calls of each day."""
+"""Rows of the ledger: one for each model call, with its tokens and its cost, and sums of the calls of each day."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,7 +29,7 @@ class ModelCallQuerySet(models.QuerySet["ModelCall"]):
 def _loose_key(to: Any, *, db_index: bool = True) -> Any:
     """Return a foreign key that is set to null when its target is deleted, without a constraint in the database.
 
-    A call is stored with its cost even when its model or project is removed in the same moment.
+    A call is stored with its cost even if its model or project is removed at the same moment.
     """
     return models.ForeignKey(
         to, null=True, on_delete=models.SET_NULL, related_name="+", db_constraint=False, db_index=db_index
@@ -39,7 +39,7 @@ def _loose_key(to: Any, *, db_index: bool = True) -> Any:
 def counted_to_group() -> Any:
     """Return a foreign key to a group that keeps its id when the group is deleted.
 
-    The id tells the usage of two deleted groups apart. `accounts.models.asked_with` does the same for API tokens.
+    The id distinguishes the usage of two deleted groups. `accounts.models.asked_with` does the same for API tokens.
     """
     return models.ForeignKey(
         "accounts.PeopleGroup",
@@ -52,15 +52,15 @@ def counted_to_group() -> Any:
 
 
 class ModelCall(models.Model):
-    """Model call with its tokens and its cost, at the prices of its moment.
+    """Model call with its tokens and its cost, at the prices of that time.
 
-    Rows never change, except those of calls under way that the product makes for itself (`chat.ledger.asking`,
+    Rows never change, except those of running calls that the product makes for itself (`chat.ledger.asking`,
     `chat.ledger.searching`). Calls of embedders and re-rankers have no `model`; they have its name, and the name of
     the embedder or re-ranker as `provider_name`.
 
     `number` counts the calls of a turn from 1. Tokens are those that the provider reports. Where it reports none, for
     example for an aborted call, they are our own count, and `counted` is true. `cached_input` and `cache_written` are
-    parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null where the model
+    parts of `input`, and `reasoning` is a part of `output`. `cost` is in US dollars, exact; it is null if the model
     had no price. `token`: the API token of the program that asked. `group`: the group that the usage of the user
     counted to at the time (`accounts.access.rights.counted_to`). Both ids stay when token or group are deleted.
     """
@@ -142,7 +142,7 @@ class ModelCall(models.Model):
         number: int = 1,
         reading_id: UUID | None = None,
     ) -> Self:
-        """Return an unsaved row with the usage that the provider `reported`, or that we `counted` where it did not."""
+        """Return an unsaved row with the usage that the provider `reported`, or that we `counted` if it did not."""
         row = cls(
             model_id=model.pk,
             model_name=model.name,
@@ -162,7 +162,7 @@ class ModelCall(models.Model):
         return row
 
     def set_usage(self, model: Model, reported: Usage, counted: Usage) -> None:
-        """Set the fields of `USED`: the reported usage and its cost, or the counted usage where none was reported."""
+        """Set the fields of `USED`: the reported usage and its cost, or the counted usage if none was reported."""
         read = reported if reported.input else replace(counted, reasoning=reported.reasoning)
         usage = replace(read, output=reported.output or counted.output).sensible()
         self.input = usage.input
@@ -175,7 +175,7 @@ class ModelCall(models.Model):
 
 
 def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
-    """Return the cost of all calls in US dollars; None where no call has a price."""
+    """Return the cost of all calls in US dollars; None if no call has a price."""
     priced = [call.cost for call in calls if call.cost is not None]
     return sum(priced, Decimal(0)) if priced else None
 
@@ -183,9 +183,9 @@ def total_cost(calls: Iterable[ModelCall]) -> Decimal | None:
 class UsageDay(models.Model):
     """Past day whose calls `chat.ledger.sums` has summed.
 
-    `zone`: the time zone of the day. `people`: number of users who asked a model, those who are deleted by now
-    included. `whole` is false where an earlier version of the product stored fewer sums; such a day is summed anew.
-    `by_person` is the mark of that version.
+    `zone`: the time zone of the day. `people`: number of users who asked a model, including users who were deleted
+    since. `whole` is false if an earlier version of the product stored fewer sums; such a day is summed again.
+    `by_person` marks the days of that version.
     """
 
     day = models.DateField(primary_key=True)
@@ -205,7 +205,7 @@ class SumOfCalls(models.Model):
     """Sums of the fields of the same names in `ModelCall`.
 
     `answers` is the number of turns, counted by their first calls. `unpriced` is the number of calls without a price.
-    `cost` is in US dollars, exact; null where no call had a price.
+    `cost` is in US dollars, exact; null if no call had a price.
     """
 
     calls = models.PositiveIntegerField()

@@ -1,7 +1,7 @@
-"""UsageFigures of the last days and of this moment, for the start page of the admin.
+"""Return usage figures of the last days and of now, for the start page of the admin.
 
 Each function makes a few queries over the sums of these days (`chat.ledger.sums`) or over their newest rows. Turns are
-selected by the time inside their ids.
+selected by the time in their ids.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from core.ids import id_at
 from core.sentences import NO_SENTENCE, Sentence
 
 SHOWN = 8  # rows of a table
-NEWEST = 500  # turns that are read
+NEWEST = 500  # most recent turns that are read
 ASKING = [{"approval": "waiting"}]  # a part of an answer that waits for the user's permission to call a tool
 LONGEST = 1000  # characters of a failure's sentence
 
@@ -45,7 +45,7 @@ class Days:
         return midnight(self.first, self.zone)
 
     def __iter__(self) -> Iterator[date]:
-        return (self.first + timedelta(days=each) for each in range(self.number))
+        return (self.first + timedelta(days=offset) for offset in range(self.number))
 
     @property
     def calls(self) -> QuerySet[ModelCall]:
@@ -70,7 +70,7 @@ class Day:
 
 
 def by_day(days: Days) -> list[Day]:
-    """Return every day, also days without a call. Answers are counted by their first calls, those of runs included."""
+    """Return every day, also days without a call. Answers, also those of runs, are counted by their first calls."""
     figures = days.usage.by("day_id")
     people = days.usage.people()
     return [Day(day, people.get(day, 0), figures.get(day, UsageFigures())) for day in days]
@@ -104,11 +104,11 @@ def failures(days: Days) -> list[Failure]:
     named = rows.values_list("model__provider__name", "model__name", "model_id", "answer__error_code", "answer_id")
     counts: Counter[tuple[Any, ...]] = Counter()
     newest: dict[tuple[Any, ...], UUID] = {}
-    for *alike, answer in named[:NEWEST]:
-        counts[tuple(alike)] += 1
-        newest.setdefault(tuple(alike), answer)
+    for *key, answer in named[:NEWEST]:
+        counts[tuple(key)] += 1
+        newest.setdefault(tuple(key), answer)
     shown = counts.most_common(SHOWN)
-    answers = Message.objects.filter(pk__in=[newest[alike] for alike, _ in shown])
+    answers = Message.objects.filter(pk__in=[newest[key] for key, _ in shown])
     details = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
     return [
         Failure(
@@ -120,7 +120,7 @@ def failures(days: Days) -> list[Failure]:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Median and 95th percentile of a time of `turns` turns, in seconds; None without turns."""
+    """Median (`half`) and 95th percentile (`most`) of a wait of `turns` turns, in seconds; None without turns."""
 
     name: str
     turns: int
@@ -153,7 +153,7 @@ def waits(days: Days) -> tuple[list[Waits], Waits]:
 
 @dataclass(frozen=True, slots=True)
 class LiveTurns:
-    """Numbers of turns that wait, that run, and that ask their user. `oldest`: creation of the oldest waiting turn."""
+    """Numbers of turns that are queued, run, or ask their user. `oldest`: creation time of the oldest queued turn."""
 
     queued: int
     running: int

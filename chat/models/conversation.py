@@ -19,7 +19,7 @@ from llm.models.provider import effort_field
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 RESTORABLE_FOR = timedelta(hours=24)  # after that the sweeper removes deleted rows
-TEMPORARY_FOR = timedelta(hours=24)  # a temporary conversation is erased then, unless it was closed before
+TEMPORARY_FOR = timedelta(hours=24)  # age at which a temporary conversation is erased, unless it was closed before
 
 
 class TagQuerySet(models.QuerySet["Tag"]):
@@ -28,11 +28,11 @@ class TagQuerySet(models.QuerySet["Tag"]):
 
 
 class Tag(models.Model):
-    """A person's own word for conversations. It is deleted with the last conversation that has it."""
+    """A user's own label for conversations. It is deleted with the last conversation that has it."""
 
     MAX_NAME = 40
-    MOST = 100  # of one person
-    MOST_OF_ONE = 20  # of one conversation
+    MOST = 100  # tags per user
+    MOST_OF_ONE = 20  # tags per conversation
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tags")
@@ -56,20 +56,20 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
         return self.filter(owner_id=user.pk, deleted=None)
 
     def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """Return what lists and searches show: no requests in OpenAI's protocol, and nothing temporary."""
+        """Return the conversations that lists and searches show: no OpenAI-protocol requests, and no temporary ones."""
         return self.visible_to(user).filter(origin=Conversation.Origin.WORKSPACE)
 
     def restorable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ConversationQuerySet":
-        """Return deleted conversations that can still be restored. A temporary one never can."""
+        """Return deleted conversations that can still be restored. Temporary ones never can."""
         rows = self.filter(owner_id=user.pk, deleted__gt=timezone.now() - RESTORABLE_FOR)
         return rows.exclude(origin=Conversation.Origin.TEMPORARY)
 
 
 class Conversation(models.Model):
-    """A tree of messages. `leaf` is the newest message of the branch on show.
+    """A tree of messages. `leaf` is the newest message of the displayed branch.
 
     Origin `api`: one request of a program in OpenAI's protocol (`chat.openai_api`). Origin `temporary`: it is in no
-    list, search or export of everything, and is erased when it is closed (`chat.conversations.erasing`).
+    list, search or full export, and is erased when it is closed (`chat.conversations.erasing`).
     """
 
     class Origin(models.TextChoices):
@@ -95,7 +95,7 @@ class Conversation(models.Model):
     effort = effort_field(
         help_text="As the person chose it last; empty: as the persona, the profile or the model has it."
     )
-    # The number to cite for each document that has appeared here, by the file's id; given once and kept.
+    # The citation number of each document that has appeared here, by the file's id. It never changes.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     leaf = models.ForeignKey("Message", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
@@ -142,7 +142,7 @@ class Conversation(models.Model):
 
     @property
     def erased_at(self) -> datetime | None:
-        """Time at which a temporary conversation is erased by itself; None for the others."""
+        """Return the time at which a temporary conversation is erased automatically; None for others."""
         return self.created + TEMPORARY_FOR if self.temporary else None
 
 
@@ -176,10 +176,11 @@ class MessageManager(models.Manager["Message"]):
 
 
 def owner_of_conversation() -> Any:
-    """Return the field for the owner of the row's conversation, which never changes hands.
+    """Return a field for the owner of the row's conversation. The owner of a conversation never changes.
 
-    It is empty only in rows that are older than the column, until migrations have filled it. A trigger fills what code
-    leaves out. Rows are deleted with their conversation, so nothing looks for those of a person, and no index does.
+    The field is null only in rows that are older than the column, until migrations have filled it. A trigger fills it
+    if code leaves it out. Rows are deleted with their conversation, so no code looks them up by owner, and the field
+    needs no index.
     """
     field: models.ForeignKey[Any, Any] = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -198,8 +199,8 @@ class Message(models.Model):
 
     `parts` is a list of `MessagePart`.
     `tokens` maps a tokenizer's name to the count of what the model sees of this message, without overhead.
-    A message is deleted with all below it, at one moment, which tells what is restored together. So nothing is deleted
-    above a message that is not. `with_deleted` has all of them.
+    A message is deleted together with all messages below it. Their `deleted` time is the same, and identifies the
+    messages to restore together. So no message above an existing one is deleted. `with_deleted` includes all messages.
     """
 
     class Role(models.TextChoices):
@@ -220,7 +221,7 @@ class Message(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="messages")
-    owner = owner_of_conversation()  # by whom words are found, see `words`
+    owner = owner_of_conversation()  # part of the search index, see `words`
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.CASCADE, related_name="children")
     role = models.CharField(max_length=20, choices=Role)
     parts = models.JSONField(default=list)
@@ -263,13 +264,13 @@ class Message(models.Model):
 
     @property
     def finish_reason(self) -> str:
-        """Return why the last step of an answer ended; empty while it is not complete."""
+        """Return why the last step of an answer ended; empty while the answer is not complete."""
         turn: Turn | None = getattr(self, "turn", None)
         return turn.finish_reason if turn is not None else ""
 
     @property
     def finish_detail(self) -> str:
-        """Return the provider's word for a reason that is not known for a good end; empty for the others."""
+        """Return the provider's own word if the finish reason is `other`; empty for other reasons."""
         turn: Turn | None = getattr(self, "turn", None)
         return turn.finish_detail if turn is not None else ""
 
@@ -280,7 +281,7 @@ class Message(models.Model):
 
     @property
     def asked_model_id(self) -> UUID | None:
-        """Return the model that was to write the answer; `model` is the one that did, perhaps a fallback of it."""
+        """Return the id of the requested model. `model` is the model that wrote the answer, perhaps a fallback."""
         turn: Turn | None = getattr(self, "turn", None)
         return (turn.model_id if turn is not None else None) or self.model_id
 
@@ -316,11 +317,11 @@ class TurnQuerySet(OfConversation["Turn"]):
 
 
 class Turn(models.Model):
-    """One answer in the making. The row is the truth about who works on it: it is claimed by a conditional update.
+    """The generation of one answer. The row decides which worker has it: a worker claims it by a conditional update.
 
-    `attempt` counts claims and fences an old worker; `usage` holds the fields of
-    `llm.types.model_call.Usage` plus `calls`. `model` is the one that was asked; a fallback that took its place wrote
-    the answer, and is the model of that.
+    `attempt` counts the claims and fences off previous workers. `usage` holds the fields of
+    `llm.types.model_call.Usage` plus `calls`. `model` is the requested model. If a fallback wrote the answer instead,
+    the fallback is the `model` of the answer.
     """
 
     class Status(models.TextChoices):
@@ -333,10 +334,10 @@ class Turn(models.Model):
 
     LIVE = (Status.QUEUED, Status.RUNNING)
     BROKEN = (Status.FAILED, Status.INTERRUPTED)
-    # Finish reasons of a complete turn whose answer has not come to its end, and of an answer that declines.
+    # Finish reasons of complete turns: of answers that were cut short, and of answers that decline.
     CUT_SHORT = ("length", "context_window", "pause")
     DECLINED = ("refusal", "content_filter")
-    # The finish reason of an answer that may be tried again as it is: the provider's word is not known for a good end.
+    # The finish reason for a word of the provider that is not known as a good end. The user may simply try again.
     UNKNOWN_END = "other"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -371,7 +372,7 @@ class Turn(models.Model):
     cost = models.DecimalField(
         max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
     )
-    # Of the last call in the report, for pages that show many answers and must not load every report.
+    # Copied from the last call in the report, so that pages with many answers need not load every report.
     context_limit = models.PositiveIntegerField(null=True, blank=True)
     context_used = models.PositiveIntegerField(null=True, blank=True)
     context_left_out = models.PositiveIntegerField(default=0)
@@ -389,7 +390,7 @@ class Turn(models.Model):
         null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
     )
     token = asked_with()
-    # Tokens and money that are set aside of its person's limits (`chat.ledger.limits`) while the turn is live.
+    # Tokens and money that are reserved from the user's limits (`chat.ledger.limits`) while the turn is live.
     reserved_tokens = models.PositiveIntegerField(null=True, blank=True)
     reserved_cost = models.DecimalField(max_digits=26, decimal_places=12, null=True, help_text="US dollars.")
 
@@ -422,8 +423,8 @@ class Turn(models.Model):
 class NextMessage(models.Model):
     """A message that a person wrote while an answer was being written. It is sent when that answer is complete.
 
-    The row is deleted then. `files` and `asked_models` are ids, as the person chose them. `problem`: the sentence that
-    says why it could not be sent.
+    The row is deleted when the message is sent. `files` and `asked_models` are the ids that the user chose. `problem`
+    says why the message could not be sent.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -445,10 +446,10 @@ class NextMessage(models.Model):
 class StepReasoning(models.Model):
     """Reasoning of one step of a turn that the provider needs back (`llm.types.model_call.ReasoningState`).
 
-    Only the provider's adapter reads `items`: no person and no program is shown them.
-    `number` counts the turn's steps with tool calls, from 1. `calls` identifies those calls, for programs that run them
-    and send them back in a request of its own (`chat.prompts.history.calls_digest`). `reminder`: the reminder in that
-    step's prompt of an append-only turn.
+    Only the provider's adapter reads `items`. No user and no program sees them.
+    `number` counts the turn's steps with tool calls, from 1. `calls` identifies those calls
+    (`chat.prompts.history.calls_digest`), for programs that run the tools and send the calls back in a new request.
+    `reminder` is the reminder in that step's prompt, if the turn is append-only.
     """
 
     turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="reasoning")
@@ -470,9 +471,9 @@ class StepReasoning(models.Model):
 class RenderedAnswer(models.Model):
     """The HTML of a complete answer in one language. `chat.rendering.kept` writes, reads and validates it.
 
-    `linked`: a citation in it links to a file or page that only the owner may open. Readers of a share get another row,
-    without links. `numbers`: of all citations in it, with or without a link. `blocks`: for each text part in order, the
-    HTML of its blocks.
+    `linked`: its citations link to files or pages that only the owner may open. Readers of a share get another row,
+    without links. `numbers` lists the numbers of all its citations, with or without a link. `blocks` holds the HTML
+    blocks of each text part, in order.
     """
 
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="rendered")
@@ -492,9 +493,9 @@ class RenderedAnswer(models.Model):
 
 
 class ToolPermission(models.Model):
-    """A person's decision for a whole conversation about tool calls that would ask for approval.
+    """A user's decision, for a whole conversation, about tool calls that need approval.
 
-    `host`: of the addresses that the tool opens; empty where the decision is about the tool as such.
+    `host` is the host of the addresses that the tool opens. It is empty if the decision is about all calls of the tool.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

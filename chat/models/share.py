@@ -1,4 +1,4 @@
-"""Links under which anybody may read a conversation as it was."""
+"""Links through which anybody may read a snapshot of a conversation."""
 
 import secrets
 from typing import ClassVar, Self
@@ -22,7 +22,7 @@ class ShareQuerySet(OfConversation["Share"]):
         return super().visible_to(user).filter(leaf__deleted=None)
 
     def readable(self) -> "ShareQuerySet":
-        """Return the shares that open for a reader who has the link, and the password where one is set."""
+        """Return the shares that a reader can open with the link, and the password if one is set."""
         sharing_is_off = models.Exists(Workspace.objects.filter(sharing=False))
         not_expired = Q(expires=None) | Q(expires__gt=timezone.now())
         not_deleted = Q(conversation__deleted=None, leaf__deleted=None)
@@ -30,13 +30,13 @@ class ShareQuerySet(OfConversation["Share"]):
 
 
 class Share(models.Model):
-    """A link to the branch that ended at `leaf` when it was made.
+    """A link to the branch that ended at `leaf` when the link was created.
 
-    Messages never change, so the leaf is a snapshot: later messages are not in it. Deleting one of its messages ends
-    the link, until the message is restored.
+    Messages never change, so the leaf identifies a snapshot without later messages. If a message of the branch is
+    deleted, the link does not work until the message is restored.
 
-    The token is stored as it is, so that its owner can copy the link again. A hash would hide nothing from those who
-    can read this table, since they can read the messages, too. People choose the password, so it is hashed.
+    The token is stored in plain text, so that the owner can copy the link again. A hash would hide nothing from those
+    who can read this table, since they can read the messages, too. The password is hashed, since a user chooses it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

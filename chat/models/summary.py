@@ -1,6 +1,6 @@
-"""Summaries of messages that are too old to be sent word for word, the jobs that write them, and a person's marks.
+"""Summaries of messages that are too old to be sent word for word, the jobs that write them, and users' marks.
 
-A marked turn is always sent, or left out (docs/develop/context.md, “Summaries” and “Marks”).
+A mark means that a turn is always sent or always left out (docs/develop/context.md, “Summaries” and “Marks”).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,15 +31,15 @@ class SummaryQuerySet(OfConversation["Summary"]):
 
 
 class Summary(models.Model):
-    """A text that is sent in the place of every message from the root of a branch to `last`.
+    """A text that is sent instead of all messages from the root of a branch to `last`.
 
-    Messages `left_aside`, which were pinned or left out when it was written, are not in it. It holds for every branch
-    through `last` on which no message that it covers is left out.
+    It does not cover the messages in `left_aside`, which were pinned or left out when it was written. It is valid for
+    every branch through `last` on which no covered message is left out.
 
-    A row never changes but for `withdrawn`: an edited, rebuilt or longer summary is a new row that `supersedes` it.
+    Only `withdrawn` ever changes in a row. An edited, rebuilt or longer summary is a new row that `supersedes` it.
     `sections` is a list of `{"name", "text"}`, oldest part first, names as in `chat.context.summary.SECTION_SHARES`.
-    `shortened` lists the ids of messages that were too long to be summarised whole. Deleting `last` hides the row
-    and then deletes it, and so does deleting anything above it.
+    `shortened` lists the ids of messages that were too long to be summarised whole. If `last` or a message
+    above it is deleted, the row is hidden and later deleted, too.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -82,11 +82,12 @@ class Summary(models.Model):
 
 
 class Mark(models.Model):
-    """A person's choice to always send a turn, or to leave it out; or one `file` of its question `message`.
+    """A user's choice to always send a turn, to leave it out, or to leave out one `file` of its question `message`.
 
-    A mark belongs to a branch: it holds wherever `since`, the end of the branch when it was set, is above. Of several
-    on a branch the one with the lowest `since` holds; `none` takes a mark back there, and leaves it on other branches.
-    A branch that forks above `since` begins with a copy (`carry_marks`). Files are never pinned: their turns are.
+    A mark applies to every branch that contains `since`, the last message of the branch when the mark was set. If a
+    branch has several marks for a target, the one with the deepest `since` applies. `none` cancels a mark there and
+    keeps it on other branches. A branch that forks above `since` gets a copy of the mark (`carry_marks`). A file cannot
+    be pinned, but its turn can.
     """
 
     class Kind(models.TextChoices):
@@ -117,7 +118,7 @@ class Mark(models.Model):
 
 @dataclass(frozen=True, slots=True)
 class MarkedMessage:
-    """A message of a turn with a mark; `depth` is its place on the branch."""
+    """A message of a marked turn. `depth` is its position on the branch."""
 
     id: UUID
     question: UUID
@@ -127,7 +128,7 @@ class MarkedMessage:
 
 @dataclass(frozen=True)
 class Marks:
-    """The marks of one branch. `files`: by question, those of its files that are left out."""
+    """The marks of one branch. `files` maps a question to those of its files that are left out."""
 
     messages: Sequence[MarkedMessage] = ()
     files: Mapping[UUID, frozenset[UUID]] = field(default_factory=dict)
@@ -146,7 +147,7 @@ class Marks:
         return [message.id for message in self.messages if message.mark == Mark.Kind.EXCLUDED]
 
     def of_file(self, question: UUID, file: UUID | None) -> str | None:
-        """Return the mark of a file of the question: its own, else that of its turn."""
+        """Return the mark of a file of the question: its own mark, or else that of its turn."""
         left_out = file is not None and file in self.files.get(question, ())
         return Mark.Kind.EXCLUDED.value if left_out else self.by_message.get(question)
 
@@ -161,8 +162,8 @@ class Marks:
 
 NO_MARKS = Marks()
 
-# Marks that hold on the branch that ends at `leaf`, as (target, file, mark, depth of `since`). Without any mark in the
-# conversation the branch is not walked at all.
+# Marks that apply to the branch that ends at `leaf`, as (target, file, mark, depth of `since`). If the conversation has
+# no mark, the branch is not walked at all.
 _HOLDING = """
 WITH RECURSIVE path AS (
     SELECT id, parent_id, role, depth FROM chat_message
@@ -176,7 +177,7 @@ WITH RECURSIVE path AS (
 )
 """
 
-# Each with the messages of its turn: the question and what stands below it up to the next one.
+# Each mark with the messages of its turn: the question and the messages below it, up to the next question.
 _MARKED = """
 , turns AS (
     SELECT id, depth, max(CASE WHEN role = 'user' THEN depth END) OVER (ORDER BY depth) AS start FROM path
@@ -186,7 +187,7 @@ JOIN path q ON q.id = h.message_id JOIN turns t ON t.start = q.depth AND (h.file
 WHERE h.mark <> 'none' ORDER BY t.depth
 """
 
-# Marks that were set below a fork on messages at it or above it; nothing where the fork is not on the branch.
+# Marks that were set below the fork, on messages at or above the fork. No rows if the fork is not on the branch.
 _TO_CARRY = """
 SELECT h.message_id, h.file_id, h.mark FROM holding h
 JOIN path q ON q.id = h.message_id JOIN path fork ON fork.id = %(fork)s
@@ -212,7 +213,8 @@ def marks_on(conversation_id: UUID, leaf_id: UUID | None) -> Marks:
 def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Iterable[UUID]) -> None:
     """Copy the marks of the branch that ends at `leaf_id` to branches that fork from it.
 
-    They begin with the messages `to`, below `fork` or in its place. Marks of messages below the fork stay behind.
+    The new branches begin with the messages `to`, which follow `fork` or replace it. Marks on messages below the fork
+    are not copied.
     """
     values = {"conversation": conversation_id, "leaf": leaf_id, "fork": fork}
     carried = _rows_of_marks(_TO_CARRY, values) if leaf_id and leaf_id != fork else []
@@ -224,13 +226,13 @@ def carry_marks(conversation_id: UUID, leaf_id: UUID | None, fork: UUID, to: Ite
 
 
 def set_marks(marks: Iterable[Mark]) -> None:
-    """Store the marks in the place of those with the same target and `since`."""
+    """Store the marks. Each replaces the mark with the same target and `since`."""
     fields = ["since", "message", "file"]
     Mark.objects.bulk_create(list(marks), update_conflicts=True, unique_fields=fields, update_fields=["mark"])
 
 
 def _rows_of_marks(select: str, values: Mapping[str, Any]) -> list[Any]:
-    """Return the rows that `select` reads from the marks that hold on a branch."""
+    """Run `select` on the marks that apply to a branch, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(_HOLDING + select, values)
         return list(cursor.fetchall())
@@ -242,9 +244,9 @@ class SummaryJobQuerySet(models.QuerySet["SummaryJob"]):
 
 
 class SummaryJob(models.Model):
-    """One attempt to bring a conversation's next prompt down to the floor. The row is the truth about who works on it.
+    """One attempt to bring a conversation's next prompt down to the floor. The row decides which worker has the job.
 
-    `target` is the summary to write again from the messages themselves; without it the job goes on from the newest.
+    `target` is the summary to rebuild from the messages. Without it the job continues from the newest summary.
     """
 
     class Reason(models.TextChoices):
@@ -296,7 +298,8 @@ class SummaryJob(models.Model):
         return str(self.id)
 
 
-# Walks up from the leaf to the first message at which a summary ends. Its cost grows with what no summary covers.
+# Walks up from the leaf to the first message at which a summary ends. Its cost grows with the messages that no summary
+# covers.
 _FIRST_COVERED = """
 WITH RECURSIVE up AS (
     SELECT id, parent_id FROM chat_message WHERE id = %(leaf)s
@@ -310,11 +313,11 @@ SELECT id FROM up WHERE id = ANY(%(ends)s)
 def in_force(
     conversation_id: UUID, leaf_id: UUID | None, marks: Marks | None = None, *, prompt_version: int | None = None
 ) -> Summary | None:
-    """Return the summary that holds on the branch ending at `leaf_id`: the one that reaches furthest, then the newest.
+    """Return the valid summary of the branch that ends at `leaf_id`: the one that reaches furthest, then the newest.
 
-    A summary covers everything above its last message, so it holds where that message is on the branch: a branch that
-    forked before a summary's end gets an earlier one, or none. A summary of a message that is left out does not hold.
-    `marks` of the branch are read where they are None. `prompt_version`: only summaries of that version.
+    A summary covers all messages above its last one, so it is valid on a branch that contains its last message. A
+    branch that forked before that message gets an earlier summary, or none. A summary of a message that is left out is
+    not valid. If `marks` is None, the marks of the branch are read. `prompt_version`: only summaries of that version.
     """
     rows = Summary.objects.in_force().filter(conversation=conversation_id)
     if prompt_version is not None:
@@ -334,9 +337,9 @@ def text_of(summary: Summary, texts: Texts) -> str:
     """Return the text that the model reads. It depends on the row alone, so “Today” is written with its date."""
     zone = zone_or_workspaces(summary.timezone)
     end = summary.span_end.astimezone(zone)
-    then = summary.as_of.astimezone(zone)
-    frame = texts.fill("summary", until=f"{end:%Y-%m-%d %H:%M}", weekday=f"{then:%A}", date=f"{then:%Y-%m-%d}")
-    return "\n".join([frame, *bracketed(summary.sections)])
+    written = summary.as_of.astimezone(zone)
+    header = texts.fill("summary", until=f"{end:%Y-%m-%d %H:%M}", weekday=f"{written:%A}", date=f"{written:%Y-%m-%d}")
+    return "\n".join([header, *bracketed(summary.sections)])
 
 
 def bracketed(sections: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -1,7 +1,7 @@
-"""The citations of a reading's answer: their sources, and the check that the passages support its sentences.
+"""Find the sources that a reading's answer cites, and check that their passages support its sentences.
 
-The check is that of a turn's answer. A sentence that its passage does not support may be in the passage before or after
-it, since passages end at any place of a text.
+The check is the same as for the answer of a turn. It also looks for support in the passages before and after the cited
+one, since a passage may end anywhere in the text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,9 +18,9 @@ from chat.rendering.references import Source, Sources, cited_numbers
 
 
 class PassagePlace(TypedDict):
-    """A passage as a document that is cited: characters [start, end) of its file, and the page where it begins.
+    """The position of a cited passage: characters [start, end) of its file, and the page where it begins.
 
-    `page` is 0 in a text without pages; `file` is None for a deleted one.
+    `page` is 0 in a text without pages. `file` is None if the file was deleted.
     """
 
     number: int
@@ -32,12 +32,12 @@ class PassagePlace(TypedDict):
 
 
 def sources_of(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> dict[int, Source]:
-    """Return the sources that these texts cite, by number, without those of deleted files."""
+    """Return the sources that these texts cite, by number. Sources in deleted files are left out."""
     numbers = {number for text in texts for number in cited_numbers(text)}
     valid = (number for number in sorted(numbers) if 1 <= number <= len(reading.passages))
     sources = Sources()
     sources.learn(each for number in valid if (each := place(reading, layout, number))["file"] is not None)
-    # A text without pages is shown as one long page, so its link leads to the mark of the passage.
+    # A text without pages is shown as one long page, so its link leads to the highlighted passage.
     return {
         number: each if "#" in each.href else replace(each, href=f"{each.href}#passage")
         for number, each in sources.items()
@@ -45,16 +45,16 @@ def sources_of(reading: Reading, layout: TextLayout, texts: Iterable[str]) -> di
 
 
 def place(reading: Reading, layout: TextLayout, number: int) -> PassagePlace:
-    """Return the place of a passage in its file."""
+    """Return the position of a passage in its file."""
     start, end = planning.span_of(reading.passages, number)
     row = layout.file_at(start)
-    before = row.start if row is not None else 0
+    file_start = row.start if row is not None else 0
     return {
         "number": number,
         "title": row.name if row is not None else reading.file_name,
         "file": row.file_id if row is not None else None,
-        "start": start - before,
-        "end": end - before,
+        "start": start - file_start,
+        "end": end - file_start,
         "page": layout.page_at(start),
     }
 

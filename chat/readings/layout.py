@@ -25,7 +25,7 @@ class FileRead:
 
 
 class TextLayout:
-    """The places of the files in the text. `spans` are the pages of each file by its id; without them none is known."""
+    """The positions of the files in the text. `spans` maps a file's id to its pages; without them no page is known."""
 
     def __init__(self, rows: Iterable[ReadingFile], spans: Mapping[UUID | None, Spans]) -> None:
         self.rows = list(rows)
@@ -37,34 +37,34 @@ class TextLayout:
         return len(self.rows) > 1
 
     def file_at(self, position: int) -> ReadingFile | None:
-        """Return the file of a character; None only where a reading has no files."""
-        place = bisect_right(self._starts, position)
-        return self.rows[place - 1] if place else None
+        """Return the file that contains a character, or None if the reading has no files."""
+        index = bisect_right(self._starts, position)
+        return self.rows[index - 1] if index else None
 
     def page_at(self, position: int) -> int:
-        """Return the page of a character in its file, from 1; 0 where there are no pages."""
+        """Return the page of a character in its file, from 1; 0 if the file has no known pages."""
         row = self.file_at(position)
         return planning.page_at(self._spans.get(row.file_id, []), position - row.start) if row is not None else 0
 
     def within(self, start: int, end: int) -> list[ReadingFile]:
-        """Return the files that [start, end) has characters of."""
+        """Return the files that overlap the characters [start, end)."""
         return [row for row in self.rows if row.start < end and start < row.end]
 
     def named(self, start: int, end: int) -> str:
-        """Return the names of the files of [start, end); empty where the reading has one file only."""
+        """Return the names of the files that overlap [start, end), or an empty string if there is only one file."""
         return ", ".join(row.name for row in self.within(start, end)) if self.several else ""
 
     def read(self, parts: Sequence[PartCoverage], code: str, why: Sentence) -> list[FileRead]:
-        """Return how much of each file was read, in order. `code` and `why` are for parts that were not begun."""
+        """Return how much of each file was read, in order. `code` and `why` explain parts that were not begun."""
         files = []
         for row in self.rows:
-            own = [
+            file_parts = [
                 replace(part, start=part.start - row.start, end=part.end - row.start)
                 for part in parts
                 if row.start <= part.start < row.end
             ]
-            covered = planning.coverage_of(own, self._spans.get(row.file_id, []), code, why)
-            files.append(FileRead(row, covered, len(own), sum(part.read for part in own)))
+            covered = planning.coverage_of(file_parts, self._spans.get(row.file_id, []), code, why)
+            files.append(FileRead(row, covered, len(file_parts), sum(part.read for part in file_parts)))
         return files
 
 

@@ -1,4 +1,4 @@
-"""A reading on its page: the answer with sources, the notes on each part, and how much was read."""
+"""Prepare a reading for its page: the answer with sources, the notes on each part, and how much was read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SHOWN = 50  # parts on one page
 
 
 class FileGap(TypedDict):
-    """A `planning.Gap` and the file that it is in; None for a deleted one."""
+    """A `planning.Gap` with its file, which is None if it was deleted."""
 
     file: UUID | None
     start: int
@@ -38,9 +38,9 @@ class FileGap(TypedDict):
 class PartView:
     """A part with its notes, or a fold of several parts.
 
-    `file_names` are those of its files where a reading has several. Characters and pages count from the beginning of
-    its file, and are 0 for a fold of several files. `blocks` are safe HTML. `left_out` are sources that the folded
-    notes name and the fold does not.
+    `file_names` names its files; it is empty if the reading has only one. Characters and pages are counted from the
+    beginning of the file, and are 0 for a fold of several files. `blocks` are safe HTML. `left_out` are sources that
+    the folded notes cite and the fold does not.
     """
 
     row: ReadingPart
@@ -55,7 +55,7 @@ class PartView:
 
 
 class ReadingView:
-    """A reading with the values that its rows give."""
+    """A reading with the values that its page shows."""
 
     def __init__(self, reading: Reading) -> None:
         self.row = reading
@@ -71,7 +71,7 @@ class ReadingView:
 
     @cached_property
     def percent(self) -> int:
-        """Return how much of the whole text was read."""
+        """Return the percentage of the whole text that was read."""
         return percent_of(self.parts)
 
     @cached_property
@@ -89,7 +89,7 @@ class ReadingView:
         """Return the gaps of all files."""
         return [
             {
-                "file": each.row.file_id,
+                "file": file_read.row.file_id,
                 "start": gap.start,
                 "end": gap.end,
                 "first_page": gap.first_page,
@@ -97,18 +97,18 @@ class ReadingView:
                 "code": gap.code,
                 "why": gap.why,
             }
-            for each in self.files
-            for gap in each.coverage.missing
+            for file_read in self.files
+            for gap in file_read.coverage.missing
         ]
 
     @cached_property
     def calls(self) -> UsageFigures:
-        """Return the tokens and costs of its calls so far."""
+        """Return the tokens and costs of its model calls so far."""
         return totals(ModelCall.objects.filter(reading=self.row.pk))
 
     @property
     def spent(self) -> str:
-        """Return the tokens of its calls in words; empty before the first."""
+        """Return the tokens of its calls in words; empty before the first call."""
         return tokens_in_words(self.calls) if self.calls.calls else ""
 
     @property
@@ -118,9 +118,9 @@ class ReadingView:
     @property
     def answer(self) -> list[str]:
         """Return the answer as safe HTML, block by block."""
-        numbers = [each["citation"] for each in checking.doubts_of(self.row)]
-        signs = {each: reverse("chat:reading_doubt", args=[self.row.pk, each]) for each in numbers}
-        return render(self.row.answer, self.sources([self.row.answer]), signs)
+        numbers = [citation["citation"] for citation in checking.doubts_of(self.row)]
+        doubt_links = {citation: reverse("chat:reading_doubt", args=[self.row.pk, citation]) for citation in numbers}
+        return render(self.row.answer, self.sources([self.row.answer]), doubt_links)
 
     @property
     def doubts(self) -> int:
@@ -134,28 +134,28 @@ class ReadingView:
 
     @property
     def left_out(self) -> list[Source]:
-        """Return the sources that the notes name and the answer does not."""
+        """Return the sources that the notes cite and the answer does not."""
         if not self.row.answer:
             return []
         return self._left_out([row.findings for row in self.parts], self.row.answer)
 
     @property
     def with_it(self) -> str:
-        """Return the query of a URL that names its other files."""
+        """Return the query of a URL that names the other files of the reading."""
         ids = [row.file_id for row in self.layout.rows if row.file_id not in (None, self.row.file_id)]
         return urlencode({"with": ids}, doseq=True)
 
     @property
     def goes_on(self) -> bool:
-        """Return whether parts or the answer are missing and can be asked for."""
+        """Return whether the reading can be continued, since parts or the answer are missing."""
         return not self.row.live and (self.row.status != Reading.Status.DONE or self.percent < 100)
 
     def sources(self, texts: Iterable[str]) -> dict[int, Source]:
-        """Return the sources that these texts cite, by number, without those of deleted files."""
+        """Return the sources that these texts cite, by number. Sources in deleted files are left out."""
         return checking.sources_of(self.row, self.layout, texts)
 
     def place(self, number: int) -> checking.PassagePlace:
-        """Return the place of a passage in its file."""
+        """Return the position of a passage in its file."""
         return checking.place(self.row, self.layout, number)
 
     def _left_out(self, notes: Sequence[str], text: str) -> list[Source]:
@@ -164,7 +164,7 @@ class ReadingView:
         return [sources.get(number) or Source(number, self.row.file_name, "") for number in numbers]
 
     def shown(self, first: int) -> list[PartView]:
-        """Return a page of parts from the `first` one on, counted from 0."""
+        """Return one page of parts, from the part `first` on (counted from 0)."""
         allowance = RenderAllowance()
         return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
 
@@ -175,22 +175,22 @@ class ReadingView:
         return [self._part(row, allowance) for row in self.folds]
 
     def _part(self, row: ReadingPart, allowance: RenderAllowance) -> PartView:
-        """Return a part for the page. `allowance` is shared by all parts on it."""
+        """Return a part for the page. `allowance` is shared by all parts on the page."""
         files = self.layout.within(row.start, row.end)
-        apart = len(files) == 1
-        begin = row.start - files[0].start if apart else 0
-        first, last = (self.layout.page_at(row.start), self.layout.page_at(row.end - 1)) if apart else (0, 0)
-        within = [each.findings for each in self.parts if row.start <= each.start < row.end] if row.level else []
+        single_file = len(files) == 1
+        start = row.start - files[0].start if single_file else 0
+        first, last = (self.layout.page_at(row.start), self.layout.page_at(row.end - 1)) if single_file else (0, 0)
+        folded_notes = [each.findings for each in self.parts if row.start <= each.start < row.end] if row.level else []
         number = planning.numbers_in(self.row.passages, row.start, row.end)[0]
-        opened = self.sources([f"[{number}]"]).get(number)
+        source = self.sources([f"[{number}]"]).get(number)
         return PartView(
             row=row,
             file_names=self.layout.named(row.start, row.end),
-            start=begin,
-            end=begin + row.end - row.start if apart else 0,
+            start=start,
+            end=start + row.end - row.start if single_file else 0,
             first_page=first,
             last_page=last,
-            href=opened.href if opened else "",
+            href=source.href if source else "",
             blocks=render(row.findings, self.sources([row.findings]), allowance=allowance),
-            left_out=self._left_out(within, row.findings),
+            left_out=self._left_out(folded_notes, row.findings),
         )

@@ -1,4 +1,4 @@
-"""When a summary is due and how long it may be: the engine's plan (`chat.context.summary`) on stored rows."""
+"""Decide when a summary is due and how long it may be: apply the plan of `chat.context.summary` to stored rows."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ from chat.prompts.history import messages_of
 from chat.prompts.report import CallReport
 from chat.prompts.turn_context import TurnContext
 
-SMALLEST_WINDOW = 4_096  # tokens; summaries by models with less are too poor to replace messages
+SMALLEST_WINDOW = 4_096  # tokens; models with less write summaries that are too poor to replace messages
 FIXED = ("system", "tasks", "persona", "project_files", "file_listing", "reminder")
-# Reasons for which a message is missing in a prompt and may be in the next one.
+# Reasons why a message is missing in one prompt although it may be in the next.
 MISSING = ("no_room", "behind_gap")
 
 
 def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -> SummaryJob | None:
-    """Return the job that a turn leads to, which is not stored; None when no summary is due.
+    """Return an unsaved job for the summary that is due after a turn, or None if no summary is due.
 
-    `call` is the report of the turn's last model call, `answer` its text; the answer's row is not complete yet. The
-    next prompt decides, in which the turn's tool results are stubs. The report is enough for most turns. For the others
-    the rows down to the turn's question are read.
+    `call` is the report of the turn's last model call and `answer` its text, since the row of the answer is not
+    complete yet. The size of the next prompt decides. In that prompt the turn's tool results are stubs. For most turns
+    the report is enough. For the others the rows down to the turn's question are read.
     """
     conversation = context.conversation
     fixed = fixed_of(call)
@@ -72,22 +72,22 @@ def job_after(context: TurnContext, call: CallReport, turn: Turn, answer: str) -
 def _worth_it(planned: SummaryPlan, messages: Sequence[SummaryMessage], call: CallReport) -> bool:
     """Return whether the replaced messages take more tokens than the shortest summary.
 
-    Otherwise a summary that frees nothing might follow every answer, and nobody could send meanwhile.
+    Otherwise every answer might lead to a summary that frees nothing, and users could not send messages meanwhile.
     """
     return total(messages[: len(planned.summarise)]) + call["sections"].get("summary", 0) > SHORTEST_SUMMARY
 
 
 def _written(context: TurnContext, call: CallReport, answer: str) -> list[SummaryMessage]:
-    """Return the messages that the turn has added to its question, as the next prompt has them."""
+    """Return the messages that the turn has added to its question, as the next prompt will contain them."""
     added = [message for message in _sent(context, call, ("current",)) if message.role != "user"]
     tokens = context.tokenizer.count(answer) + context.profile.message_overhead
     return [*added, SummaryMessage("", "assistant", tokens)]
 
 
 def _sent(context: TurnContext, call: CallReport, sections: Collection[str]) -> list[SummaryMessage]:
-    """Return the call's messages of these sections, with their tokens in an older turn.
+    """Return the call's messages in these sections, with the tokens that they take once the turn is an older one.
 
-    There a tool result is a stub, and an assistant message of the current section has tool calls.
+    In an older turn a tool result is a stub. An assistant message in the current section has tool calls.
     """
     stub = context.tokenizer.count(context.texts["tool_result_stub"]) + context.profile.message_overhead
     return [
@@ -110,8 +110,8 @@ def fixed_of(call: CallReport) -> int:
 def bounds_of(context: TurnContext, fixed: int) -> Bounds:
     """Return the ceiling and floor of the conversation's prompts.
 
-    They are the profile's own where they fit into the model's room and `fixed`, with the pinned turns, is at most half
-    of the floor. Otherwise they are the profile's shares of the room that `fixed` leaves.
+    The profile's own numbers apply if the ceiling is below the model's limit and `fixed`, which includes the pinned
+    turns, is at most half of the floor. Otherwise the profile's shares apply to the room that `fixed` leaves.
     """
     profile = context.profile
     limit = context.room.input_limit + context.room.tools_tokens
@@ -135,8 +135,8 @@ def _is_enabled(context: TurnContext, conversation: Conversation) -> bool:
 def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
     """Return the messages down to `end` that a summary may cover, oldest first.
 
-    These are the messages after the summary in force (`holds`), and those that it left aside for a mark that is gone.
-    Messages with a mark are not among them.
+    These are the messages after the summary in force (`holds`), and those that it left aside for a mark that was
+    removed since. Messages that have a mark now are left out.
     """
     aside = Message.objects.filter(pk__in=holds.left_aside if holds is not None else ())
     earlier = aside.prefetch_related("attachments").order_by("depth")
@@ -146,9 +146,9 @@ def open_rows(holds: Summary | None, end: UUID, marks: Marks) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class BranchPlan:
-    """The plan of a job on a branch: its `open_rows`, their messages with tokens (`sent`), and which to summarise.
+    """The plan of a job on a branch. `rows` are its `open_rows`, and `sent` their messages with tokens.
 
-    `plan` is None where nothing is to be summarised. `fixed` counts the pinned turns.
+    `plan` says which messages to summarise; None if there are none. `fixed` includes the pinned turns.
     """
 
     rows: Sequence[Message]
@@ -158,7 +158,7 @@ class BranchPlan:
 
 
 def branch_plan(context: TurnContext, job: SummaryJob, leaf: UUID, marks: Marks) -> BranchPlan:
-    """Plan a job on the branch that ends at `leaf`. A job that a person asked for is planned below the ceiling, too."""
+    """Plan a job on the branch that ends at `leaf`. A job that a user asked for is also planned below the ceiling."""
     holds = in_force(job.conversation_id, leaf, marks)
     fixed = with_pinned(context, marks, job.fixed)
     rows = open_rows(holds, leaf, marks)
@@ -169,8 +169,10 @@ def branch_plan(context: TurnContext, job: SummaryJob, leaf: UUID, marks: Marks)
 
 
 def budget_beside(context: TurnContext, tail: int, fixed: int) -> int:
-    """Return the tokens for a summary that is rebuilt: those that the floor leaves beside `fixed` and the `tail` tokens
-    of the messages after it."""
+    """Return the token budget of a rebuilt summary: the floor minus `fixed` and the `tail` tokens after it.
+
+    It is at least `SHORTEST_SUMMARY`.
+    """
     return max(SHORTEST_SUMMARY, bounds_of(context, fixed).floor - fixed - tail)
 
 
@@ -186,10 +188,10 @@ def total(sent: Sequence[SummaryMessage]) -> int:
 
 
 def costs(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[SummaryMessage]:
-    """Return the tokens of each message of the rows in the next prompt, with overhead and files, tool results as stubs.
+    """Return the tokens that each message takes in the next prompt, with overhead and files. Tool results are stubs.
 
-    A file counts as its name where its message does not fit whole beside the newer ones and `reserved` tokens, which
-    include those of the tools.
+    A file counts only as its name if its whole message does not fit in addition to the newer messages and `reserved`
+    tokens, which include the tokens of the tools.
     """
     tokenizer = context.tokenizer
     texts = context.texts
@@ -214,7 +216,7 @@ def costs(context: TurnContext, rows: Sequence[Message], reserved: int) -> list[
 class Measures:
     """Tokens of messages and summaries as the conversation's model gets them, with overhead.
 
-    So a summary and the messages that it replaces are measured alike. `sent` are the `costs` of these messages.
+    A summary and the messages that it replaces are measured in the same way. `sent` are the `costs` of the messages.
     """
 
     def __init__(self, context: TurnContext, sent: Sequence[SummaryMessage]) -> None:
@@ -229,5 +231,5 @@ class Measures:
         return self._rows.get(str(row.pk), 0)
 
     def of_text(self, text: str) -> int:
-        """Return the tokens of a text that is one message."""
+        """Return the tokens of a text that is sent as one message."""
         return self._context.tokenizer.count(text) + self._context.profile.message_overhead

@@ -1,9 +1,10 @@
-"""Finding the sections of a written summary by the meaning of their headings, whatever their form.
+"""Find the sections of a written summary by the words of their headings, whatever their markup.
 
 Small models number the headings, put bullets, emoji or emphasis around them, or translate them:
 
-1. A line is a heading when it begins with the name of a section, whatever decorates it: `## 1. Earlier`, `- **Now**:`.
-2. Headings of one kind, as many as sections were asked for, are those sections in their order, under any names.
+1. A line is a heading when it begins with the name of a section, in any markup: `## 1. Earlier`, `- **Now**:`.
+2. If one kind of heading occurs as often as there are requested sections, these are the sections in order, whatever
+   their names.
 3. Text before the first heading belongs to no section.
 """
 
@@ -16,18 +17,18 @@ from typing import TypedDict
 from chat.context.summary import SECTION_SHARES
 
 LONGEST_HEADING = 80  # characters of a line that may be a heading under another name
-# Blanks, bullets, numbers and emoji in front of a heading's words. Marks of emphasis are matched apart.
+# Blanks, bullets, numbers and emoji in front of a heading's words. Emphasis marks are matched separately.
 _DECORATION = re.compile(r"(?:[^\w#*\[]|[\d_]|[*](?![*]))*+")
 _MARK = re.compile(r"#{1,6}+|[*]{2,3}+|__|\[")
 _NAME = re.compile("|".join(map(re.escape, SECTION_SHARES)), re.IGNORECASE)
-_REMARK = re.compile(r"[ \t]*+\([^()\n]{1,60}\)")  # behind a name: “Today (Hôm nay)”
+_REMARK = re.compile(r"[ \t]*+\([^()\n]{1,60}\)")  # after a name: “Today (Hôm nay)”
 _CLOSED = re.compile(r"[ \t]*+(?:[*_\]:：]|$)")
 _CLOSERS = re.compile(r"[\s*_\]:：]*+")
 _NUMBER = re.compile(r"\s*+(?:[-*•][ \t]++)?\d{1,2}[.)]\s")
 
 
 class SummarySection(TypedDict):
-    """A section of a summary as it is stored; `name` is a key of `SECTION_SHARES`."""
+    """A stored section of a summary. `name` is a key of `SECTION_SHARES`."""
 
     name: str
     text: str
@@ -37,8 +38,8 @@ class SummarySection(TypedDict):
 class SummaryHeading:
     """A line that may begin a section.
 
-    `kind` is its mark; headings of one level have the same. `name` is that of a section, empty for any other words.
-    `text` is the rest of the line behind the heading.
+    `kind` is its markup, which is the same for headings of one level. `name` is the name of a section, or empty for
+    other words. `text` is the rest of the line after the heading.
     """
 
     line: int
@@ -48,21 +49,21 @@ class SummaryHeading:
 
 
 def sections_of(text: str, requested: Collection[str]) -> list[SummarySection]:
-    """Return the sections that have text, in their order; none where the text has no heading of theirs.
+    """Return the sections that have text, in their order; none if the text has none of their headings.
 
     `requested` are the names of the sections that the prompt asks for.
     """
     lines = text.splitlines()
     headings = list(_headings(lines))
-    used = _in_order(headings, list(requested)) or [each for each in headings if each.name]
+    section_headings = _in_order(headings, list(requested)) or [each for each in headings if each.name]
     texts: dict[str, str] = {}
-    for heading, body in _bodies(lines, used):
+    for heading, body in _bodies(lines, section_headings):
         texts[heading.name] = "\n".join(each for each in (texts.get(heading.name, ""), body) if each)
     return [{"name": name, "text": texts[name]} for name in SECTION_SHARES if texts.get(name)]
 
 
 def has_heading(text: str) -> bool:
-    """Return whether a line begins with the name of a section, as a heading does."""
+    """Return whether the text has a heading with the name of a section."""
     return any(heading.name for heading in _headings(text.splitlines()))
 
 
@@ -82,7 +83,7 @@ def _named(number: int, line: str) -> SummaryHeading | None:
     remark = _REMARK.match(line, end)
     if remark is not None:
         end = remark.end()
-    # A sentence may begin with the word: “Now we know”. After the marks of a heading any words may follow.
+    # A sentence may begin with a name: “Now we know”. Only after the mark `#` may other words follow the name.
     if not (_CLOSED.match(line, end) or (mark.startswith("#") and not line[end : end + 1].isalnum())):
         return None
     closers = _CLOSERS.match(line, end)
@@ -92,7 +93,7 @@ def _named(number: int, line: str) -> SummaryHeading | None:
 
 
 def _unnamed(number: int, line: str) -> SummaryHeading | None:
-    """Return the heading in a line that is one by its marks alone."""
+    """Return the heading in a line that only its markup makes a heading."""
     stripped = line.strip()
     mark, start = _decorated(line)
     words = line[start:].strip()
@@ -109,7 +110,7 @@ def _unnamed(number: int, line: str) -> SummaryHeading | None:
 
 
 def _decorated(line: str) -> tuple[str, int]:
-    """Return the mark of emphasis or heading in front of a line's words, and the place where the words begin."""
+    """Return the emphasis or heading mark in front of a line's words, and the index where the words begin."""
     start = 0
     first = ""
     while True:
@@ -131,14 +132,14 @@ def _plain_kind(line: str) -> str:
 
 
 def _in_order(headings: Sequence[SummaryHeading], requested: Sequence[str]) -> list[SummaryHeading]:
-    """Return the headings of a kind of which there are as many as requested sections, with the names of these."""
+    """Return the headings of the first kind that occurs once for each requested section, with the sections' names."""
     for kind in dict.fromkeys(heading.kind for heading in headings):
-        alike = [heading for heading in headings if heading.kind == kind]
-        if len(alike) == len(requested) > 1 and all(
-            each.name in ("", name) for each, name in zip(alike, requested, strict=True)
+        matching = [heading for heading in headings if heading.kind == kind]
+        if len(matching) == len(requested) > 1 and all(
+            each.name in ("", name) for each, name in zip(matching, requested, strict=True)
         ):
             return [
-                SummaryHeading(each.line, kind, name, each.text) for each, name in zip(alike, requested, strict=True)
+                SummaryHeading(each.line, kind, name, each.text) for each, name in zip(matching, requested, strict=True)
             ]
     return []
 

@@ -1,4 +1,4 @@
-"""Admit a question: check its person's limits, and set aside what its answers may use of them."""
+"""Admit a question: check the user's limits, and reserve the tokens and money that its answers may use."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -16,17 +16,17 @@ from llm.types.model_call import Usage
 from personas.models import Persona
 from personas.services import Rules, rules_at
 
-CHARACTERS_PER_TOKEN = 3  # for an estimate that is rather too high
-MOST_CHARACTERS_PER_TOKEN = 5  # for an estimate that is rather too low, by which nothing is refused wrongly
+CHARACTERS_PER_TOKEN = 3  # for an estimate that tends to be too high
+MOST_CHARACTERS_PER_TOKEN = 5  # for an estimate that tends to be too low, so that no question is refused wrongly
 OVERHEAD = 4  # tokens of a message in addition to its text
 
 
 class AdmittedModel(NamedTuple):
     """A model that may answer.
 
-    `waits`: it waits in its person's own line first (`chat.turns.line`). `token`: the API token of the program that
-    asks. `tokens`, `cost` in US dollars: set aside until it has answered; None where no limit holds, or no price is
-    known. `prompt_cap`: tokens that its prompt may take at most, where its person asked to send less.
+    `waits`: its turn first waits in the user's own queue (`chat.turns.line`). `token`: the API token of the program
+    that asks. `tokens` and `cost` (US dollars) are reserved until it has answered; None if no limit applies, or no
+    price is known. `prompt_cap`: the most tokens that its prompt may take, if the user asked to send less.
     """
 
     model: Model
@@ -46,9 +46,9 @@ def admit(
 ) -> list[AdmittedModel]:
     """Return the models that may answer a question, for `begin_answers`.
 
-    Call it in the transaction of `begin_answers`, with a `status` that was read after the lock. `token`: with which
-    the question was asked, where that was in another request. Raises `persona_lost` (403), `too_many_answers` and
-    `limit_reached` (429), the last also where the prompt alone is more than the rest of a limit.
+    Call it in the transaction of `begin_answers`, with a `status` that was read after the lock. `token` is the
+    API token of the question, if it was asked in an earlier request. Raises `persona_lost` (403), `too_many_answers`
+    and `limit_reached` (429). The last is also raised if the prompt alone exceeds the rest of a limit.
     """
     require_persona(conversation, status)
     most = turns_at_once(conversation.owner_id, status.version)
@@ -96,6 +96,6 @@ def _prompt(model: Model, tokens: int) -> PlannedPrompt:
 
 
 def _reserved(model: Model, prompt: int, answer: int) -> tuple[int, Decimal | None]:
-    """Return the tokens and US dollars to set aside."""
+    """Return the tokens and US dollars to reserve."""
     prompt = min(prompt, model.window)
     return prompt + answer, model.prices.cost(Usage(prompt, answer)) if model.prices is not None else None

@@ -1,8 +1,8 @@
-"""An answer that is being written: events of the loop become parts for the row and events for the readers.
+"""Turn the events of the agent loop into parts of an answer's row and into events for its readers.
 
-1. `Answer.add` takes an event of `llm.agent_loop` and notes the events that readers will get.
+1. `Answer.add` takes an event of `llm.agent_loop` and queues the events that readers will get.
 2. `Answer.drain` numbers these, renders their text and applies them to `Answer.parts`.
-3. `Guarded` wraps a tool whose calls a person may have to allow: a call asks in the answer itself, and waits.
+3. `Guarded` wraps a tool whose calls a user may have to allow. The answer shows the question, and the call waits.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ NOT_ALLOWED = "The user did not allow this call."
 # Seconds between two flushes of one answer.
 SHORTEST_INTERVAL = 0.030
 LONGEST_INTERVAL = 0.100
-LONGEST_DELAY = 0.500  # seconds more, for a process that is overloaded
+LONGEST_DELAY = 0.500  # additional seconds in an overloaded process
 START_OF = {
     EventType.TEXT_MESSAGE_CONTENT: EventType.TEXT_MESSAGE_START,
     EventType.REASONING_CONTENT: EventType.REASONING_START,
@@ -64,7 +64,7 @@ BEGINS_PART = frozenset(
 
 
 def _time_of_token(event: LoopEvent) -> datetime | None:
-    """Return now for an event that is a token; else None."""
+    """Return the current time for an event that is a token, else None."""
     return timezone.now() if isinstance(event, TextDelta | ReasoningDelta | ToolCallStarted) else None
 
 
@@ -76,16 +76,16 @@ class CallPlace(NamedTuple):
 
 
 class Answer:
-    """An answer that is being written. Events that are added wait until `drain`, which joins text deltas.
+    """An answer that is being written. Added events wait until `drain`, which joins text deltas.
 
-    `parts` and `seq` change together, in `drain`: at any moment a reader of the events up to `seq` has these `parts`.
-    Everything here is synchronous, so a coroutine never sees it in between.
+    `parts` and `seq` change together in `drain`, so a reader of the events up to `seq` always has these `parts`. All
+    methods are synchronous, so no coroutine sees an intermediate state.
     """
 
     def __init__(self, turn: str) -> None:
         self.turn = turn
         self.external: frozenset[str] = frozenset()  # names of tools that the calling program runs
-        self.handed_over: set[str] = set()  # the calls of those
+        self.handed_over: set[str] = set()  # ids of the calls of these tools
         self.sources = Sources()
         self.parts: list[MessagePart] = []
         self.seq = 0
@@ -95,31 +95,31 @@ class Answer:
         self.finish_reason = "stop"
         self.finish_detail = ""
         self.wrote = False
-        self._wrote_before = False  # in earlier steps
-        self.first: datetime | None = None  # when its first token came
+        self._wrote_before = False  # whether earlier steps wrote text
+        self.first: datetime | None = None  # time of the first token
         self._pending: list[tuple[EventType, EventPayload]] = []
-        self._deltas: list[str] = []  # of the newest pending event, if that is text
+        self._deltas: list[str] = []  # text of the newest pending event, not joined yet
         self._open: EventType | None = None
-        self._text: list[str] = []  # of the part that is being written
-        self._allowance = RenderAllowance()  # of all its texts
+        self._text: list[str] = []  # text of the part that is being written
+        self._allowance = RenderAllowance()  # shared by all texts of the answer
         self._blocks = BlockStream(self.sources, self._allowance)
         self._calls_of_step: dict[str, CallPlace] = {}  # by the id that the model gave
         self._places_of_step: list[CallPlace] = []
         self._running: list[tuple[ToolCall, CallPlace]] = []
         self._ids: set[str] = set()
         self._shown: dict[str, int] = {}  # characters of each call's arguments
-        self._count = 0  # parts begun, those not drained yet included
+        self._count = 0  # parts begun, including those not drained yet
 
     @property
     def asks(self) -> bool:
-        """Return whether a call waits for its person."""
+        """Return whether a tool call waits for the user's decision."""
         return any(part.get("approval") == Approval.WAITING for part in self.parts)
 
     def interval(self, streams: int, late: float = 0.0) -> float:
         """Return the seconds to wait before the next flush: longer for a long last block, and with many streams.
 
-        `late`: by how many seconds the last flush was late because the process was busy. Waiting longer gathers more
-        text into fewer events, which is less work: so the process catches up.
+        `late` is the delay of the last flush in seconds, because the process was busy. A longer wait joins more text
+        into fewer events, so the process can catch up.
         """
         interval = SHORTEST_INTERVAL + self._blocks.tail_size / 40_000 + streams / 1_000
         return min(LONGEST_INTERVAL, interval) + min(LONGEST_DELAY, late)
@@ -134,7 +134,7 @@ class Answer:
             self._count += 1
 
     def waited(self, since: datetime) -> int | None:
-        """Return the milliseconds until the first token, None before it. Clocks of two machines may differ."""
+        """Return the milliseconds until the first token, or None before it. At least 0, since clocks may differ."""
         return max(0, round((self.first - since).total_seconds() * 1_000)) if self.first is not None else None
 
     def add(self, event: LoopEvent) -> None:
@@ -173,7 +173,7 @@ class Answer:
     def _add_arguments(self, delta: ToolCallDelta) -> None:
         part, call = self._places_of_step[delta.index]
         self._shown[call] = self._shown.get(call, 0) + len(delta.arguments)
-        # Longer arguments will be refused, so nobody needs to see them. Another program decides about its own calls.
+        # Longer arguments will be refused, so nobody needs to see them. A program decides about its own calls.
         if self._shown[call] <= MAX_ARGUMENTS or call in self.handed_over:
             self.emit(EventType.TOOL_CALL_ARGS, part=part, call=call, delta=delta.arguments)
 
@@ -194,31 +194,32 @@ class Answer:
         )
 
     def take_running(self, name: str, arguments: Mapping[str, Any]) -> CallPlace:
-        """Return the place of a call that now runs, once for each call. A tool knows its arguments, but not its call.
+        """Return the place of a running call, once for each call. Raises `LookupError` if there is none.
 
-        Calls with the same arguments are told apart by their order, in which they also run.
+        A tool knows the arguments of its call, but not the id. Calls with the same arguments run in their order, so
+        they are matched in that order.
         """
         for index, (call, place) in enumerate(self._running):
-            with suppress(BadArguments):  # such a call does not run; the loop has told the model
+            with suppress(BadArguments):  # a call with bad arguments does not run; the model was told by the loop
                 if call.name == name and parse_arguments(call) == arguments:
                     del self._running[index]
                     return place
         raise LookupError(name)
 
     def _begin_call(self, id_: str, name: str) -> None:
-        # Some servers number the calls of every step from 0; within an answer an id must stand for one call only.
-        unique = id_
+        # Some servers number the calls of every step from 0; within an answer an id must identify one call.
+        unique_id = id_
         number = 2
-        while unique in self._ids:
-            unique = f"{id_}-{number}"
+        while unique_id in self._ids:
+            unique_id = f"{id_}-{number}"
             number += 1
-        self._ids.add(unique)
+        self._ids.add(unique_id)
         if name in self.external:
-            self.handed_over.add(unique)
-        place = CallPlace(self._count, unique)
+            self.handed_over.add(unique_id)
+        place = CallPlace(self._count, unique_id)
         self._places_of_step.append(place)
         self._calls_of_step[id_] = place
-        self.emit(EventType.TOOL_CALL_START, part=place.part, call=unique, name=name)
+        self.emit(EventType.TOOL_CALL_START, part=place.part, call=unique_id, name=name)
 
     def _extend(self, type_: EventType, delta: str) -> None:
         if not delta:
@@ -235,13 +236,13 @@ class Answer:
         self._deltas.append(delta)
 
     def _join_deltas(self) -> None:
-        """Give the newest pending event its text, which is complete."""
+        """Set the complete text of the newest pending event."""
         if self._deltas:
             self._pending[-1][1]["delta"] = "".join(self._deltas)
             self._deltas = []
 
     def _take_back_text(self) -> None:
-        """Turn the text that is being written into reasoning. Its citations do not count."""
+        """Turn the text that is being written into reasoning. Citations in it are ignored."""
         if self._open != EventType.TEXT_MESSAGE_CONTENT:
             return
         self.emit(EventType.TEXT_BECAME_REASONING, part=self._count - 1, text="".join(self._text))
@@ -293,7 +294,7 @@ async def answer_of(turn: Turn) -> Answer:
     answer.seq = turn.seq
     for event in await turn_stream.read(turn.pk, turn.seq):
         if event.seq != answer.seq + 1:
-            break  # Redis has lost events in between; later ones do not fit
+            break  # Redis has lost events in between, so later ones cannot be applied
         fold(answer.parts, EventType(event.type), event.wire())
         answer.seq = event.seq
     return answer
@@ -314,7 +315,8 @@ def guarded(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[s
 class Guarded:
     """A tool that runs only when its gate lets the call through or a person has allowed it.
 
-    The first decision counts, or the end of the time for it. The tool's own limits begin after the wait.
+    The first decision counts. Without a decision in time the call is refused. The time limit of the tool itself begins
+    after the wait.
     """
 
     def __init__(self, tool: Tool, gate: Gate, answer: Answer, publish: Callable[[], None]) -> None:

@@ -15,14 +15,14 @@ from accounts.models import User
 from chat.conversations import search
 from chat.models import Conversation
 
-MOST = 5  # rows of each group
+MOST = 5  # rows per group
 LONGEST = 200  # characters of a query
 Pieces = Sequence[tuple[str, bool]]  # each piece of a text, and whether it matches the query
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteRow:
-    """A row of the palette: an `address` to open or, with `does`, a command of the page.
+    """A row of the palette. It opens an `address`, or runs the command `does` of the page.
 
     `pieces` is the matching text.
     """
@@ -37,7 +37,7 @@ class PaletteRow:
 
 @dataclass(frozen=True, slots=True)
 class PaletteGroup:
-    """The first `rows` of `total`. The address `all` shows all of them. `many`: there are more than `total`."""
+    """The first `rows` of `total` results. The address `all` lists all. `many`: there are more than `total`."""
 
     label: str
     rows: list[PaletteRow]
@@ -56,14 +56,14 @@ def palette(request: Request) -> HttpResponse:
         return render(request, "ui/_shortcuts.html")
     query = request.GET.get("q", "")[:LONGEST].replace("\0", " ").strip()
     words = query.lower().split()
-    matching = [each for each in commands() if all(word in each.name.lower() for word in words)]
-    group = PaletteGroup(_("Commands"), matching)
+    matching_commands = [row for row in commands() if all(word in row.name.lower() for word in words)]
+    group = PaletteGroup(_("Commands"), matching_commands)
     if query:
         user = request.user
         groups = [*_titles(user, query), group, *_named(user, query), *_messages(user, query)]
     else:
         groups = [*_recent(request), group]
-    return render(request, "chat/_palette.html", {"query": query, "groups": [each for each in groups if each.rows]})
+    return render(request, "chat/_palette.html", {"query": query, "groups": [row for row in groups if row.rows]})
 
 
 def commands() -> list[PaletteRow]:
@@ -116,12 +116,12 @@ def _messages(user: User, query: str) -> Iterable[PaletteGroup]:
 
 def _named(user: User, query: str) -> Iterable[PaletteGroup]:
     """Yield the projects, personas and files whose names match."""
-    places: dict[str, tuple[str, str, str]] = {
+    kinds: dict[str, tuple[str, str, str]] = {
         "projects": (_("Projects"), "folder", "projects:project"),
         "personas": (_("Personas"), "persona", "personas:persona"),
         "files": (_("Files"), "file", "files:file"),
     }
     for kind, matches in search.named(user=user, query=query, limit=MOST).items():
-        label, icon, place = places[kind]
-        rows = [PaletteRow(each.name, icon, reverse(place, args=[each.pk])) for each in matches.rows]
+        label, icon, view = kinds[kind]
+        rows = [PaletteRow(row.name, icon, reverse(view, args=[row.pk])) for row in matches.rows]
         yield PaletteGroup(label, rows, matches.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")

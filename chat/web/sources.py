@@ -1,6 +1,6 @@
-"""Show the sources of answers: as a panel, one as a preview, a doubt beside its passage, and an answer's Markdown.
+"""Show the sources of answers, previews of single sources, doubted sentences with their passages, and Markdown.
 
-A source has the places where its number is cited, and its passage.
+Each source is shown with its passage and the places that cite it.
 """
 
 import re
@@ -60,7 +60,7 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class _NumberedSource:
-    """The facts of one or more answers about a number. `document` is the last search hit, empty for a whole file."""
+    """A source with the quotes of one or more answers. `document` is the last search hit, empty for a whole file."""
 
     source: Source
     document: Mapping[str, Any]
@@ -73,7 +73,7 @@ def of_answer(user: User, answer: Message) -> list[SourceView]:
 
 
 def of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
-    """Return the sources of the branch on show, in the same order."""
+    """Return the sources of the displayed branch, in the order of `of_answer`."""
     rows = branch_rows(conversation.leaf_id).filter(role=Message.Role.ASSISTANT).order_by("-depth")[:MOST_ANSWERS]
     return _views(user, _collected(list(rows)[::-1]))
 
@@ -130,19 +130,19 @@ def _quotes(text: str) -> Iterator[tuple[int, str]]:
 
 def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceView]:
     """Return the views of the sources, the cited ones first."""
-    ordered = sorted(numbered.items(), key=lambda each: (not each[1].quotes, each[0]))
-    files = {str(_file(each)) for _, each in ordered if _file(each)}
+    ordered = sorted(numbered.items(), key=lambda entry: (not entry[1].quotes, entry[0]))
+    files = {str(_file(entry)) for _, entry in ordered if _file(entry)}
     visible = {str(pk) for pk in File.objects.visible_to(user).filter(pk__in=files).values_list("pk", flat=True)}
     return [
         SourceView(
             number=number,
-            title=each.source.title,
-            href=each.source.href,
-            place=_place(each),
-            passage=_passage(each, visible) if index < MOST_PASSAGES else "",
-            quotes=each.quotes,
+            title=entry.source.title,
+            href=entry.source.href,
+            place=_place(entry),
+            passage=_passage(entry, visible) if index < MOST_PASSAGES else "",
+            quotes=entry.quotes,
         )
-        for index, (number, each) in enumerate(ordered)
+        for index, (number, entry) in enumerate(ordered)
     ]
 
 
@@ -165,7 +165,7 @@ def _place(numbered: _NumberedSource) -> str:
 
 
 def _passage(numbered: _NumberedSource, visible: set[str]) -> str:
-    """Return the passage from the file's present text; for a web page or a deleted file the text that the model got."""
+    """Return the passage from the file's current text. A web page or deleted file has the text that the model got."""
     document = numbered.document
     file = _file(numbered)
     text = str(document.get("contents", ""))
@@ -206,7 +206,7 @@ def preview(request: Request, message: Message, number: int) -> HttpResponse:
 
 @with_row(visible_message, "GET")
 def doubt(request: Request, message: Message, part: int, citation: int) -> HttpResponse:
-    """Show a sentence beside the passage that does not support it."""
+    """Show a sentence with the passage that does not support it."""
     doubts = (each for checked in message.parts[part : part + 1] for each in checked.get("check", {}).get("doubts", ()))
     shown = next((each for each in doubts if each["citation"] == citation), None)
     if shown is None:
@@ -226,7 +226,7 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
 
 @with_row(visible_message, "GET")
 def as_written(request: Request, message: Message) -> HttpResponse:
-    """Return the message's Markdown, to copy."""
+    """Return the message's Markdown for copying."""
     return HttpResponse(message.text, content_type="text/markdown; charset=utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Middleware: the request's id, its content security policy, its person's language and time zone, and its errors."""
+"""Middleware for request ids, the content security policy, the user's language and time zone, and errors."""
 
 import codecs
 import logging
@@ -37,13 +37,13 @@ from workspace.models import Workspace
 from workspace.models.settings import workspace_of
 
 logger = logging.getLogger(__name__)
-WATCHED = ("/livez", "/readyz", "/metrics")  # monitoring asks these often, and reads no language
+WATCHED = ("/livez", "/readyz", "/metrics")  # monitoring asks these often, and needs no translation
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
-# Nothing inline without the request's nonce, nothing from other sites. The admin's scripts (Alpine.js) evaluate
-# expressions and set styles, so that part of the site, for staff only, gets a looser policy.
+# Pages load no inline code without the request's nonce, and no code from other sites. The admin, which is for staff
+# only, has a looser policy: its scripts (Alpine.js) evaluate expressions and set styles.
 _PAGES = (
     "default-src 'self'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data: "
     "blob:; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -55,19 +55,19 @@ _ADMIN = (
 
 
 class RequestIdMiddleware:
-    """Gives a request its id: the caller's `X-Request-ID` where it is a plain word, else a new one.
+    """Gives a request its id: the caller's `X-Request-ID` if it is a plain word, or else a new one.
 
-    Every response has it, too. `began` is the Unix time of the request: pages carry it, so that their socket can ask
-    for later changes.
+    Every response has the id, too. `began` is the Unix time of the request. Pages contain it, so that their socket can
+    ask for later changes.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
-        callers = request.headers.get("X-Request-ID", "")
-        plain = callers.replace("-", "").isalnum() and callers.isascii() and len(callers) <= 64
-        request.request_id = callers if plain else uuid.uuid4().hex
+        caller_id = request.headers.get("X-Request-ID", "")
+        plain = caller_id.replace("-", "").isalnum() and caller_id.isascii() and len(caller_id) <= 64
+        request.request_id = caller_id if plain else uuid.uuid4().hex
         request.began = f"{time.time():.3f}"
         add_log_fields(request_id=request.request_id)
         method = request.method if request.method in METHODS else ""
@@ -91,7 +91,7 @@ def _traced(request: MiddlewareRequest, method: str) -> AbstractContextManager[S
 
 
 class OriginMiddleware:
-    """Sets the origin of the acts of a request, for the audit: the interface, the address, and the request's id."""
+    """Sets the origin of a request's actions for the audit log: the interface, the address and the request id."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -107,9 +107,9 @@ def is_program(request: HttpRequest) -> bool:
 
 
 class PageCompressionMiddleware(GZipMiddleware):
-    """Compresses pages, but none that a page of another site led to, which could read secrets from its length.
+    """Compresses pages, except those requested from another site, which could infer secrets from the length.
 
-    docs/decisions/0010-pages-are-compressed.md says why that is enough.
+    docs/decisions/0010-pages-are-compressed.md says why this is enough.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -126,14 +126,14 @@ class ContentSecurityPolicyMiddleware:
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
         request.csp_nonce = SimpleLazyObject(lambda: secrets.token_urlsafe(16))
         response = self.get_response(request)
-        loose = request.path.startswith(("/admin/", "/api/docs/"))
-        policy = _ADMIN if loose else _PAGES.format(nonce=request.csp_nonce)
+        is_loose = request.path.startswith(("/admin/", "/api/docs/"))
+        policy = _ADMIN if is_loose else _PAGES.format(nonce=request.csp_nonce)
         response.headers.setdefault("Content-Security-Policy", policy)
         return response
 
 
 class UserPreferencesMiddleware:
-    """Activates the person's language and time zone, and notes the visit in their session.
+    """Activates the user's language and time zone, and records the visit in their session.
 
     The language is always one that the workspace offers, also for a visitor who is not signed in.
     """
@@ -142,7 +142,7 @@ class UserPreferencesMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
-        # A program with a bearer token gets no pages, so it needs no preferences and no look-up of a session.
+        # A program with a bearer token gets no pages, so it needs no preferences and no session query.
         if bearer(request) is not None or request.path in WATCHED:
             return self.get_response(request)
         user = request.user
@@ -158,10 +158,10 @@ class UserPreferencesMiddleware:
 
 
 class CharsetMiddleware:
-    """Refuses bodies with encodings that take more than linear time, before any code decodes them.
+    """Refuses bodies in encodings whose decoding takes more than linear time, before any code decodes them.
 
-    Python decodes a body by its `charset`. Punycode and IDNA take the square of its length: 0.25 MB took 34 s of a
-    processor, in a thread that cannot be ended.
+    Python decodes a body by its `charset`. Punycode and IDNA take time in the square of its length: 0.25 MB took 34 s
+    of processor time, in a thread that cannot be stopped.
     """
 
     LINEAR = re.compile(r"utf-8(-sig)?|utf-(16|32)(-[bl]e)?|ascii|iso8859-\d+|cp125\d")  # names of `codecs.lookup`
@@ -170,7 +170,7 @@ class CharsetMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: MiddlewareRequest) -> HttpResponse:
-        # Django ignores names that Python does not know, and decodes UTF-8 then.
+        # If Python does not know the encoding, Django ignores it and decodes UTF-8.
         if request.encoding is None or self.LINEAR.fullmatch(codecs.lookup(request.encoding).name):
             return self.get_response(request)
         error = ProductError("unsupported_charset", "This charset is not read here. Send UTF-8.", status=415)
@@ -178,9 +178,9 @@ class CharsetMiddleware:
 
 
 class RequiredActionMiddleware:
-    """Redirects a person who must choose a password or set up a second factor to the page for it.
+    """Redirects a user who must choose a password or set up a second factor to the page for it.
 
-    A program's token passes: with one the request's session does not count.
+    API requests with a token pass, and their session is ignored.
     """
 
     OPEN = (
@@ -225,7 +225,7 @@ class RequiredActionMiddleware:
 
 
 def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:
-    """Return the chosen language, else the browser's first, else the workspace's; always one that is offered."""
+    """Return the first of these that the workspace offers: the chosen one, the browser's, the workspace's default."""
     accepted = [code for code, _weight in parse_accept_lang_header(request.headers.get("Accept-Language", ""))]
     for code in [chosen, *accepted]:
         with suppress(LookupError):
@@ -236,9 +236,9 @@ def _language(request: HttpRequest, workspace: Workspace, chosen: str) -> str:
 
 
 class ProductErrorMiddleware:
-    """Turns a `ProductError` of a view into a sentence on the page, or into problem+json under `/api/`.
+    """Turns a `ProductError` of a view into a message on the page, or into problem+json under `/api/`.
 
-    Under `/api/` it does so with Django's 405, too, which has no words.
+    Under `/api/` it also converts Django's 405, which has no message.
     """
 
     def __init__(self, get_response: GetResponse) -> None:

@@ -1,7 +1,7 @@
 """Check the input of a run (AG-UI's `RunAgentInput`) and turn it into a `RunRequest`.
 
-An input that would change the answer and that Glasshouse cannot honour is refused with an error that says what to
-change. It is never ignored.
+Glasshouse never ignores input that would change the answer. If it does not support such input, it refuses the run with
+an error that says what to change.
 """
 
 import json
@@ -21,8 +21,8 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from llm.types.model_call import ToolDefinition
 
-MAX_MESSAGES = 5_000  # of one request; a new thread stores them all
-MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and again of everything else but `OWN_DATA`
+MAX_MESSAGES = 5_000  # per request; a new thread stores them all
+MAX_CHARACTERS = 4_000_000  # of the messages as JSON, and of everything else except `OWN_DATA`
 # The most items in a list, by the name of the member.
 MOST_ITEMS = {
     "messages": MAX_MESSAGES,
@@ -32,8 +32,8 @@ MOST_ITEMS = {
     "content": 2_048,
     "toolCalls": 1_000,
 }
-OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # of any shape; only the size of the body bounds them
-MOST_ERRORS = 10  # of an invalid input; the rest of a long list helps nobody
+OWN_DATA = {"state", "forwardedProps", "forwarded_props"}  # may have any shape; only the size of the body limits them
+MOST_ERRORS = 10  # errors reported for an invalid input; more would help nobody
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON text
 
 
@@ -52,10 +52,10 @@ class ProgramToolResult(NamedTuple):
 
 
 class Interrupted(NamedTuple):
-    """The point at which a run ended to wait for a person's decision on the tool call `call`.
+    """The point at which a run ended to wait for the user's decision on the tool call `call`.
 
     The client has received the events of `turn` up to `seq`, and with them the first `parts` parts of its answer.
-    `str()` of it is the id of AG-UI's interrupt.
+    Its `str()` is the id of AG-UI's interrupt.
     """
 
     turn: str
@@ -88,7 +88,7 @@ class ForwardedProps(serializers.Serializer[dict[str, Any]]):
 class RunRequest:
     """A checked request for a run.
 
-    `thread` is the id of the conversation. `text` is the person's new message, or None if the run continues with the
+    `thread` is the id of the conversation. `text` is the user's new message, or None if the run continues with the
     `results` of tools (by the ids of their calls) or with a `decision`. `earlier` holds the messages before `text`.
     """
 
@@ -118,9 +118,9 @@ def read(body: Any) -> RunRequest:
     props.is_valid(raise_exception=True)
     decision = _decision(run_input.resume or [])
     messages = [
-        each
-        for each in run_input.messages
-        if isinstance(each, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
+        message
+        for message in run_input.messages
+        if isinstance(message, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
     ]
     if decision is None and (not messages or isinstance(messages[-1], agui.AssistantMessage)):
         sentence = "There is nothing to answer: end “messages” with a message of the user or the result of a tool."
@@ -128,16 +128,16 @@ def read(body: Any) -> RunRequest:
     newest = messages.pop() if decision is None and isinstance(messages[-1], agui.UserMessage) else None
     if props.validated_data["files"] and newest is None:
         raise ProductError("files_without_message", "Files go with a message of the user. Leave “files” out here.")
-    tools = [each for each in messages if isinstance(each, agui.ToolMessage)]
+    tools = [message for message in messages if isinstance(message, agui.ToolMessage)]
     return RunRequest(
         agent_input=run_input,
         thread=_thread(run_input.thread_id),
         text=_text(newest.content) if newest is not None else None,
-        results={each.tool_call_id: _result(each) for each in tools},
+        results={message.tool_call_id: _result(message) for message in tools},
         earlier=[
-            EarlierMessage(each.role, _text(each.content))
-            for each in messages
-            if not isinstance(each, agui.ToolMessage)
+            EarlierMessage(message.role, _text(message.content))
+            for message in messages
+            if not isinstance(message, agui.ToolMessage)
         ],
         options=ProgramOptions(instructions=_instructions(run_input), tools=_tools(run_input.tools or [])),
         decision=decision,
@@ -175,7 +175,7 @@ def _require_bounded(body: Any) -> None:
 
 
 def _require_short_lists(run_input: agui.RunAgentInput) -> None:
-    """Raise `too_many_items` (413). `tools` have an error of their own."""
+    """Raise `too_many_items` (413) for a long list. `tools` have an error of their own."""
     lists: list[tuple[str, Sequence[Any] | None]] = [("context", run_input.context), ("resume", run_input.resume)]
     for message in run_input.messages:
         content = getattr(message, "content", None)
@@ -232,9 +232,9 @@ def _result(message: agui.ToolMessage) -> ProgramToolResult:
 def _instructions(run_input: agui.RunAgentInput) -> str:
     """Join the application's system messages, context and state. They are sent after the persona's instructions."""
     texts = [
-        each.content for each in run_input.messages if isinstance(each, agui.SystemMessage | agui.DeveloperMessage)
+        item.content for item in run_input.messages if isinstance(item, agui.SystemMessage | agui.DeveloperMessage)
     ]
-    texts += [f"{each.description}: {each.value}" for each in run_input.context or ()]
+    texts += [f"{item.description}: {item.value}" for item in run_input.context or ()]
     if run_input.state:
         texts.append(f"The application's state: {json.dumps(run_input.state, ensure_ascii=False)}")
     return "\n\n".join(text for text in texts if text.strip())

@@ -1,21 +1,21 @@
-"""Answers to repeated writes with an `Idempotency-Key`.
+"""Answer repeated writes with an `Idempotency-Key`.
 
-A program that got no answer may send a write again without doing it twice. A call is a person's key with a method and a
-path.
+A program that got no answer may send a write again, and the write is done only once. A call is identified by the user,
+the key, the method and the path.
 
 1. `begin` takes an advisory lock for the call. A second call at the same time gets `request_in_progress` (409).
 2. A stored answer is replayed for a day, marked `Idempotent-Replayed: true`. The same key with other contents is
    refused with `idempotency_key_reused` (422).
-3. Otherwise the call runs, and `IdempotentCall.store` stores its answer. Answers that only say "not now" are not stored
-   (409, 429, 5xx), nor are secrets that are shown once: a repeat names the token or webhook that was made, with null in
-   the secret's place, and says so.
+3. Otherwise the call runs, and `IdempotentCall.store` stores its answer. Temporary failures (409, 429, 5xx) are not
+   stored. Secrets that are shown once are not stored either: a repeat returns the created token or webhook with null
+   instead of the secret, and says so.
 
-The effects of the call and its answer are committed in one transaction, which holds the lock. So one of two
-simultaneous calls runs; a process that dies leaves neither effects, nor an answer, nor a lock that has to time out; and
-neither is ever stored without the other. Redis could promise none of this. After a 5xx the effects are rolled back,
+The effects of the call and its answer are committed in one transaction, which holds the lock. So only one of two
+simultaneous calls runs. A process that dies leaves no effects, no answer and no lock that has to time out. Effects and
+answer are never stored without each other. Redis cannot guarantee any of this. After a 5xx the effects are rolled back,
 since a repeat runs again.
 
-`Turn.idempotency_key` is the same key kept with the turn itself, for pages and sockets, and longer than a day.
+`Turn.idempotency_key` stores the same key with the turn, for pages and sockets, and for longer than a day.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ KEPT_FOR = timedelta(hours=24)
 KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 PASSING = (409, 429)
-SOON = 1  # seconds after which to ask again
+SOON = 1  # seconds to wait before asking again
 
 
 class ReplayedAnswer(Exception):
@@ -78,7 +78,7 @@ def key_of(request: Request) -> str | None:
 
 
 class ShownOnce(Response):
-    """The answer to the creation of a secret. In a repeat its member `once` is null, and `left_out` says why."""
+    """The answer to the creation of a secret. In a repeat the member named `once` is null, and `left_out` says why."""
 
     def __init__(self, data: Mapping[str, Any], once: str, *, what: str) -> None:
         super().__init__({**data, "left_out": ""}, status=201, headers={"Cache-Control": "no-store"})
@@ -92,13 +92,13 @@ class ShownOnce(Response):
 
 
 class IdempotentCall:
-    """A write that runs only here until the transaction around it ends."""
+    """A write that only this process runs until the surrounding transaction ends."""
 
     def __init__(self, row: IdempotentAnswer) -> None:
         self._row = row
 
     def store(self, response: HttpResponseBase) -> None:
-        """Store the answer; only status and headers of a stream, which cannot be replayed. Rolls a 5xx back."""
+        """Store the answer, or only the status and headers of a stream, which cannot be replayed. Rolls a 5xx back."""
         if response.status_code >= 500:
             transaction.set_rollback(True)
         if response.status_code >= 500 or response.status_code in PASSING:
@@ -118,20 +118,20 @@ class IdempotentCall:
 def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collection[str] = ()) -> IdempotentCall:
     """Begin a call. Call this in a transaction. A repeat may differ in the members `new_each_time`.
 
-    Raises `ReplayedAnswer`, `request_in_progress`, `idempotency_key_reused` or `answer_lost` where it must not run. A
-    call that is answered with events runs each time: its key finds the turn that it has begun before, and it follows.
+    Raises `ReplayedAnswer`, `request_in_progress`, `idempotency_key_reused` or `answer_lost` if it must not run. A
+    call with a stream of events runs each time: its key finds the turn that the first call began, and it streams that.
     """
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
         sentence = Sentence("The first request with this Idempotency-Key is still running. Ask again in a moment.")
         raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
-    sent = _hash(_contents(request, new_each_time))
+    request_hash = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user.pk, call=call).first()
     if earlier is None or earlier.created < timezone.now() - KEPT_FOR:
         if earlier is not None:
             earlier.delete()
-        return IdempotentCall(IdempotentAnswer(user_id=user.pk, call=call, request=sent))
-    if earlier.request != sent:
+        return IdempotentCall(IdempotentAnswer(user_id=user.pk, call=call, request=request_hash))
+    if earlier.request != request_hash:
         sentence = Sentence(
             "This Idempotency-Key was used for another request here. Send a new key with a new request."
         )
@@ -152,7 +152,7 @@ def forget_answers() -> None:
 
 
 def _contents(request: Request, without: Collection[str]) -> Iterator[str | bytes]:
-    """Yield the parsed contents of the request: a repeat may have another order of members or parts of the form."""
+    """Yield the parsed contents of the request, since a repeat may have its members or form parts in another order."""
     yield request.META.get("QUERY_STRING", "")
     data: Any = request.data
     if not hasattr(data, "lists"):
@@ -168,7 +168,7 @@ def _contents(request: Request, without: Collection[str]) -> Iterator[str | byte
 def _file(file: "UploadedFile[Any]") -> Iterator[str | bytes]:
     yield file.name or ""
     digest = hashlib.sha256()
-    for piece in file.chunks():  # a large one is on the disk, and is not read into memory here either
+    for piece in file.chunks():  # a large file is on disk and should not be read into memory
         digest.update(piece)
     file.seek(0)
     yield digest.digest()
@@ -178,6 +178,6 @@ def _hash(parts: "Iterator[str | bytes] | list[str]") -> str:
     """Return the hash of the parts, each with its length, so that no two lists of parts have the same hash."""
     digest = hashlib.sha256()
     for part in parts:
-        piece = part.encode() if isinstance(part, str) else part
-        digest.update(len(piece).to_bytes(8, "big") + piece)
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()

@@ -1,9 +1,9 @@
-"""The chain of hashes: it shows whether somebody with access to the database changed, removed or inserted a row.
+"""Chain the audit log by hashes, to detect rows that somebody changed, removed or inserted in the database.
 
 1. `sign` gives a new row its `digest`, an HMAC over its contents with a key that the database does not have. The
-   personal fields (names, the address) have an HMAC of their own: the chain itself does not depend on them.
-2. As the transaction is committed, a trigger of the database appends the row: `sequence` counts on, `previous` is the
-   `hash` of the row before, and `hash` = SHA-256(previous + digest + sequence).
+   personal fields (names, the address) have an HMAC of their own, so they can be erased without breaking the chain.
+2. When the transaction is committed, a database trigger appends the row: `sequence` is the next number, `previous` is
+   the `hash` of the row before, and `hash` = SHA-256(previous + digest + sequence).
 3. `verify` checks the whole chain.
 
 The lock of the chain is held only for an instant: docs/decisions/0023-the-audit-is-chained-at-commit.md says why.
@@ -31,7 +31,7 @@ AT_ONCE = 2_000  # rows in memory
 
 @dataclass(frozen=True, slots=True)
 class ChainFault:
-    """A fault of the row at this place of the chain; `sequence` is None for a row without a place."""
+    """A fault of a row. `sequence` is its position in the chain, or None for a row without a position."""
 
     sequence: int | None
     sentence: str
@@ -39,7 +39,7 @@ class ChainFault:
 
 @dataclass(slots=True)
 class ChainCheck:
-    """Progress of a check: the number of `rows` so far, and `sequence` and `hash` of the last."""
+    """Progress of a check: the number of `rows` so far, and the `sequence` and `hash` of the last row."""
 
     rows: int = 0
     sequence: int = 0
@@ -75,7 +75,7 @@ def verify(check: ChainCheck) -> Iterator[ChainFault]:
 
 
 def _faults_of_start(entry: Entry) -> Iterator[ChainFault]:
-    """Yield a fault unless the row is the first of all, or follows the last one that the retention removed."""
+    """Yield a fault unless the row is the first ever, or follows the last row that the retention removed."""
     if entry.sequence == 1 and not entry.previous:
         return
     forgotten = Entry.objects.filter(action="audit.forgotten").order_by("-sequence").first()
@@ -85,13 +85,13 @@ def _faults_of_start(entry: Entry) -> Iterator[ChainFault]:
 
 
 def _erased() -> set[str]:
-    """Return the ids of erased people and of their tokens. A row that says so cannot be written without a key."""
+    """Return the ids of erased users and of their tokens. Rows about erasures cannot be forged without a key."""
     rows = Entry.objects.filter(action=ERASED).values_list("object_id", "changes__tokens")
     return {pk for person, tokens in rows for pk in (person, *(tokens or ()))}
 
 
 def _blank(entry: Entry, erased: set[str]) -> bool:
-    """Return whether the names of an erased person were removed from the row: its names cannot be verified then."""
+    """Return whether the row lost its names because a user was erased. Such names cannot be verified."""
     acted = str(entry.actor_id) in erased and not (entry.actor_name or entry.token_name or entry.address)
     return acted or (entry.object_id in erased and not entry.object_name)
 
@@ -113,7 +113,7 @@ def _faults(entry: Entry, before: ChainCheck, keys: list[bytes], erased: set[str
 
 
 def _keys() -> list[bytes]:
-    """Return the keys: the first signs, all verify."""
+    """Return the keys. The first key signs, and all keys verify."""
     return [hashlib.sha256(b"audit\0" + key.encode()).digest() for key in settings.ENCRYPTION_KEYS]
 
 
@@ -123,14 +123,14 @@ def _hmac(key: bytes, contents: Mapping[str, object]) -> str:
 
 
 def _signed(entry: Entry) -> Mapping[str, object]:
-    """Return the contents that `digest` is over, as JSON can hold them."""
+    """Return the contents that `digest` covers, as JSON values."""
     values = {name: getattr(entry, name) for name in SIGNED}
     ids = {name: str(values[name] or "") for name in ("actor_id", "token_id")}
     return {**values, **ids, "id": str(entry.pk), "at": entry.at.astimezone(UTC).isoformat()}
 
 
 def _personal(entry: Entry) -> Mapping[str, str]:
-    """Return the contents that `personal_digest` is over."""
+    """Return the contents that `personal_digest` covers."""
     return {"id": str(entry.pk), **{name: getattr(entry, name) for name in PERSONAL}}
 
 

@@ -40,7 +40,7 @@ _THINK: dict[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high
 class OllamaClient(HttpClient):
     """Client of Ollama's own protocol."""
 
-    # A request cannot demand a tool, nor forbid calls side by side.
+    # The protocol cannot demand a tool call, forbid parallel calls or set the verbosity.
     unknown = ("tool_choice", "parallel_tool_calls", "verbosity")
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
@@ -70,7 +70,7 @@ class OllamaClient(HttpClient):
 
 
 def server_url(base_url: str) -> str:
-    """Return the server's address, also from that of its OpenAI-compatible endpoint."""
+    """Return the server's address. `base_url` may also be the address of its OpenAI-compatible endpoint."""
     parts = urlsplit(base_url)
     path = parts.path.rstrip("/").removesuffix("/v1").removesuffix("/api")
     return urlunsplit(parts._replace(path=path))
@@ -143,7 +143,7 @@ class JsonLineDecoder:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that these bytes complete. Raises `ModelError` (malformed_stream) for a line without end."""
+        """Return the lines that these bytes complete. Raises `ModelError` (malformed_stream) for an endless line."""
         lines = (self._rest + chunk).split(b"\n")
         self._rest = lines.pop()
         if len(self._rest) > MAX_EVENT:
@@ -172,9 +172,9 @@ class OllamaReader(StepReader):
         return self._last is not None
 
     def is_whole(self, content_type: str, beginning: bytes) -> bool:
-        """Return whether the body is no stream.
+        """Return whether the body is one document instead of a stream.
 
-        Each line of a stream is an object here, so the content type decides.
+        Each line of a stream is also a JSON object, so the content type decides.
         """
         return content_type.startswith(("application/json", "text/html")) or beginning.startswith((b"[", b"<"))
 
@@ -212,13 +212,13 @@ class OllamaReader(StepReader):
         last = self._last or {}
         if last.get("done_reason") in _NO_ANSWER:
             raise errors.cut()
-        word = str(last.get("done_reason") or "stop")
-        reason = finish_reason(word)
-        detail = word[:LONGEST_DETAIL] if reason == "other" else ""
+        done_reason = str(last.get("done_reason") or "stop")
+        reason = finish_reason(done_reason)
+        detail = done_reason[:LONGEST_DETAIL] if reason == "other" else ""
         state = None
         if self._calls:
             reason = "tool_calls" if reason == "stop" else reason
-            thought = "".join(self._thinking)
-            state = ReasoningState(({"thinking": thought},), len(thought) // 4) if thought else None
+            reasoning = "".join(self._thinking)
+            state = ReasoningState(({"thinking": reasoning},), len(reasoning) // 4) if reasoning else None
         usage = Usage(input=tokens(last.get("prompt_eval_count")), output=tokens(last.get("eval_count")))
         yield StepFinished(reason, usage if usage.input else None, state, detail)

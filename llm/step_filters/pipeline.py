@@ -1,10 +1,10 @@
-"""Filter the events of a server into those of a step, for all protocols.
+"""Turn the events that a model server sends into the events of a step, for all protocols.
 
 Each event passes these filters, in this order:
 
-1. `thoughts`: reasoning within the text becomes reasoning.
-2. `written_calls`: calls within the text become calls, for models that write them so.
-3. Ids of calls become unique within the step.
+1. `thoughts`: reasoning that is written into the text becomes reasoning events.
+2. `written_calls`: tool calls that a model writes into the text become tool-call events.
+3. Ids of tool calls become unique within the step.
 4. A step that ended with `tool_calls` but has no call gets the reason `other`.
 """
 
@@ -24,11 +24,11 @@ from llm.types.model_call import (
     ToolCallStarted,
 )
 
-COMPLETE = ("stop", "tool_calls")  # ends of a step that the model chose
+COMPLETE = ("stop", "tool_calls")  # finish reasons of a step that the model ended by itself
 
 
 class StepFilter:
-    """The filters of one step. `replays_text`: the protocol's state of reasoning has the text as it came."""
+    """The filters of one step. `replays_text`: the protocol's reasoning state contains the unfiltered text."""
 
     def __init__(self, request: ModelRequest, *, replays_text: bool) -> None:
         inside = request.untagged_reasoning and request.sampling.reasoning_effort != "none"
@@ -72,7 +72,7 @@ class StepFilter:
                 yield event
 
     def _with_own_id(self, event: ToolCallStarted) -> ToolCallStarted:
-        """Return the event with a unique id: some gateways give all calls of an answer one id."""
+        """Return the event with a unique id: some gateways give all calls of an answer the same id."""
         id_ = event.id
         number = 2
         while id_ in self._ids:

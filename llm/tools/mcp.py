@@ -1,8 +1,8 @@
 """List and call the tools of MCP servers, over streamable HTTP or over the standard streams of a process.
 
-Each call opens a session. So nothing must stay alive between the steps of a turn, and a server that failed once is
-simply asked again. Tools of a list are read one by one: a tool that cannot be offered is left out and reported, the
-others stay.
+Each call opens its own session. So no connection must stay open between the steps of a turn, and the next call simply
+retries a server that failed. The tools of a list are checked one by one: a tool that cannot be offered is left out and
+reported, and the others stay.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from llm.tools.servers import ServerFailed, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
-# Bounds against abuse; no server in use comes near them.
-MAX_TOOLS = 1_000  # of one server
+# Bounds against abuse; no real server comes near them.
+MAX_TOOLS = 1_000  # per server
 MAX_DESCRIPTION = 20_000  # characters
-MAX_LISTING = 4_000_000  # characters of all definitions of one server
-MAX_NAME = 64  # characters; every provider takes these
+MAX_LISTING = 4_000_000  # characters of all definitions per server
+MAX_NAME = 64  # characters; every provider accepts names of this length
 LIST_TIMEOUT = 15.0
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
-_SIGN = 8  # characters that tell two names apart
+_SIGN = 8  # characters of a digest that distinguishes equal names
 
 
 class ServerTool:
@@ -56,7 +56,7 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server, named `server__tool`, and the problems of those that are not offered as it lists them."""
+    """The tools of a server, named `server__tool`, and the problems of tools that are left out or changed."""
 
     tools: Sequence[ServerTool] = ()
     problems: Sequence[ToolProblem] = ()
@@ -68,36 +68,36 @@ async def tools_of(server: ToolServerConfig) -> Listing:
     from llm.tools import mcp_client  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
     raw = await mcp_client.list_tools(server, MAX_TOOLS, LIST_TIMEOUT)
-    # In a thread: a long list takes a part of a second, in which this loop could serve no other answer.
+    # In a thread: a long list takes a fraction of a second, which would block the other answers of this loop.
     return await asyncio.to_thread(listing_of, server, raw.tools, endless=raw.endless)
 
 
 def listing_of(server: ToolServerConfig, raw: Sequence[Any], *, endless: bool = False) -> Listing:
     """Return the tools of a server's raw list. A bad tool does not affect the others.
 
-    `endless`: the server's pages did not end.
+    `endless`: the pages of the server's list did not end.
     """
     tools: dict[str, ServerTool] = {}
     problems: list[ToolProblem] = []
-    served: set[str] = set()
+    seen_names: set[str] = set()
     characters = 0
-    for number, each in enumerate(raw[:MAX_TOOLS], 1):
-        served_as = each.get("name") if isinstance(each, Mapping) else None
+    for number, raw_tool in enumerate(raw[:MAX_TOOLS], 1):
+        served_as = raw_tool.get("name") if isinstance(raw_tool, Mapping) else None
         if not isinstance(served_as, str) or not served_as.strip():
             problems.append(ToolProblem(f"tool {number}", Sentence("It has no name.")))
             continue
         name = _name(server, served_as, tools)
-        if served_as in served:
+        if served_as in seen_names:
             reason = Sentence("The server lists two tools of this name; the first is offered.")
             problems.append(ToolProblem(name, reason))
             continue
-        served.add(served_as)
+        seen_names.add(served_as)
         try:
-            schema = repaired(each.get("inputSchema"))
+            schema = repaired(raw_tool.get("inputSchema"))
         except BadSchema as error:
             problems.append(ToolProblem(name, error.sentence))
             continue
-        description = _description(each, served_as)
+        description = _description(raw_tool, served_as)
         characters += len(description) + len(json.dumps(schema))
         if characters > MAX_LISTING:
             reason = Sentence(
@@ -126,21 +126,21 @@ def listing_of(server: ToolServerConfig, raw: Sequence[Any], *, endless: bool = 
 
 
 def _name(server: ToolServerConfig, served_as: str, others: Mapping[str, ServerTool]) -> str:
-    """Return the tool's name for models. A digest is added where another tool has that name already."""
+    """Return the tool's name for models. A digest is added if another tool already has that name."""
     name = _FORBIDDEN.sub("_", f"{server.name}__{served_as}")[:MAX_NAME]
     if name in others and others[name].served_as != served_as:
-        sign = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
-        name = f"{name[: MAX_NAME - _SIGN - 1]}_{sign}"
+        digest = hashlib.sha256(served_as.encode(errors="replace")).hexdigest()[:_SIGN]
+        name = f"{name[: MAX_NAME - _SIGN - 1]}_{digest}"
     return name
 
 
 def _description(tool: Mapping[str, Any], served_as: str) -> str:
     texts = (tool.get("description"), tool.get("title"), served_as)
-    return next(clean(each) for each in texts if isinstance(each, str) and each)
+    return next(clean(text) for text in texts if isinstance(text, str) and text)
 
 
 class StoredServerTool(TypedDict):
-    """A tool as it stands in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models."""
+    """A tool as stored in `ToolServer.tools`. `tool`: its name at the server; `name`: its name for models."""
 
     tool: str
     name: str
@@ -149,7 +149,7 @@ class StoredServerTool(TypedDict):
 
 
 class StoredProblem(TypedDict):
-    """A `ToolProblem` as it stands in `ToolServer.problems`."""
+    """A `ToolProblem` as stored in `ToolServer.problems`."""
 
     name: str
     reason: str
@@ -170,23 +170,23 @@ def tools_as_stored(tools: Iterable[ServerTool]) -> list[StoredServerTool]:
 
 
 def stored_tools(server: ToolServerConfig, listing: Iterable[StoredServerTool]) -> list[ServerTool]:
-    """Return the tools of their stored form."""
+    """Return the tools from their stored form."""
     return [
-        ServerTool(server, each["tool"], ToolDefinition(each["name"], each["description"], each["parameters"]))
-        for each in listing
+        ServerTool(server, stored["tool"], ToolDefinition(stored["name"], stored["description"], stored["parameters"]))
+        for stored in listing
     ]
 
 
 def problems_as_stored(problems: Iterable[ToolProblem]) -> list[StoredProblem]:
     """Return the stored form of problems, which `stored_problems` reads."""
-    return [{"name": each.name, "reason": each.reason.dump(), "offered": each.offered} for each in problems]
+    return [{"name": problem.name, "reason": problem.reason.dump(), "offered": problem.offered} for problem in problems]
 
 
 def stored_problems(problems: Iterable[StoredProblem]) -> list[ToolProblem]:
-    """Return the problems of their stored form."""
-    return [ToolProblem(each["name"], Sentence.load(each["reason"]), each["offered"]) for each in problems]
+    """Return the problems from their stored form."""
+    return [ToolProblem(problem["name"], Sentence.load(problem["reason"]), problem["offered"]) for problem in problems]
 
 
 async def _read_protocol() -> None:
-    """Import the client in a thread, where it is needed: the protocol's package takes half a second to load."""
+    """Import the client in a thread at its first use: the protocol's package takes half a second to load."""
     await asyncio.to_thread(import_module, "llm.tools.mcp_client")

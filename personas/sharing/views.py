@@ -76,7 +76,7 @@ def context(request: Request, persona: Persona) -> dict[str, object]:
 
 def _page(request: Request, persona: Persona, problem: ProductError | None = None) -> HttpResponse:
     require_owner(user=request.user, persona=persona)
-    shown = {
+    page_context = {
         **context(request, persona),
         "section": "personas",
         "persona": persona,
@@ -85,4 +85,4 @@ def _page(request: Request, persona: Persona, problem: ProductError | None = Non
     }
     name = "personas/_shares.html" if request.htmx else "personas/shares.html"
     # htmx shows a response only if its status is a success.
-    return render(request, name, shown, status=problem.status if problem and not request.htmx else 200)
+    return render(request, name, page_context, status=problem.status if problem and not request.htmx else 200)

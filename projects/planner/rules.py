@@ -1,8 +1,8 @@
-"""Rules for changes of objectives, tasks and checklist items by users and models. Nothing here writes.
+"""Check changes to objectives, tasks and checklist items by users and models. This module writes no rows.
 
-A model may create any of them for its user. It may change model and hybrid tasks and their checklists, but not the
-user's own tasks and no objectives (docs/develop/context.md, “Tasks”). It may not delete or reorder. It may not pass a
-breakpoint: only the user clears it or finishes its item.
+A model may create any of them for its user. It may change model and hybrid tasks and their checklists, but
+neither the user's own tasks nor objectives (docs/develop/context.md, “Tasks”). It may not delete or reorder. It may not
+pass a breakpoint: only the user clears it or finishes its item.
 
 To add a field that can be changed: 1. add it to `TaskFields`, 2. write a check like `_title`, 3. register it in
 `_CHECKS`, 4. name it in `projects.planner.pages.FIELDS` for the history.
@@ -25,7 +25,7 @@ from projects.planner.models.codes import HORIZONS
 from projects.planner.models.task import MAX_NEEDS, MAX_TITLE, Task
 
 MAX_NOTES = 4_000  # characters
-# (level, horizon) → (level, horizon) of possible parents. A parent is always of a higher level, so there is no circle.
+# (level, horizon) → (level, horizon) of possible parents. A parent is always of a higher level, so there are no cycles.
 PARENTS: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("objective", "year"): (),
     ("objective", "month"): (("objective", "year"),),
@@ -49,7 +49,7 @@ class Actor:
 class NewTask:
     """Task to create.
 
-    `date`: any day of the year or month; None is the user's today, or for an item the day of its task. `archetype` is
+    `date` is any day of the year or month. None means the user's today, or the task's day for an item. `archetype` is
     for tasks; empty means the user's. Items need a `parent`, and only items may have `breakpoint` and `needs`. `draft`:
     a model drafts the checklist of a day task that is not the user's own.
     """
@@ -88,7 +88,7 @@ class TaskFields(TypedDict, total=False):
 
 
 class TaskChanges(TaskFields, total=False):
-    """Columns of a task that change, with those that follow from `TaskFields` and those that only services set."""
+    """Changed columns of a task: `TaskFields`, columns that follow from them, and columns that only services set."""
 
     cleared: datetime.datetime | None
     finished: datetime.datetime | None
@@ -106,7 +106,7 @@ def check_kind(level: str, horizon: str) -> None:
 
 
 def check_may_change(actor: Actor, row: Task) -> None:
-    """Raise `for_the_user` (403) for a model and a row that only the user may change."""
+    """Raise `for_the_user` (403) if a model changes a row that only the user may change."""
     task = row.parent if row.level == Task.Level.ITEM else row
     if actor.model and (task is None or task.archetype in ("", Task.Archetype.USER)):
         raise ProductError(
@@ -117,13 +117,13 @@ def check_may_change(actor: Actor, row: Task) -> None:
 
 
 def check_person(actor: Actor, what: Sentence) -> None:
-    """Raise `only_the_user` (403) for a model. `what` completes the sentence “Only the user …”."""
+    """Raise `only_the_user` (403) if the actor is a model. `what` completes the sentence “Only the user …”."""
     if actor.model:
         raise ProductError("only_the_user", Sentence("Only the user {what}. Ask them.", what=what), status=403)
 
 
 def check_not_moved(row: Task) -> None:
-    """Raise `was_moved` (409) for a task that goes on under another code."""
+    """Raise `was_moved` (409) for a task that was moved and now has another code."""
     if row.moved_to is not None:
         raise ProductError(
             "was_moved",
@@ -135,7 +135,7 @@ def check_not_moved(row: Task) -> None:
 
 
 def check_not_declined(actor: Actor, row: Task) -> None:
-    """Raise `declined` (409) for a model and a declined proposal, or an item of one."""
+    """Raise `declined` (409) if a model changes a declined proposal or an item of one."""
     task = row.parent if row.level == Task.Level.ITEM else None
     if actor.model and (row.declined or (task is not None and task.declined)):
         sentence = Sentence("{code} was declined. Only the user can accept it; leave it as it is.", code=row.code)
@@ -143,7 +143,7 @@ def check_not_declined(actor: Actor, row: Task) -> None:
 
 
 def breakpoint_before(row: Task) -> Task | None:
-    """Return the first active breakpoint: of a task in its checklist, of an item up to its place in the checklist."""
+    """Return the first active breakpoint in a task's checklist, or for an item the first one up to its position."""
     if row.level != Task.Level.ITEM:
         items = row.children.filter(level=Task.Level.ITEM)
     else:
@@ -164,7 +164,7 @@ def check_fields(actor: Actor, row: Task, fields: TaskFields) -> TaskChanges:
 
 
 def _storable(text: str, most: int, what: Sentence, *, one_line: bool) -> str:
-    """Return a text as it is stored. Raises `text_too_long`, since a cut text would lose words."""
+    """Return the text in its stored form. Raises `text_too_long` instead of truncating the text."""
     text = _UNSTORABLE.sub(" ", text)
     text = " ".join(text.split()) if one_line else text.strip()
     if len(text) > most:
@@ -247,9 +247,11 @@ def _status(actor: Actor, row: Task, value: str) -> TaskChanges:
             "The status is open, doing, waiting, done or dropped. To go on on another day, move the task.",
         )
     breakpoint = breakpoint_before(row) if actor.model else None
-    # A task may be in progress before a breakpoint in its checklist, but not an item after the breakpoint.
-    behind = breakpoint is not None and row.level == Task.Level.ITEM
-    if breakpoint and (value in (Task.Status.DONE, Task.Status.DROPPED) or (behind and value == Task.Status.DOING)):
+    # A task may be in progress while its checklist has a breakpoint. An item after the breakpoint may not.
+    after_breakpoint = breakpoint is not None and row.level == Task.Level.ITEM
+    if breakpoint and (
+        value in (Task.Status.DONE, Task.Status.DROPPED) or (after_breakpoint and value == Task.Status.DOING)
+    ):
         raise ProductError(
             "breakpoint",
             Sentence(

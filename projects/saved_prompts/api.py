@@ -22,7 +22,7 @@ from projects.saved_prompts import services
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import Variable, fill, variables
 
-LONGEST_VALUE = 1_000_000  # characters, as of a message
+LONGEST_VALUE = 1_000_000  # characters, the same as for a message
 MOST_VALUES = 1_000
 HOLDERS = ("own", "project", "workspace")
 

@@ -13,7 +13,7 @@ from readers.formats.result import ReaderError
 MAX_MEMBERS = 10_000
 MAX_UNPACKED = 400_000_000  # bytes of all members together
 MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
-SMALL = 20_000_000  # bytes that may unpack at any ratio
+SMALL = 20_000_000  # bytes; archives up to this unpacked size may have any ratio
 # Members of an OpenDocument.
 MANIFEST = "META-INF/manifest.xml"
 PACKAGE = "encrypted-package"
@@ -25,9 +25,9 @@ Element = Any  # lxml's own class for elements is private
 
 
 class Archive:
-    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` for members with ZIP's own password.
+    """A checked archive. Raises `bomb` or `damaged`, and `encrypted` for members with ZIP's own encryption.
 
-    `locked`: members may have a password.
+    `locked`: encrypted members are allowed.
     """
 
     def __init__(self, path: Path, *, locked: bool = False) -> None:
@@ -64,7 +64,7 @@ class Archive:
         return MANIFEST in self.names and self.media_type().startswith("application/vnd.oasis.opendocument.")
 
     def media_type(self) -> str:
-        """Return the media type that the archive names, or nothing."""
+        """Return the media type that the archive names, or an empty string."""
         return self.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in self.names else ""
 
     def refuse_entities(self) -> None:
@@ -80,7 +80,7 @@ class Archive:
 
 
 def relation_targets(archive: Archive, name: str) -> dict[str, str]:
-    """Return the targets of a part's relationships by their ids (OPC, part 2, section 9): members, or links outside."""
+    """Return the targets of a part's relationships by id (OPC, part 2, section 9): members or external links."""
     folder, _, file = name.rpartition("/")
     source = f"{folder}/_rels/{file}.rels"
     if source not in archive.names:

@@ -1,4 +1,4 @@
-"""Unlock files of Office and LibreOffice, and members of ZIP archives, with a password, in memory."""
+"""Decrypt files of Office and LibreOffice, and members of ZIP archives, with a password, in memory."""
 
 import base64
 import hashlib
@@ -29,26 +29,26 @@ from readers.formats.result import ReaderError
 
 _ZIP = b"PK\x03\x04"
 _STRONG = 0x40  # flag of members with PKWARE's own encryption
-# WinZip's method, and the extra field of a member with its parameters.
+# WinZip's AES: its compression method, and the extra field of a member with its parameters.
 _AES = 99
 _EXTRA_OF_AES = 0x9901
 _ROUNDS_OF_AES = 1_000
-# Bytes before and behind the encrypted content.
+# Bytes of the verifier before the encrypted content, of the MAC after it, and of a block.
 _VERIFIER = 2
 _MAC = 10
 _BLOCK = 16
-_AT_ONCE = 1 << 16  # blocks
-# Limits for the keys of one file, some 10 s each, so that nobody waits long for a hostile file. Office uses 100,000
-# rounds. LibreOffice uses as many for each part, or 3 rounds through 64 MiB for the whole.
+_AT_ONCE = 1 << 16  # blocks encrypted in one call
+# Limits for deriving the keys of one file. Each is some 10 s of work, so that nobody waits long for a hostile file.
+# Office uses 100,000 rounds. LibreOffice uses 100,000 rounds for each part, or 3 rounds over 64 MiB for the whole file.
 _MOST_ROUNDS = 20_000_000
 _MOST_ROUNDS_OF_OFFICE = 5_000_000
-_MOST_MEMORY = 256 * 1024  # KiB of one key
-_MOST_WORK = 8 * 1024 * 1024  # KiB times rounds, of all keys
-_CHECKED = 1_024  # bytes under a checksum of LibreOffice
+_MOST_MEMORY = 256 * 1024  # KiB for one key
+_MOST_WORK = 8 * 1024 * 1024  # KiB times rounds, summed over all keys
+_CHECKED = 1_024  # leading bytes that a “1K” checksum of LibreOffice covers
 
 
 def unlocked(path: Path, password: str) -> bytes:
-    """Return a file of Office or LibreOffice without its password.
+    """Return the decrypted content of a file of Office or LibreOffice.
 
     Raises `wrong_password`, `protected`, `damaged`, `bomb`.
     """
@@ -61,7 +61,7 @@ def unlocked(path: Path, password: str) -> bytes:
 
 
 def member(path: Path, archive: Archive, name: str, password: str) -> bytes:
-    """Return the content of one of `archive.locked`. Raises as `unlocked`."""
+    """Return the decrypted content of a member in `archive.locked`. Raises the errors of `unlocked`."""
     info = archive.locked[name]
     keys = [password.encode(), *([password.encode("cp1252", "ignore")] if not password.isascii() else [])]
     if info.flag_bits & _STRONG:
@@ -86,7 +86,7 @@ def _wrap_library_errors() -> Iterator[None]:
 def _office(path: Path, password: str) -> bytes:
     """Return the content of a file that Office has encrypted (MS-OFFCRYPTO)."""
     out = io.BytesIO()
-    # The library asks for a file, which a confined process may not write.
+    # The library creates a temporary file, and a sandboxed process may not write files.
     tempfile.TemporaryFile = io.BytesIO  # type: ignore[assignment]
     with path.open("rb") as source:
         try:
@@ -115,7 +115,7 @@ def _rebuild(members: Iterator[tuple[str, bytes]]) -> bytes:
 
 
 def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> bytes:
-    """Decrypt with ZIP's old method. One byte detects most wrong passwords, the checksum the rest."""
+    """Decrypt with ZIP's old method. A check byte detects most wrong passwords, and the checksum detects the rest."""
     for key in keys:
         try:
             with archive.open(member.filename, key) as opened:
@@ -127,7 +127,7 @@ def _by_pkzip(archive: Archive, member: zipfile.ZipInfo, keys: list[bytes]) -> b
 
 
 def _packed(path: Path, member: zipfile.ZipInfo) -> bytes:
-    """Return the raw content of a member, behind its own header."""
+    """Return the encrypted content of a member, which follows its local header."""
     with path.open("rb") as source:
         source.seek(member.header_offset + 26)
         source.seek(sum(struct.unpack("<2H", source.read(4))), io.SEEK_CUR)
@@ -137,58 +137,61 @@ def _packed(path: Path, member: zipfile.ZipInfo) -> bytes:
 def _by_winzip(packed: bytes, member: zipfile.ZipInfo, keys: list[bytes]) -> bytes:
     """Decrypt AES in counter mode with an HMAC (WinZip's AE-1, AE-2). The counter begins at 1, lowest byte first."""
     strength, method = _aes_parameters(member.extra)
-    size = 8 * (strength + 1)
-    salted = 4 * (strength + 1)
-    salt = packed[:salted]
-    verifier = packed[salted : salted + _VERIFIER]
-    body = packed[salted + _VERIFIER : -_MAC]
+    key_size = 8 * (strength + 1)
+    salt_size = 4 * (strength + 1)
+    salt = packed[:salt_size]
+    verifier = packed[salt_size : salt_size + _VERIFIER]
+    body = packed[salt_size + _VERIFIER : -_MAC]
     mac = packed[-_MAC:]
     for key in keys:
-        derived = hashlib.pbkdf2_hmac("sha1", key, salt, _ROUNDS_OF_AES, 2 * size + _VERIFIER)
-        if derived[2 * size :] == verifier:
+        derived = hashlib.pbkdf2_hmac("sha1", key, salt, _ROUNDS_OF_AES, 2 * key_size + _VERIFIER)
+        if derived[2 * key_size :] == verifier:
             break
     else:
         raise ReaderError("wrong_password")
-    if not hmac.compare_digest(hmac.digest(derived[size : 2 * size], body, "sha1")[:_MAC], mac):
+    if not hmac.compare_digest(hmac.digest(derived[key_size : 2 * key_size], body, "sha1")[:_MAC], mac):
         raise ReaderError("damaged")
-    plain = _counter_mode(derived[:size], body)
+    plain = _counter_mode(derived[:key_size], body)
     return plain if method == zipfile.ZIP_STORED else _inflated(plain, method, member.file_size)
 
 
 def _aes_parameters(extra: bytes) -> tuple[int, int]:
     """Return the strength, 1 to 3, and the compression method of a member."""
-    at = 0
-    while at + 4 <= len(extra):
-        kind, size = struct.unpack_from("<2H", extra, at)
-        if kind == _EXTRA_OF_AES and size >= 7:
-            strength, method = struct.unpack_from("<BH", extra, at + 8)
+    offset = 0
+    while offset + 4 <= len(extra):
+        field_id, size = struct.unpack_from("<2H", extra, offset)
+        if field_id == _EXTRA_OF_AES and size >= 7:
+            strength, method = struct.unpack_from("<BH", extra, offset + 8)
             if 1 <= strength <= 3:
                 return strength, method
-        at += 4 + size
+        offset += 4 + size
     raise ReaderError("damaged")
 
 
 def _counter_mode(key: bytes, body: bytes) -> bytes:
-    encryptor = Cipher(AES(key), ECB()).encryptor()  # noqa: S305  the library's counter has its highest byte first
+    encryptor = Cipher(AES(key), ECB()).encryptor()  # noqa: S305  the library's counter mode is big-endian
     parts = []
     for first in range(0, len(body), _AT_ONCE * _BLOCK):
         part = body[first : first + _AT_ONCE * _BLOCK]
-        number = first // _BLOCK + 1
-        counters = (each.to_bytes(_BLOCK, "little") for each in range(number, number + -(-len(part) // _BLOCK)))
+        first_counter = first // _BLOCK + 1
+        counters = (
+            counter.to_bytes(_BLOCK, "little")
+            for counter in range(first_counter, first_counter + -(-len(part) // _BLOCK))
+        )
         stream = encryptor.update(b"".join(counters))[: len(part)]
         parts.append((int.from_bytes(part) ^ int.from_bytes(stream)).to_bytes(len(part)))
     return b"".join(parts)
 
 
 def _inflated(packed: bytes, method: int, size: int) -> bytes:
-    """Return the unpacked content, at most `size` bytes, which the directory states, and at most `MAX_UNPACKED`."""
+    """Return the unpacked content: at most `size` bytes, as the directory states, and at most `MAX_UNPACKED`."""
     if method != zipfile.ZIP_DEFLATED:
         raise ReaderError("protected")
     return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, min(size, MAX_UNPACKED) or 1)[:size]
 
 
 def _open_document(archive: Archive, password: str) -> bytes:
-    """Unlock a document by OpenDocument 1.3, part 2, section 3.4, or as one package (1.5)."""
+    """Decrypt a document whose members (OpenDocument 1.3, part 2, section 3.4) or whole package (1.5) are encrypted."""
     entries = {_get(entry, "full-path"): entry for entry in archive.tree(MANIFEST).iterfind("{*}file-entry")}
     locked = {name: data for name, each in entries.items() if (data := each.find("{*}encryption-data")) is not None}
     if PACKAGE in locked and PACKAGE in archive.names:
@@ -219,7 +222,7 @@ def _decrypted(content: bytes, data: Element, password: str) -> bytes:
     algorithm, vector = _algorithm(data)
     key = _key(data, password)
     if algorithm.endswith("aes256-gcm"):
-        try:  # the vector also precedes the encrypted content
+        try:  # the initialisation vector also precedes the encrypted content
             return AESGCM(key).decrypt(vector, content.removeprefix(vector), None)
         except InvalidTag as error:
             raise ReaderError("wrong_password") from error
@@ -232,10 +235,10 @@ def _decrypted(content: bytes, data: Element, password: str) -> bytes:
         plain = decryptor.update(content) + decryptor.finalize()
     else:
         raise ReaderError("protected")
-    kind = _get(data, "checksum-type").lower()
+    checksum_type = _get(data, "checksum-type").lower()
     expected = base64.b64decode(_get(data, "checksum"))
-    checked = plain[:_CHECKED] if kind.endswith("1k") else plain
-    if expected and hashlib.new("sha256" if "sha256" in kind else "sha1", checked).digest() != expected:
+    checked = plain[:_CHECKED] if checksum_type.endswith("1k") else plain
+    if expected and hashlib.new("sha256" if "sha256" in checksum_type else "sha1", checked).digest() != expected:
         raise ReaderError("wrong_password")
     return plain
 
@@ -262,15 +265,15 @@ def _key(data: Element, password: str) -> bytes:
 
 
 def _require_bounded_work(locked: Iterable[Element]) -> None:
-    """Raise `protected` where the keys of these parts would take far more work than any program demands."""
+    """Raise `protected` if deriving the keys of these parts takes far more work than any known program asks for."""
     rounds = work = 0
     for data in locked:
         derivation = _child(data, "key-derivation")
         if _get(derivation, "key-derivation-name") == "PBKDF2":
             rounds += _number(derivation, "iteration-count", 1_024)
         else:
-            memory, _, times = _work(derivation)
-            work += memory * times
+            memory, _, passes = _work(derivation)
+            work += memory * passes
             if memory > _MOST_MEMORY:
                 raise ReaderError("protected")
     if rounds > _MOST_ROUNDS or work > _MOST_WORK:

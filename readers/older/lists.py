@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 
-# Offsets of the places of the lists, and of the references by which paragraphs name them.
+# Offsets in the file header: the position of the lists, and of the references through which paragraphs name lists.
 _LISTS = 0x02E2
 _USES = 0x02EA
-# Bytes of one list, level and reference.
+# Sizes in bytes of one list, one level and one reference.
 _LIST = 28
 _LEVEL = 28
 _USE = 16
@@ -27,7 +27,7 @@ _FORMATS = {
 
 
 class Lists:
-    """Counter of the paragraphs of all lists of a document (MS-DOC, sections 2.9.131, 2.9.147 and 2.9.150)."""
+    """Numbering of the paragraphs of all lists of a document (MS-DOC, sections 2.9.131, 2.9.147 and 2.9.150)."""
 
     def __init__(self, document: bytes, table: bytes) -> None:
         try:
@@ -37,37 +37,37 @@ class Lists:
             self._used = []
 
     def label(self, number: int, level: int) -> str:
-        """Return the label of the next paragraph of list `number`, from 1; `-` for a bullet or a missing list."""
+        """Return the label of the next paragraph of list `number` (from 1); `-` for a bullet or a missing list."""
         numbering = self._used[number - 1] if 0 < number <= len(self._used) else None
         return numbering.next(min(level, LEVELS - 1)) if numbering else "-"
 
 
 def _lists(document: bytes, table: bytes) -> Iterator[tuple[int, Numbering]]:
-    """Yield each list with its name, which is a number. The levels stand behind all lists."""
+    """Yield each list with its id. The levels of all lists follow after the last list."""
     start, size = struct.unpack_from("<2I", document, _LISTS)
     (count,) = struct.unpack_from("<H", table, start) if size else (0,)
-    at = start + size
+    level_offset = start + size
     for number in range(min(count, _MOST)):
-        here = start + 2 + _LIST * number
-        (name,) = struct.unpack_from("<I", table, here)
+        offset = start + 2 + _LIST * number
+        (list_id,) = struct.unpack_from("<I", table, offset)
         levels: dict[int, ListLevel] = {}
-        for each in range(1 if table[here + 26] & _SIMPLE else 9):
-            levels[each], at = _level(table, at)
-        yield name, Numbering(levels)
+        for level in range(1 if table[offset + 26] & _SIMPLE else 9):
+            levels[level], level_offset = _level(table, level_offset)
+        yield list_id, Numbering(levels)
 
 
 def _level(table: bytes, at: int) -> tuple[ListLevel, int]:
-    """Return a level and its end. In the pattern a sign below 9 stands for the number of that level."""
-    start, form = struct.unpack_from("<iB", table, at)
-    text = at + _LEVEL + table[at + 24] + table[at + 25]  # behind the properties of the level
+    """Return a level and the offset of its end. A character below 9 in its template stands for that level's number."""
+    start, number_format = struct.unpack_from("<iB", table, at)
+    text = at + _LEVEL + table[at + 24] + table[at + 25]  # after the properties of the level
     (length,) = struct.unpack_from("<H", table, text)
     template = table[text + 2 : text + 2 + 2 * length].decode("utf-16-le", "replace")
-    pattern = "".join(f"%{ord(sign) + 1}" if sign < "\x09" else sign for sign in template)
-    return ListLevel(start, _FORMATS.get(form, "decimal"), pattern), text + 2 + 2 * length
+    pattern = "".join(f"%{ord(character) + 1}" if character < "\x09" else character for character in template)
+    return ListLevel(start, _FORMATS.get(number_format, "decimal"), pattern), text + 2 + 2 * length
 
 
 def _uses(document: bytes, table: bytes) -> Iterator[int]:
-    """Yield the names of lists, in the order of the references."""
+    """Yield the list id of each reference, in order."""
     start, size = struct.unpack_from("<2I", document, _USES)
     (count,) = struct.unpack_from("<I", table, start) if size else (0,)
     for number in range(min(count, _MOST)):

@@ -1,6 +1,6 @@
-"""Read Rich Text Format (1.9.1) as Markdown: headings, list labels, tables and notes, in the code pages of its fonts.
+"""Convert Rich Text Format (1.9.1) to Markdown, with headings, list labels, tables and notes.
 
-The file is scanned once from its beginning to its end.
+Text is decoded by the code pages of its fonts. The file is scanned once from beginning to end.
 """
 
 import re
@@ -96,10 +96,10 @@ class _Group:
     """State of an open group."""
 
     unseen: bool = False
-    separate: str = ""  # where its text goes instead: a title of `_SEPARATE`
-    fonts: bool = False  # it is the table of fonts
+    separate: str = ""  # title of `_SEPARATE` under which its text is collected; empty: the main text
+    fonts: bool = False  # whether it is the font table
     font: int = -1
-    fallback: int = 1  # characters after a Unicode one, for programs without Unicode
+    fallback: int = 1  # characters after each Unicode character, for programs without Unicode
 
 
 @dataclass(slots=True)
@@ -110,17 +110,17 @@ class _RtfScanner:
     page: str = "cp1252"
     group: _Group = field(default_factory=_Group)
     groups: list[_Group] = field(default_factory=list)
-    opened: bool = False  # the group has begun right before this token
+    opened: bool = False  # whether a group began right before this token
     starred: bool = False
     encodings: dict[int, str] = field(default_factory=dict)  # by font
-    letters: bytearray = field(default_factory=bytearray)  # text that is not decoded yet
+    letters: bytearray = field(default_factory=bytearray)  # bytes of text that are not decoded yet
     skip: int = 0
     line: list[str] = field(default_factory=list)
     in_table: bool = False
-    level: int = 0  # of the paragraph, if it is a heading
+    level: int = 0  # heading level of the paragraph; 0 for other text
     cells: list[Cell] = field(default_factory=list)
     rows: list[list[Cell]] = field(default_factory=list)
-    separate: dict[str, list[str]] = field(default_factory=dict)  # texts outside of the main text, by title
+    separate: dict[str, list[str]] = field(default_factory=dict)  # texts outside the main text, by title
     notes: int = 0
 
     def parts(self) -> Iterator[str]:
@@ -148,7 +148,7 @@ class _RtfScanner:
             self._flush()
             self._open() if token["brace"] == b"{" else self._close()
         elif token["sign"] == b"*":
-            self.starred = self.opened  # at another place it means nothing
+            self.starred = self.opened  # the mark counts only at the beginning of a group
         elif self.group.unseen or self.group.fonts:
             return
         elif token["byte"] or token["text"]:
@@ -166,11 +166,11 @@ class _RtfScanner:
         self.starred = False
 
     def _close(self) -> None:
-        before = self.group
+        closed_group = self.group
         if self.groups:
             self.group = self.groups.pop()
-        if before.separate and not self.group.separate:
-            self.separate[before.separate][-1] = " ".join(self.separate[before.separate][-1].split())
+        if closed_group.separate and not self.group.separate:
+            self.separate[closed_group.separate][-1] = " ".join(self.separate[closed_group.separate][-1].split())
         self.skip = 0
 
     def _word(self, word: str, number: int | None) -> Iterator[str]:
@@ -272,7 +272,7 @@ class _RtfScanner:
     def _paragraph(self) -> Iterator[str]:
         text = "".join(self.line)
         self.line = []
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u become one character
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # joins surrogate pairs of \u
         text = _BULLET.sub("- ", text)
         if text.strip():
             yield f"\n{'#' * self.level} {' '.join(text.split())}\n\n" if self.level else f"{text}\n\n"

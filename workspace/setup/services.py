@@ -22,7 +22,7 @@ from workspace.services import set_setup
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """A step of the setup. `name` is that of its page (`setup:name`)."""
+    """A step of the setup. `name` is the name of its page (`setup:name`)."""
 
     name: str
     title: str | Promise
@@ -38,7 +38,7 @@ def begin(*, user: User) -> bool:
 
 
 def steps() -> list[SetupStep]:
-    """Return the steps in their order. Rows that the product creates, such as the bundled model, do not count."""
+    """Return the steps in order. Rows that the product creates, such as the bundled model, do not count."""
     models = Model.objects.usable().filter(provider__in=connected())
     shared = Persona.objects.filter(visibility=Persona.Visibility.WORKSPACE).exclude(owner=None)
     return [
@@ -63,7 +63,7 @@ def bundled_model() -> Model | None:
 
 
 def offered(provider: Provider) -> list[str]:
-    """Return the names of the models that a provider offers. Raises `ModelError`, and `no_models` (422) for none."""
+    """Return the names of the models that a provider offers. Raises `ModelError`, or `no_models` (422) for none."""
     names = test_connection(provider=provider)
     if not names:
         sentence = Sentence(
@@ -75,7 +75,7 @@ def offered(provider: Provider) -> list[str]:
 
 
 def add_models(*, user: User, provider: Provider, names: Sequence[str]) -> list[Model]:
-    """Add models with the provider's facts about them. Raises `no_model_chosen` (422), and as `save_model`."""
+    """Add models with the provider's facts about them. Raises `no_model_chosen` (422) or errors of `save_model`."""
     if not names:
         sentence = Sentence("Choose at least one model, or type the name of one.")
         raise ProductError("no_model_chosen", sentence, status=422)

@@ -1,4 +1,4 @@
-"""The pages on which the first administrator sets the workspace up; every step can be skipped, and done again."""
+"""Show the pages on which the first administrator sets up the workspace. Every step can be skipped or repeated."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -30,11 +30,11 @@ from workspace.services import set_setup
 from workspace.setup import services
 from workspace.setup.forms import ConnectForm, FirstPersonaForm, invitation
 
-TICKED = 3  # models; where a server offers no more, all of them are ticked
+TICKED = 3  # models; if a provider offers no more than these, all are ticked
 
 
 def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Allow the view only to superusers, since the setup changes everything."""
+    """Allow the view only to superusers, since the setup changes the whole workspace."""
 
     @wraps(view)
     def answer(request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -56,7 +56,7 @@ def start(request: Request) -> HttpResponse:
 @sensitive_post_parameters("new_api_key")
 @require_http_methods(["GET", "POST"])
 def provider(request: Request) -> HttpResponse:
-    """Show the form of a provider. A POST stores it before it checks its models, so that a right key is typed once."""
+    """Show the form of a provider. A POST stores it before listing its models, so a valid key is typed only once."""
     if request.method == "GET":
         pk = request.GET.get("of")
         row = get_or_404(Provider.objects.all(), pk, "provider") if pk else None
@@ -70,9 +70,9 @@ def provider(request: Request) -> HttpResponse:
     try:
         services.offered(row)
     except ProductError as problem:
-        again = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # its key is stored by now
-        again.is_valid()
-        return _page(request, "provider", {"form": again, "problem": problem, "stored": row}, status=422)
+        retry_form = ConnectForm({**request.POST.dict(), "of": str(row.pk)})  # the key is already stored
+        retry_form.is_valid()
+        return _page(request, "provider", {"form": retry_form, "problem": problem, "stored": row}, status=422)
     return redirect("setup:models_of", row.pk)
 
 
@@ -99,7 +99,7 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
             problem = error
     offers, failure = _offers(row)
     if not chosen and len(offers) <= TICKED:
-        chosen = [each["name"] for each in offers]
+        chosen = [offer["name"] for offer in offers]
     context = {
         "provider": row,
         "found": offers,
@@ -112,7 +112,7 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
 
 
 class ModelOffer(TypedDict):
-    """A model that a provider offers. `words`: its facts; `added`: whether the workspace has it."""
+    """A model that a provider offers. `words`: its facts in words; `added`: whether the workspace has it."""
 
     name: str
     added: bool
@@ -120,7 +120,7 @@ class ModelOffer(TypedDict):
 
 
 def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
-    """Return the models that the provider offers, with their facts; or the error where it offers none."""
+    """Return the models that the provider offers, with their facts, or no models and the error."""
     try:
         names = services.offered(row)
         facts = model_facts.ask(row, names).facts
@@ -145,8 +145,8 @@ def default(request: Request) -> HttpResponse:
         set_default_model(user=request.user, model=get_or_404(usable, request.POST.get("model"), "model"))
         return redirect("setup:persona")
     own = [row for row in usable if row.provider.base_url != settings.BUNDLED_MODEL_URL]
-    now = next((row for row in usable if row.default), None)
-    best = own[0] if own and now not in own else now
+    current = next((row for row in usable if row.default), None)
+    best = own[0] if own and current not in own else current
     return _page(request, "default", {"models": usable, "best": best})
 
 
@@ -164,7 +164,7 @@ def persona(request: Request) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invite(request: Request) -> HttpResponse:
-    """Show the form of an invitation. A POST shows the link of the invited person, only this once."""
+    """Show the form of an invitation. A POST shows the invitation link, which cannot be shown again."""
     form = invitation(request.user, request.POST if request.method == "POST" else None)
     link = ""
     person = None
@@ -187,7 +187,7 @@ def invite(request: Request) -> HttpResponse:
 @administrators
 @require_POST
 def end(request: Request) -> HttpResponse:
-    """End or dismiss the setup: from then on only the admin's menu leads here."""
+    """Complete or dismiss the setup. Afterwards only the menu of the admin links to it."""
     set_setup(user=request.user, state=Workspace.Setup.DONE)
     return redirect("chat:home")
 
@@ -197,12 +197,12 @@ def _page(request: HttpRequest, name: str, context: Mapping[str, object], *, sta
     steps = services.steps()
     names = [step.name for step in steps]
     number = names.index(name) + 1 if name in names else 0
-    following = names[number] if number < len(names) else None
+    next_step = names[number] if number < len(names) else None
     frame = {
         "place": name,
         "steps": steps,
         "number": number,
-        "next_url": reverse(f"setup:{following}") if following else reverse("setup:start"),
+        "next_url": reverse(f"setup:{next_step}") if next_step else reverse("setup:start"),
         "open": workspace_of(request).setup != Workspace.Setup.DONE,
         "heading": _("Set up the workspace"),
     }

@@ -1,4 +1,4 @@
-"""The rows that a new workspace starts with. It is safe to run at every start: existing rows stay as they are."""
+"""Create the rows that a new workspace starts with. It is safe at every start: existing rows do not change."""
 
 import json
 import os
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         BudgetProfile.objects.create(name="WENDY 12k", window=12_288, ceiling=7_800, floor=3_000, keep_recent=8)
 
     def bundled_model(self) -> None:
-        """Store address and key of the bundled model, which change with every start; `enabled` stays as it is."""
+        """Store the address and key of the bundled model, which change at every start. `enabled` does not change."""
         url = settings.BUNDLED_MODEL_URL
         key = settings.BUNDLED_MODEL_KEY or "none"
         if not url:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
         if (provider.base_url, provider.api_key) != (url, key):
             Provider.objects.filter(pk=provider.pk).update(base_url=url, api_key=key)
         if created:
-            # Prefill is slow on a shared core (about 200 tokens/s), so it gets a third of its window of 6,144.
+            # Prefill is slow on a shared core (about 200 tokens/s), so the model gets a third of its window of 6,144.
             model = Model.objects.create(
                 provider=provider, name=MODEL_NAME, context_window=2_048, max_output=512, tools=False
             )
@@ -89,7 +89,7 @@ class Command(BaseCommand):
                 set_default_model(model=model)
 
     def demo_project(self, owner: User) -> None:
-        """Create a project to look at with the context panel: a persona, instructions, and files."""
+        """Create a demo project for the context panel, with a persona, instructions and files."""
         persona = create_persona(
             user=owner,
             fields={

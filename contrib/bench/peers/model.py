@@ -1,8 +1,8 @@
-"""The scripted model of `make bench-peers`: OpenAI's protocol with as little work as possible, on one event loop.
+"""Serve the scripted model of `make bench-peers`: OpenAI's protocol with minimal work, on one event loop.
 
-The model of the tests counts tokens and keeps every request, which would slow a conversation of 10,000 messages. A
-question holds `script: TTFT TOKENS INTERVAL` (seconds). Every token of the answer has the stamp of its sending. The
-first also has the stamp of the request's arrival, and the number of its messages.
+The model of the tests counts tokens and stores every request, which would slow down a conversation of 10,000 messages.
+A question contains `script: TTFT TOKENS INTERVAL` (times in seconds). Every token of the answer has a time stamp of its
+sending. The first token also has a time stamp of the request's arrival, and the number of messages in the request.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ import sys
 import time
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-WIDTH = 7  # digits of a stamp: microseconds of the monotonic clock, which begin anew after 22 hours
+WIDTH = 7  # digits of a time stamp: microseconds of the monotonic clock, which restart at 0 after 22 hours
 WRAP = len(DIGITS) ** WIDTH
 BEGUN = rb"got ([0-9a-z]{7}) of (\d+)"
 STAMP = rb"=([0-9a-z]{7})(?![0-9a-z])"
 _SCRIPT = re.compile(rb"script: ([\d.]+) (\d+) ([\d.]+)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _JSON = b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-_MESSAGE, _FORM = b'"role":', b"# The form"  # marks of a message, and of our prompt for a summary
+_MESSAGE, _FORM = b'"role":', b"# The form"  # substrings of each message, and of our summary prompt
 SUMMARY = "## Earlier\nThey counted.\n\n## Now\nThey go on counting."
 _STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _PARAGRAPH = 25  # tokens
@@ -45,8 +45,8 @@ def stamp(seconds: float) -> str:
 
 def since(stamped: bytes, now: float) -> float:
     """Return the seconds from a stamp to a later moment."""
-    passed: int = (int(now * 1e6) - int(stamped, len(DIGITS))) % WRAP
-    return passed / 1e6
+    microseconds: int = (int(now * 1e6) - int(stamped, len(DIGITS))) % WRAP
+    return microseconds / 1e6
 
 
 def _event(rest: str) -> bytes:
