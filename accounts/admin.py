@@ -1,4 +1,4 @@
-"""The admin of groups of administrators and of API tokens. The admin of people is in `accounts.people_admin`."""
+"""Admin pages for groups of administrators and for API tokens. Pages for people are in `accounts.people_admin`."""
 
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from core import i18n
 from core.admin import Confirmation, ReadOnlyAdmin, RecordAdmin, acting, confirmed, display, go
 from core.sentences import Sentence
 
-__all__ = [  # Django looks for admin pages here alone
+__all__ = [  # Django imports only this module, which imports the other admin modules
     "audit_admin",
     "group_admin",
     "limit_admin",

@@ -19,7 +19,7 @@ from core.jobs import sweep_all
 
 @shared_task
 def forget_expired() -> None:
-    """Delete expired sessions, idempotent answers, deliveries and acts of the audit."""
+    """Delete expired sessions, and old idempotent answers, webhook deliveries and audit entries."""
     SessionStore.clear_expired()
     forget_answers()
     webhooks.forget_old()
@@ -33,7 +33,7 @@ def mail_forgotten(email: str, origin: str) -> None:
 
 @shared_task
 def mail_sign_up(email: str, origin: str) -> None:
-    """Mail a link to sign up; a person with an account gets a link to it instead."""
+    """Mail a sign-up link. An address that has an account gets a link to set a new password instead."""
     if not addresses.mail_sign_up(email=email, origin=origin):
         people.mail_forgotten(email=email, origin=origin)
 
@@ -57,5 +57,5 @@ async def _deliver(delivery: WebhookDelivery) -> None:
 
 @shared_task(name="accounts.webhooks.tasks.sweep_webhooks")
 def sweep_webhooks() -> None:
-    """Sweep all jobs: for messages of a beat process of version 0.1, which knows no `core.tasks.sweep_jobs`."""
+    """Sweep all jobs. Only a beat process of version 0.1 sends this task: it does not know `core.tasks.sweep_jobs`."""
     sweep_all()

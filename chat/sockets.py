@@ -1,4 +1,4 @@
-"""The one WebSocket of a page: incoming frames become calls of services, events of turns become outgoing frames.
+"""The one WebSocket of a page. Incoming frames call services. Events of turns become outgoing frames.
 
 To add a frame: 1. describe it in `chat.realtime.events.FRAMES` and `MEANINGS`; 2. add a method `on_<type>` here, which
 checks its members and calls a service.
@@ -65,7 +65,7 @@ class ConversationConsumer(SignedInConsumer):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         if not hasattr(self, "user"):
-            return  # the close is on its way
+            return  # the socket is being closed
         try:
             frame = _parse(text_data, self.pace)
         except FrameRefused as refusal:
@@ -90,14 +90,14 @@ class ConversationConsumer(SignedInConsumer):
         await self.send_json({"type": "ERROR", "id": frame_id, "code": error.code, "detail": detail})
 
     async def on_ping(self, frame: JsonObject) -> None:
-        """Answer with the acknowledgement alone."""
+        """Do nothing: `receive` sends the acknowledgement."""
 
     async def on_watch(self, frame: JsonObject) -> None:
         conversation = await event_stream.threaded(_conversation)(self.user, frame.get("conversation"))
         group = group_of(conversation.pk)
         await self.channel_layer.group_add(group, self.channel_name)
         self.watched.add(group)
-        # Read again, now that further changes come as hints: a change in between would be lost otherwise.
+        # Read the row again, now that hints arrive. A change since the first reading would be lost otherwise.
         conversation = await event_stream.threaded(_conversation)(self.user, conversation.pk)
         state = {"conversation": str(conversation.pk), "state": conversation.state, "title": conversation.title}
         await self.send_json({"type": "STATE", **state})
@@ -135,7 +135,7 @@ class ConversationConsumer(SignedInConsumer):
                     await self.send(text_data=event_stream.text_of(event, self.language))
             self.followers.pop(str(turn.pk), None)
         except Exception:
-            for task in self.followers.values():  # the cause may have broken them all: one is logged
+            for task in self.followers.values():  # the cause may affect all of them, so only one is logged
                 if task is not asyncio.current_task():
                     task.cancel()
             logger.exception("a socket could not go on with the events of turn %s", turn.pk)
@@ -200,7 +200,7 @@ def _parse(text: str | None, pace: FramePace) -> JsonObject:
 
 
 def _sequence(frame: JsonObject) -> int:
-    """Return the last event that the client has. Raises `bad_sequence`."""
+    """Return the number of the last event that the client has. Raises `bad_sequence`."""
     after = frame.get("after_seq", 0)
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= LAST_SEQ:
         raise ProductError(
@@ -244,7 +244,7 @@ def _ids(frame: JsonObject, name: str) -> list[UUID]:
 
 
 def _answer_again(service: Callable[..., list[Turn]], user: User, frame: JsonObject) -> None:
-    """Call a service that continues or regenerates an answer. Raises `bad_idempotency_key`, and its errors."""
+    """Call a service that continues or regenerates an answer. Raises `bad_idempotency_key` and the service's errors."""
     message = get_or_404(Message.objects.visible_to(user), frame.get("message"), "message")
     service(user=user, message=message, key=_key(frame))
 

@@ -1,7 +1,7 @@
-"""The watchdog of a worker that receives nothing although messages wait for it.
+"""Watch for a worker that receives no messages although some wait for it.
 
-After an outage of the broker, Celery's consumer now and then stays connected and gets no message any more, while the
-process lives (celery #8990). Only the worker itself can tell that from an empty queue.
+After an outage of the broker, Celery's consumer sometimes stays connected but gets no more messages, while its process
+lives (celery #8990). Only the worker itself can distinguish this from an empty queue.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from celery import current_app
 from celery.worker import state
 from kombu.exceptions import KombuError
 
-EVERY = 5.0  # seconds
-STALLED_AFTER = 15.0  # seconds in which it has room, messages wait, and none is received
+EVERY = 5.0  # seconds between checks
+STALLED_AFTER = 15.0  # seconds in which no message is received, although messages wait and there is room
 
 logger = logging.getLogger(__name__)
 
@@ -30,32 +30,32 @@ class ConsumerWatchdog:
         self._received = 0  # tasks, ever
 
     async def keep(self) -> None:
-        """Reconnect a stalled consumer, as often as it takes, until this is cancelled."""
-        since = time.monotonic()
+        """Reconnect the consumer whenever it is stalled, until cancelled."""
+        interval_start = time.monotonic()
         while True:
             await asyncio.sleep(EVERY)
             if self._receives() or not await asyncio.to_thread(self._messages_wait):
-                since = time.monotonic()
+                interval_start = time.monotonic()
                 self.stalled = False
-            elif time.monotonic() - since >= STALLED_AFTER:
+            elif time.monotonic() - interval_start >= STALLED_AFTER:
                 logger.error("messages wait in %s and none is received; connecting anew", ", ".join(self.queues))
-                since = time.monotonic()
+                interval_start = time.monotonic()
                 self.stalled = True
                 self._consumer.hub.call_soon(_raise_lost_connection)
 
     def _receives(self) -> bool:
-        """Return whether it received a message since the last call, or has reserved so many that it takes no more."""
+        """Return whether the consumer received a message since the last call, or has reserved all that it can."""
         before = self._received
         self._received = state.all_total_count[0]
         return self._received != before or len(state.reserved_requests) > len(state.active_requests)
 
     def _messages_wait(self) -> bool:
-        """Return whether messages wait; False also while the broker is away, since Celery itself tries again then."""
+        """Return whether messages wait. False if the broker is away, since Celery then reconnects by itself."""
         with current_app.connection_for_read(transport_options={"socket_timeout": EVERY}) as connection:
-            away: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors)
+            broker_errors: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors)
             try:
                 return any(_size(connection, queue) for queue in self.queues)
-            except away:
+            except broker_errors:
                 return False
 
 

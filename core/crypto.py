@@ -1,6 +1,6 @@
 """Secrets at rest: a text field encrypted with Fernet under `settings.ENCRYPTION_KEYS`.
 
-A secret that none of the keys opens is a `LostSecret`. Nothing may be sent or signed with it: code that needs a secret
+A secret that no key can decrypt is a `LostSecret`. Nothing may be sent or signed with it. Code that needs a secret
 calls `is_lost` first, and raises `secret_lost` with a sentence that says what to do.
 """
 
@@ -21,9 +21,9 @@ LOST = gettext_noop(
 
 
 class LostSecret(str):
-    """A secret that no key opens: an empty text, which no page shows.
+    """A secret that no key can decrypt. It is an empty text, so that no page shows it.
 
-    A row that is stored again keeps the `ciphertext`: its key may come back.
+    If the row is saved, it keeps the `ciphertext`, since the key may come back.
     """
 
     ciphertext: str
@@ -33,7 +33,7 @@ class LostSecret(str):
         lost.ciphertext = ciphertext
         return lost
 
-    def __getnewargs__(self) -> tuple[str]:  # of copies and pickles
+    def __getnewargs__(self) -> tuple[str]:  # for copies and pickles
         return (self.ciphertext,)
 
 
@@ -48,7 +48,7 @@ def state_of(secret: str) -> str:
 
 @lru_cache(maxsize=4)
 def _cipher(keys: tuple[str, ...]) -> MultiFernet:
-    # Fernet wants 32 bytes; a hash lets an operator use any long random text as a key.
+    # Fernet needs 32 bytes; a hash lets an operator use any long random text as a key.
     return MultiFernet([Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest())) for key in keys])
 
 
@@ -57,7 +57,7 @@ def encrypt(text: str) -> str:
 
 
 def decrypt(token: str) -> str:
-    """Return the plain text; a `LostSecret` where no key of the settings opens it."""
+    """Return the plain text, or a `LostSecret` if no key in the settings can decrypt it."""
     try:
         return _cipher(tuple(settings.ENCRYPTION_KEYS)).decrypt(token.encode()).decode()
     except InvalidToken:
@@ -65,7 +65,7 @@ def decrypt(token: str) -> str:
 
 
 class EncryptedTextField(models.TextField[str, str]):
-    """Plain text in Python, ciphertext in the database; the newest key encrypts, every key decrypts."""
+    """Plain text in Python, ciphertext in the database. The newest key encrypts, every key decrypts."""
 
     def get_prep_value(self, value: Any) -> Any:
         if isinstance(value, LostSecret):

@@ -1,4 +1,4 @@
-"""The rights of administrators, which hold in the admin, the API and every service; and pages that need a sign-in."""
+"""Check the rights of administrators, in the admin, the API and every service, and require a sign-in for pages."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -18,19 +18,19 @@ Action = Literal["add", "change", "delete", "view"]
 
 
 def has_right(user: AbstractUser, action: Action, what: models.Model | type[models.Model]) -> bool:
-    """Return whether the user has the right that the admin asks for. The right to change includes the right to view."""
+    """Return whether the user has the right that the admin requires. The right to change includes the right to view."""
     names = {action, "change"} if action == "view" else {action}
     rights = (f"{what._meta.app_label}.{get_permission_codename(name, what._meta)}" for name in names)
     return user.is_active and user.is_staff and any(user.has_perm(right) for right in rights)
 
 
 def administers(user: AbstractUser) -> bool:
-    """Return whether the user has anything to administer: being staff without a right opens nothing."""
+    """Return whether the user may administer anything. Staff status alone, without a right, is not enough."""
     return user.is_active and (user.is_superuser or (user.is_staff and bool(user.get_all_permissions())))
 
 
 def require_right(user: AbstractUser | None, action: Action, what: models.Model | type[models.Model]) -> None:
-    """Raise `staff_only` or `right_missing` (403). None as the user is the product itself: a command or the seed."""
+    """Raise `staff_only` or `right_missing` (403). Without a `user`, the product itself acts: a command or the seed."""
     if user is None or has_right(user, action, what):
         return
     if not (user.is_active and user.is_staff):
@@ -42,20 +42,21 @@ def require_right(user: AbstractUser | None, action: Action, what: models.Model 
 
 
 def require_store(user: AbstractUser | None, row: models.Model) -> None:
-    """Require the right to add a row that is not stored yet, or to change one that is; raises as `require_right`."""
+    """Require the right to add a new row, or to change a stored one. Raises the errors of `require_right`."""
     require_right(user, "add" if row._state.adding else "change", row)
 
 
 def signed_out() -> ProductError:
-    """Return the error for a script whose page belongs to somebody who is not signed in any more."""
+    """Return the error for a script on a page whose user is no longer signed in."""
     sentence = Sentence("You were signed out. Your text is kept here. Sign in again to continue.")
     return ProductError("not_authenticated", sentence, status=401)
 
 
 def signed_in(patterns: list[URLPattern]) -> list[URLPattern]:
-    """Return the patterns with views that send anonymous visitors to the sign-in page, and from there to the address.
+    """Make the views of the patterns require a sign-in, and return the patterns.
 
-    Requests of htmx are refused instead, with `not_authenticated` (401).
+    Anonymous visitors are sent to the sign-in page, and from there back to the address. Requests of htmx are refused
+    instead, with `not_authenticated` (401).
     """
     for pattern in patterns:
         pattern.callback = _for_people(pattern.callback)

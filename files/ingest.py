@@ -1,10 +1,10 @@
-"""Reading a file: its bytes become text, tokens and chunks.
+"""Read a file: turn its bytes into text, tokens and chunks.
 
-1. `read_waiting` claims the file as a job (`READS`), then others that wait, while this process has a slot.
+1. `read_waiting` claims the file as a job (`READS`), then other waiting files. It needs a slot of this process.
 2. `_outcome` has `readers` read the bytes in a confined process; a model may read scanned pages.
 3. `_store` writes text, chunks and status in one transaction, unless the claim is lost.
-4. `files.tasks` has each file with chunks indexed (`INDEXINGS`).
-5. The sweeper has a file wait again that lost its reader. After `MAX_READS` lost readers it fails.
+4. `files.tasks` starts the indexing of each file that has chunks (`INDEXINGS`).
+5. If a reader is lost, the sweeper lets its file wait again. After `MAX_READS` lost readers, the file fails.
 """
 
 import logging
@@ -40,16 +40,16 @@ from workspace.models.settings import workspace_at
 SLOTS = 4  # files that one process reads at the same time; each takes up to 1 GiB
 SLOTS_OF_PERSON = 2  # slots for one person, so that slow files do not hold up other people; about one per processor
 MAX_READS = 2
-# One file may have bytes that cannot be opened. After three such files the storage counts as away.
+# A single file may have bytes that cannot be opened. After three such files, the storage counts as not available.
 MAX_PUT_BACK = 3
-# Tokens; the defaults of docs/develop/context.md, “The room”.
+# In tokens; the defaults in docs/develop/context.md, “The room”.
 RESERVED_OUTPUT = 1_024
 BUFFER = 40
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
 LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
-# The storage, or Redis with the passwords of files, is away. That is no fault of the file and counts as no reading.
+# The storage, or Redis with the passwords of files, is not available. That does not count as an attempt on the file.
 AWAY = (storage.StorageUnavailable, RedisError)
 
 READS = JobKind(
@@ -57,7 +57,7 @@ READS = JobKind(
     task="files.tasks.read_file",
     waiting=Q(status=File.Status.UPLOADED),
     running=Q(status=File.Status.PROCESSING),
-    resumable=NO_ROWS,  # a lost one waits in its person's line again, see `read_again`
+    resumable=NO_ROWS,  # a file whose reader was lost waits in its owner's line again, see `read_again`
     on_claim={"status": File.Status.PROCESSING},
     max_tries=MAX_READS,
     swept=Q(searchable=False),  # the index `file_unfinished`
@@ -79,14 +79,14 @@ _slots = threading.BoundedSemaphore(SLOTS)
 
 
 class PersonSlots:
-    """Slots of this process by person. A person gets `SLOTS_OF_PERSON` of them."""
+    """Slots of this process by person. A person gets at most `SLOTS_OF_PERSON` slots."""
 
     def __init__(self) -> None:
         self._taken: Counter[UUID] = Counter()
         self._lock = threading.Lock()
 
     def take(self, person: UUID) -> bool:
-        """Take a slot for this person. Returns False where they have none left. The caller gives the slot back."""
+        """Take a slot for this person. Returns False if the person has none left. The caller gives the slot back."""
         with self._lock:
             free = self._taken[person] < SLOTS_OF_PERSON
             if free:
@@ -107,11 +107,10 @@ _of_people = PersonSlots()
 
 
 def read_waiting(file_id: UUID) -> Iterator[UUID]:
-    """Read this file, then others that wait, and yield the ids of those that now have text.
+    """Read this file, then other waiting files. Yield the ids of the files that now have text.
 
-    While all slots of this process are in use, it leaves the file to the reading that ends first: a task that waited
-    for a slot would hold a thread. It also leaves the file, and reads files of others, while its owner has no slot
-    left.
+    If all slots of this process are in use, it reads nothing, since a task that waits for a slot would hold a thread. A
+    running call then reads the file later. If the file's owner has no slot left, it reads files of other people.
     """
     if not _slots.acquire(blocking=False):
         return
@@ -140,7 +139,7 @@ def give_up_reading(file: File) -> None:
 
 
 def read_again(lost: "QuerySet[File]") -> None:
-    """Have files whose reader was lost wait for the next one, in the line of their person."""
+    """Let files whose reader was lost wait for another one, in the line of their owner."""
     lost.update(status=File.Status.UPLOADED, heartbeat=Now() - STALE_AFTER)
 
 
@@ -151,9 +150,9 @@ def largest_input() -> int | None:
 
 
 def _next_waiting(put_back: Sequence[UUID]) -> File | None:
-    """Return the file to read next: the oldest of the person with the fewest files being read, who has slots left.
+    """Return the file to read next: the oldest one of the person with slots left and the fewest files being read.
 
-    Many uploads of one person do not hold up those of another. A file that was put back waits behind all others; those
+    So many uploads of one person do not hold up another person. A file that was put back waits behind all others. Files
     in `put_back` are not tried again now.
     """
     busy = Counter(File.objects.filter(READS.swept & READS.running).values_list("owner", flat=True))
@@ -197,9 +196,9 @@ def _outcome(file: File) -> bool:
 
 
 def _with_opened(file: File, extracted: Extracted) -> Extracted:
-    """Return the text with the members that an earlier password has opened."""
-    before = FileText.objects.filter(file=file).first() if closed_names(extracted) else None
-    return with_opened(extracted, before.text, before.spans) if before else extracted
+    """Return the extracted text together with the members that an earlier password has opened."""
+    earlier = FileText.objects.filter(file=file).first() if closed_names(extracted) else None
+    return with_opened(extracted, earlier.text, earlier.spans) if earlier else extracted
 
 
 def _recogniser(file: File) -> Recogniser:
@@ -220,27 +219,27 @@ def _page_text(model: Model, owner: UUID, picture: bytes) -> str:
 
 
 def _note_page(file: File, number: int, count: int) -> None:
-    """Note which page is being recognised, since each takes seconds."""
+    """Store which page is being recognised, since each page takes seconds."""
     READS.claimed(file).update(
         error=Sentence("Recognising text: page {number} of {count}.", number=number, count=count).dump()
     )
 
 
 def _put_back(file: File) -> None:
-    """Have the file wait for the sweeper, without counting this reading."""
+    """Let the file wait for the sweeper, without counting this attempt."""
     READS.claimed(file).update(status=File.Status.UPLOADED, attempt=F("attempt") - 1, heartbeat=Now())
 
 
 @transaction.atomic
 def _fail(file: File, code: str, sentence: str) -> bool:
-    """Fail a claimed file and tell its webhooks. Returns False: nothing is to be indexed."""
+    """Mark a claimed file as failed, and send its webhooks. Returns False, since there is nothing to index."""
     if _finish(file, status=File.Status.FAILED, error_code=code, error=sentence):
         _tell(file, "file.failed", File.Status.FAILED, code=code, detail=sentence)
     return False
 
 
 def _finish(file: File, **fields: object) -> bool:
-    """End the reading with these columns. Returns False where the claim was lost or the file deleted."""
+    """End the reading and set these columns. Returns False if the claim was lost or the file was deleted."""
     return bool(READS.claimed(file).update(**{"attempt": 0, "heartbeat": None, **fields}))
 
 
@@ -252,7 +251,7 @@ def _store(file: File, extracted: Extracted) -> bool:
     still_closed = closed_notice(extracted)
     chunks = chunks_of(file, extracted.media_type, extracted.text, extracted.spans)
     with transaction.atomic():
-        done = _finish(
+        ended = _finish(
             file,
             status=status,
             media_type=extracted.media_type,
@@ -268,7 +267,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             chunker=chunking.VERSION,
             heartbeat=Now() if chunks else None,  # the sweeper skips a row without a heartbeat
         )
-        if done:
+        if ended:
             if extracted.shown:
                 storage.store_shown(file.sha256, extracted.shown)
             FileText.objects.update_or_create(file=file, defaults={"text": extracted.text, "spans": extracted.spans})
@@ -279,7 +278,7 @@ def _store(file: File, extracted: Extracted) -> bool:
             Chunk.objects.filter(file=file).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
             _tell(file, "file.ready", status)
-    return done and bool(chunks)
+    return ended and bool(chunks)
 
 
 def _tell(file: File, event: str, status: File.Status, **more: str) -> None:

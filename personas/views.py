@@ -84,7 +84,7 @@ def _save(request: Request, row: Persona) -> HttpResponse:
 
 
 def _form_over_new_state(request: Request, row: Persona) -> PersonaPageForm:
-    """Return the posted form with the present tag, so that a second save replaces the other change.
+    """Return the posted form with the current tag, so that a second save replaces the other change.
 
     The page tells the user about that change.
     """
@@ -115,7 +115,7 @@ def _form_page(
             for name, words in tools.own_tools(search_asks=search_asks(request.user, workspace_of(request)))
             if words and (name in chosen or name not in tools.WEB or May.WEB in rights.may)
         ],
-        "publishing": has_right(request.user, "change", Persona),  # such users need no group that may publish
+        "publishing": has_right(request.user, "change", Persona),  # they may publish without a group that grants it
         "kept": [name for name in chosen if tools.OWN.get(name) == ""],
         "servers": tools.tickable(map(tools.ToolOffer, tools.server_names(rights.tool_servers)), chosen),
         "too_many": tools.too_many(tools.listed_last(rights.tool_servers), chosen, _model_of(request, model)),
@@ -134,7 +134,7 @@ def duplicate(request: Request, row: Persona) -> HttpResponse:
 
 @require_POST
 def count(request: Request) -> HttpResponse:
-    """Return a fragment with the tokens of instructions that are being written."""
+    """Return a fragment with the number of tokens in instructions that are not saved yet."""
     form = CountForm(request.user, request.POST)
     if not form.is_valid():
         return render(request, "personas/_count.html", {"errors": list(form.errors.values())})
@@ -171,7 +171,7 @@ def _chosen_model(request: Request) -> Model | None:
 
 
 def _model_of(request: Request, chosen: Model | None) -> Model | None:
-    """Return the model that a persona with this choice answers with; None if no model can be used."""
+    """Return the model that answers for a persona with this choice. None if no model can be used."""
     try:
         return chosen or services.model_for(None, request.user)
     except ProductError:

@@ -1,4 +1,4 @@
-"""Limits of usage. `accounts.limits.holding` finds the limits that hold for a person or a token."""
+"""Usage limits. `accounts.limits.holding` finds the limits that hold for a person or a token."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -19,10 +19,12 @@ from accounts.models.person import ApiToken
 
 
 class Limit(models.Model):
-    """A limit for one person, for each person of a group, or for one API token; without any of these for each person.
+    """A usage limit for one person, for each member of a group, or for one API token.
 
-    `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per`: the day or month in which it is
-    used up, in the workspace's time zone; empty for a limit that holds at any moment. Of several limits all hold.
+    Without a person, a group or a token, it holds for each person. If several limits apply, all of them hold.
+
+    `amount` is in the unit: tokens, US dollars, turns, bytes, or turns at once. `per` is the period of the limit, a day
+    or a month in the workspace's time zone. It is empty for a limit that holds at any moment.
     """
 
     class Unit(models.TextChoices):
@@ -36,7 +38,7 @@ class Limit(models.Model):
         DAY = "day", _("A day")
         MONTH = "month", _("A month")
 
-    USED_UP = (Unit.TOKENS, Unit.MONEY, Unit.TURNS)  # in a day or month; the others hold at any moment
+    USED_UP = (Unit.TOKENS, Unit.MONEY, Unit.TURNS)  # within a day or month; the other units have limits at any moment
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(
@@ -95,8 +97,8 @@ class Limit(models.Model):
 
     def __str__(self) -> str:
         """Return amount, unit and period in the reader's language."""
-        words = [self.most, self.get_unit_display(), self.get_per_display() if self.per else ""]
-        return " · ".join(filter(None, words))
+        parts = [self.most, self.get_unit_display(), self.get_per_display() if self.per else ""]
+        return " · ".join(filter(None, parts))
 
     @property
     def most(self) -> str:
@@ -126,15 +128,15 @@ class Limit(models.Model):
             raise ValidationError(problems)
 
     def period(self, now: datetime | None = None) -> tuple[datetime, datetime]:
-        """Return the beginnings of the current and of the next day or month, in the workspace's time zone."""
+        """Return the start of the current day or month, and of the next one, in the workspace's time zone."""
         return period(self.per, now)
 
 
 def period(per: str, now: datetime | None = None) -> tuple[datetime, datetime]:
-    """Return the period as `Limit.period` does; the day for an empty `per`."""
+    """Return the period as `Limit.period` does. An empty `per` means a day."""
     zone = timezone.get_default_timezone()
     day = (now or timezone.now()).astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     if per == Limit.Per.MONTH:
         first = day.replace(day=1)
         return first, (first + timedelta(days=32)).replace(day=1)
-    return day, day + timedelta(days=1)  # a day of the clock, also where it has 23 or 25 hours
+    return day, day + timedelta(days=1)  # a calendar day, which may have 23 or 25 hours

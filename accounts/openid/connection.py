@@ -1,7 +1,7 @@
-"""Requests to a provider: its discovery document, its keys, a token for a code, and claims about a person.
+"""Send requests to an OpenID provider: for its discovery document, its keys, a token, and claims about a person.
 
-Document and keys are read once for all requests that wait for them (`accounts.openid.shared`). A provider that did not
-answer in time gets no request for some seconds. No connection to the database is held during a request.
+Requests that need the document or the keys at the same time share one read (`accounts.openid.shared`). A provider that
+did not answer in time gets no request for some seconds. No connection to the database is held during a request.
 
 An administrator has named the issuer's own host, so it may be in a private network. All other hosts of its document
 must be on the public internet. Only requests within a private network may use http. Redirects are not followed.
@@ -37,11 +37,11 @@ from core.outside import wait_outside
 from core.sentences import Sentence
 
 TIMEOUT = 10.0  # seconds without a byte
-BODY_SECONDS = 10.0  # for all of an answer's body
+BODY_SECONDS = 10.0  # for the whole body of an answer
 ASKED_AGAIN = 15.0  # seconds until the next request to a provider that did not answer in time
 LARGEST = 1_000_000  # bytes of an answer
-KEPT_FOR = 600.0  # seconds that document and keys are used before they are read again
-READINGS = 30  # of a provider's keys within a minute, for tokens that none of the stored keys has signed
+KEPT_FOR = 600.0  # seconds for which the document and the keys are cached
+READINGS = 30  # reads of a provider's keys in a minute, for tokens that no cached key has signed
 SCOPE = "openid profile email"
 UNREADABLE = Sentence("Its answer cannot be read.")
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -51,7 +51,7 @@ _outages = Outages(seconds=ASKED_AGAIN)
 
 
 class CheckedAdapter(HTTPAdapter):
-    """Connects to the very address that was checked, as `core.net.fetch.CheckedTransport` does."""
+    """Connects to exactly the address that was checked, as `core.net.fetch.CheckedTransport` does."""
 
     def __init__(self, issuer: str) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class CheckedAdapter(HTTPAdapter):
         self, request: PreparedRequest, verify: Any, proxies: Any = None, cert: Any = None
     ) -> Any:
         url = httpx2.URL(request.url or "")
-        own = url.host == self._issuer.host
-        guard = Guard(ports=frozenset(range(1, 65_536)), allowed_networks=_EVERYWHERE) if own else Guard()
+        is_issuer = url.host == self._issuer.host
+        guard = Guard(ports=frozenset(range(1, 65_536)), allowed_networks=_EVERYWHERE) if is_issuer else Guard()
         address = async_to_sync(guard.addresses_of)(url)[0]
         if url.scheme == "http" and is_public(ip_address(address)):
             raise FetchRefused(
@@ -74,13 +74,13 @@ class CheckedAdapter(HTTPAdapter):
         return self.poolmanager.connection_from_host(address, port, url.scheme, pool_kwargs=tls)
 
     def cert_verify(self, *arguments: Any) -> None:
-        """Set nothing: the context of the connection trusts the authorities of the machine, as all of the product."""
+        """Do nothing: the TLS context of the connection already trusts the machine's certificate authorities."""
 
     def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
         request.headers["Host"] = httpx2.URL(request.url or "").netloc.decode("ascii")
         answer = super().send(request, *arguments, **{**options, "stream": True})
         try:
-            answer._content = self._body(answer.raw)  # where requests stores the body
+            answer._content = self._body(answer.raw)  # the attribute in which `requests` stores the body
         except ReadTimeoutError as error:
             raise ReadTimeout(error) from error
         except HTTPError as error:
@@ -120,7 +120,7 @@ def session(
         code_challenge_method="S256",
         default_timeout=TIMEOUT,
     )
-    client.trust_env = False  # through a proxy, the address would be the proxy's choice
+    client.trust_env = False  # a proxy would choose the address by itself
     client.max_redirects = 0
     for scheme in ("https://", "http://"):
         client.mount(scheme, CheckedAdapter(provider.issuer))
@@ -131,9 +131,10 @@ def metadata(provider: OpenIDProvider) -> JsonObject:
     """Return the discovery document. Raises `openid_unreachable` (502) and `openid_issuer` (502)."""
     document = _read(provider, get_well_known_url(provider.issuer, external=True))
     if document.get("issuer") != provider.issuer:
-        named = str(document.get("issuer", ""))[:300]
+        claimed_issuer = str(document.get("issuer", ""))[:300]
         sentence = Sentence(
-            "The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one.", named=named
+            "The provider calls itself “{named}”. Enter just this as the issuer, if it is the right one.",
+            named=claimed_issuer,
         )
         raise ProductError("openid_issuer", sentence, status=502)
     missing = [name for name in ENDPOINTS if not isinstance(document.get(name), str)]
@@ -143,7 +144,10 @@ def metadata(provider: OpenIDProvider) -> JsonObject:
 
 
 def keys(provider: OpenIDProvider, *, fresh: bool = False) -> KeySet:
-    """Return the keys that the provider signs with. `fresh`: not stored ones. Raises `openid_unreachable` (502)."""
+    """Return the keys that the provider signs with. Raises `openid_unreachable` (502).
+
+    `fresh`: bypass the cache, at most `READINGS` times a minute.
+    """
     if fresh:
         allowance = count_in_window(f"openid:keys:{provider.pk}", READINGS, 60)
         fresh = allowance is None or not allowance.exceeded
@@ -184,7 +188,7 @@ def token(provider: OpenIDProvider, *, code: str, verifier: str, redirect: str) 
 
 
 def userinfo(provider: OpenIDProvider, token: JsonObject) -> JsonObject:
-    """Return the provider's claims about the person of a token; empty where it has no address for them."""
+    """Return the provider's claims about the person of a token; empty if the provider has no userinfo endpoint."""
     address = metadata(provider).get("userinfo_endpoint")
     if not isinstance(address, str) or not token.get("access_token"):
         return {}
@@ -197,7 +201,7 @@ def refused(sentence: Sentence | str) -> ProductError:
 
 
 def forget(provider: OpenIDProvider) -> None:
-    """Drop the stored state of a provider, which an administrator has changed or tests."""
+    """Drop the cached documents and the outage of a provider. Used when an administrator changes or tests it."""
     _documents.forget(provider.issuer)
     _outages.end(provider.issuer)
 
@@ -231,7 +235,10 @@ def _json(provider: OpenIDProvider, client: OAuth2Session, address: str, *, with
 
 @contextmanager
 def _calling(provider: OpenIDProvider) -> Iterator[None]:
-    """Run the block, which sends a request. Raises `openid_unreachable` (502), also just after the provider hung."""
+    """Run the block, which sends a request.
+
+    Raises `openid_unreachable` (502). For some seconds after a time-out, it raises the error at once.
+    """
     seconds = _outages.seconds_left(provider.issuer)
     if seconds:
         raise _unreachable(

@@ -1,8 +1,8 @@
 """Let a model check citations after the rules have checked them.
 
-The workspace chooses the model. It may find further doubts. It may clear a sentence for which the rules found only that
-the passage speaks of something else; a wrong number, name or negation stays a doubt. If the model fails, the result of
-the rules stays, with a note.
+The workspace chooses the model. The model may add doubts. It may remove a doubt only if the rules found nothing more
+than that the passage is about something else. A wrong number, name or negation stays a doubt. If the model fails, the
+result of the rules stays, with a note.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from llm.services import with_fallbacks
 from llm.types.model_call import ModelMessage, ModelRequest, Usage
 from personas.texts import Texts
 
-RULES_TIMEOUT = 5.0  # seconds; an answer whose citations take longer ends unchecked
+RULES_TIMEOUT = 5.0  # seconds; if the check takes longer, the answer stays unchecked
 MODEL_TIMEOUT = 20.0  # seconds for all sentences of an answer
-BATCH = 10  # sentences of one call
-MAX_CALLS = MAX_CLAIMS // BATCH  # for one answer
-LONGEST_LINE = 60  # tokens of the model's line on one sentence
-INSTRUCTION_TOKENS = 1_000  # the most tokens of the instructions
+BATCH = 10  # sentences per call
+MAX_CALLS = MAX_CLAIMS // BATCH  # calls per answer
+LONGEST_LINE = 60  # tokens of the model's line about one sentence
+INSTRUCTION_TOKENS = 1_000  # tokens of the longest instructions
 REASONING_TOKENS = 1_024  # for a model that reasons first
 LONGEST_REASON = 200  # characters of the model's reason that are stored
 MODEL_REMOVED = gettext_noop(
@@ -47,16 +47,16 @@ logger = logging.getLogger(__name__)
 
 def largest_usage() -> Usage:
     """Return the most tokens that the check of one answer may read and write, in `MAX_CALLS` calls."""
-    read = INSTRUCTION_TOKENS + BATCH * (MAX_EVIDENCE // 2 + LONGEST_LINE)
-    return Usage(MAX_CALLS * read, MAX_CALLS * (REASONING_TOKENS + LONGEST_LINE * BATCH))
+    input_tokens = INSTRUCTION_TOKENS + BATCH * (MAX_EVIDENCE // 2 + LONGEST_LINE)
+    return Usage(MAX_CALLS * input_tokens, MAX_CALLS * (REASONING_TOKENS + LONGEST_LINE * BATCH))
 
 
 async def check_in_time(
     check: Callable[[], list[PartCheck]], charge: Billing, texts: Texts, checker: UUID | None
 ) -> tuple[list[PartCheck], Sentence | None]:
-    """Run the rules (`check`) within `RULES_TIMEOUT`, then let the model with the id `checker` judge, if there is one.
+    """Run the rules (`check`) within `RULES_TIMEOUT`, then ask the model `checker` to judge, if there is one.
 
-    Return the checks, and a note if the model failed. Never raises: a failure leaves the answer unchecked.
+    Return the checks, and a note if the model failed. Never raises. If the rules fail, the answer stays unchecked.
     """
     try:
         checks = await asyncio.wait_for(on_database(check), RULES_TIMEOUT)
@@ -69,7 +69,7 @@ async def check_in_time(
 async def judge(
     checks: list[PartCheck], charge: Billing, texts: Texts, checker: UUID
 ) -> tuple[list[PartCheck], Sentence | None]:
-    """Return the checks combined with the model's judgement, or unchanged with a note if the model failed."""
+    """Return the checks combined with the model's judgement. If the model failed, return them unchanged with a note."""
     model = await on_database(lambda: Model.objects.usable().filter(pk=checker).first())
     if model is None:
         return checks, Sentence(MODEL_REMOVED)
@@ -97,18 +97,18 @@ def _failed(name: str, why: Sentence) -> Sentence:
 async def _ask(
     sentences: Sequence[CitationDoubt], charge: Billing, texts: Texts, model: Model, patience: float | None
 ) -> list[str | None]:
-    """Return the model's answer on each sentence: None if its passage supports it, else the reason.
+    """Return the model's answer about each sentence: None if its passage supports it, else the reason.
 
     Raises `ProductError`.
     """
     answers: list[str | None] = []
     for first in range(0, len(sentences), BATCH):
         batch = sentences[first : first + BATCH]
-        longest = REASONING_TOKENS + LONGEST_LINE * len(batch)
+        output_tokens = REASONING_TOKENS + LONGEST_LINE * len(batch)
         request = ModelRequest(
             model=model.name,
             messages=(ModelMessage("system", texts["citation_check"]), ModelMessage("user", question_about(batch))),
-            max_output=min(longest, model.max_output or model.window, model.window),
+            max_output=min(output_tokens, model.max_output or model.window, model.window),
             window=model.window,
         )
         answer = await ask(model, request, charge, longest=400 * BATCH, patience=patience)
@@ -117,7 +117,7 @@ async def _ask(
 
 
 def question_about(sentences: Iterable[SentenceAndPassage]) -> str:
-    """Return the message for the model: each sentence, numbered from 1, with the passage it was compared with."""
+    """Return the message for the model: each sentence with its passage, numbered from 1."""
     return "\n\n".join(
         f"{number}.\nSentence: {each['sentence']}\nPassage: {each['evidence']}"
         for number, each in enumerate(sentences, 1)
@@ -125,9 +125,9 @@ def question_about(sentences: Iterable[SentenceAndPassage]) -> str:
 
 
 def parse_answer(text: str, count: int) -> list[str | None]:
-    """Parse the model's answer on `count` sentences: None for “yes”, else the reason.
+    """Parse the model's answer about `count` sentences: None for “yes”, else the reason.
 
-    Raises `ModelError` if the answer lacks a sentence.
+    Raises `ModelError` if the answer does not judge every sentence.
     """
     lines = {int(number): (word.lower(), why.strip()) for number, word, why in _LINE.findall(text)}
     if not set(range(1, count + 1)) <= lines.keys():
@@ -137,7 +137,10 @@ def parse_answer(text: str, count: int) -> list[str | None]:
 
 
 def combine(check: PartCheck, answers: Sequence[str | None]) -> PartCheck:
-    """Combine the result of the rules with the model's answers: on the doubts first, then on the other sentences."""
+    """Combine the result of the rules with the model's answers.
+
+    `answers` are about the doubts first, then about the supported sentences.
+    """
     doubts: list[CitationDoubt] = []
     supported: list[CitationDoubt] = []
     for sentence, why in zip((*check.doubts, *check.supported), answers, strict=True):

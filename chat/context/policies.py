@@ -3,8 +3,8 @@
 A turn is a user message and everything up to the next user message. Messages before the first user message form a turn
 of their own. A tool group is an assistant message with tool calls, together with all of its results.
 
-The rules, in docs/develop/context.md: “Words”, “Policy `recent`”, “Policy `priority`”, “Marks”, and for results without
-a call and calls without a result the fine print of “manage.py plan”.
+The rules are in docs/develop/context.md: “Words”, “Policy `recent`”, “Policy `priority`” and “Marks”. The fine print of
+“manage.py plan” has the rules for results without a call and calls without a result.
 """
 
 from bisect import bisect_left
@@ -20,8 +20,8 @@ from chat.context.types import ContextMessage, PromptMessage, Reason, no_user_me
 class ContextTurn:
     """A turn without its orphans.
 
-    `groups` are its tool groups, oldest first. A result belongs to the latest message that made a call of its id.
-    `orphans` maps the id of each orphan, a message that is left out, to the reason.
+    `groups` are its tool groups, oldest first. A result belongs to the latest message with a call of the same id.
+    `orphans` maps the id of each message that is left out to the reason.
     """
 
     messages: list[ContextMessage] = field(default_factory=list)
@@ -120,8 +120,8 @@ class SelectedHistory:
     `gap` is the index of the turn that ended the walk because it did not fit, None if the walk reached the start.
     `skipped_until` is the end of the newest pinned turn that does not fit, 0 without one. `orphans` maps the ids of
     messages that are left out for another reason than room to that reason. `unsent` are the excluded turns and the
-    pinned turns that do not fit. `stubbed` are the ids of questions whose files are only named. From the index
-    `unbroken` of `messages` on nothing is left out for lack of room; None if the policy does not know.
+    pinned turns that do not fit. `stubbed` are the ids of questions whose files are only named. `unbroken` is the index
+    in `messages` from which nothing is left out for lack of room; None if the policy does not know it.
     """
 
     messages: list[PromptMessage] = field(default_factory=list)
@@ -147,8 +147,8 @@ TurnForms = dict[int, TurnForm]  # by the index at which the turn starts
 def select_recent(renderer: PromptRenderer, start: int, stop: int, room: int) -> SelectedHistory:
     """Select whole turns of the messages `[start:stop]`, newest first, until one does not fit into `room` tokens.
 
-    The walk reads nothing older than the first turn that does not fit. It renders only turns with tools, files or
-    uncounted texts to learn their cost; of turns of plain messages it adds up the tokens. Turns with a mark are decided
+    The walk reads nothing older than the first turn that does not fit. For turns of plain messages, it only adds up
+    tokens. It renders turns with tools, files or uncounted texts, to know their cost. Turns with a mark are decided
     first. The rule: docs/develop/context.md, “Policy `recent`”.
     """
     messages = renderer.request.messages
@@ -161,10 +161,10 @@ def select_recent(renderer: PromptRenderer, start: int, stop: int, room: int) ->
     plain = True
     for index in range(stop - 1, start - 1, -1):
         message = messages[index]
-        if (own := message.plain_tokens) is None:
+        if (message_tokens := message.plain_tokens) is None:
             plain = False
         else:
-            tokens += own + overhead
+            tokens += message_tokens + overhead
         if message.role == "user" or index == start:
             if index in forms:
                 tokens = 0  # `room` is without the pinned turns already
@@ -241,7 +241,7 @@ def _whole_or_stubbed(
 
 
 def _restore_results(renderer: PromptRenderer, forms: TurnForms, room: int) -> int:
-    """Replace stubs of tool results by the whole results, newest turn first, until those of one turn do not fit.
+    """Replace stubs of tool results by the whole results, newest turn first, until the results of a turn do not fit.
 
     Return the tokens that this adds.
     """
@@ -257,11 +257,11 @@ def _restore_results(renderer: PromptRenderer, forms: TurnForms, room: int) -> i
             else each
             for each in sent
         ]
-        more = cost(whole) - cost(sent)
-        if added + more > room:
+        extra_tokens = cost(whole) - cost(sent)
+        if added + extra_tokens > room:
             break
         forms[begin] = TurnForm(end, whole)
-        added += more
+        added += extra_tokens
     return added
 
 
@@ -315,15 +315,15 @@ def select_by_priority(renderer: PromptRenderer, start: int, stop: int, room: in
     forms = _decide_marked(renderer, start, stop, room, history)
     left = room - history.tokens
     bounds = [(begin, end) for begin, end in turn_bounds(messages, start, stop) if begin not in forms]
-    plain = {begin: _plain_tokens(renderer, begin, end) for begin, end in bounds}
-    others = {begin: read_turn(messages[begin:end]) for begin, end in bounds if plain[begin] is None}
+    plain_costs = {begin: _plain_tokens(renderer, begin, end) for begin, end in bounds}
+    turns_by_start = {begin: read_turn(messages[begin:end]) for begin, end in bounds if plain_costs[begin] is None}
     selected: dict[str, list[PromptMessage]] = {}
-    for turn in others.values():
+    for turn in turns_by_start.values():
         for group in reversed(turn.groups):
             left -= _select_group(renderer, group, left, selected)
     for begin, end in bounds:
-        if (tokens := plain[begin]) is None:
-            turn = others[begin]
+        if (tokens := plain_costs[begin]) is None:
+            turn = turns_by_start[begin]
             left -= _select_dialogue(renderer, turn, left, selected, history)
             history.orphans |= turn.orphans
             sent = [each for message in turn.messages for each in selected.get(message.id, ())]

@@ -99,7 +99,7 @@ class Document:
 class ImageRef:
     """An image that is sent with its message unless it is `excluded`. `tokens` is its assumed size.
 
-    `reason` says why it is excluded: the user leaves it out, or the model takes fewer images.
+    `reason` says why it is excluded: the user leaves it out, or the model accepts fewer images.
     """
 
     id: str
@@ -143,7 +143,7 @@ class ContextMessage:
 
     @property
     def surplus_images(self) -> tuple[ImageRef, ...]:
-        """Return the images that are only named, because the model takes fewer."""
+        """Return the images that are only named, because the model accepts fewer images."""
         return tuple(image for image in self.images if image.reason == "too_many_images")
 
     @property
@@ -232,8 +232,8 @@ def floored(tokens: int, share: Decimal | Fraction) -> int:
 class DocumentBudget:
     """The room for documents, in tokens.
 
-    `available` is all of it, `offered` is the share offered to the user, and a selection may take up to
-    `selectable_up_to`.
+    `available` is the whole room, `offered` is the share that is offered to the user, and `selectable_up_to` is the
+    most that selected files may take.
     """
 
     available: int
@@ -241,9 +241,9 @@ class DocumentBudget:
     selectable_up_to: int
 
     def accepts(self, candidate: int | None, selected: Sequence[int | None] = ()) -> bool:
-        """Tell whether a file of `candidate` tokens may be added to the `selected` ones.
+        """Return whether a file of `candidate` tokens may be added to the `selected` files.
 
-        An unknown count (None) blocks.
+        Return False if any count is unknown (None).
         """
         if candidate is None or None in selected:
             return False
@@ -284,11 +284,11 @@ class ContextRequest:
     override the cost of the stubs. `exact`: `tokenizer` is the model's own. `texts` are the product's own texts.
     `versions` (of prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised
     messages) go into the report unchanged. `system_is_persona`: `system` holds the persona's text, and `persona` holds
-    the other texts of its section; errors then name the persona. `reminder_above`: R stands directly above the current
-    turn instead of last. `whole_results`: tool results of older turns are sent whole while they fit, since a calling
-    program sent them.
+    the other texts of its section; errors then name the persona. `reminder_above`: the reminder is placed above the
+    current turn instead of last. `whole_results`: tool results of older turns are sent whole while they fit, since a
+    calling program sent them.
 
-    `marked` holds the indexes of the questions with a mark. It is derived once, so that a plan does not look for marks.
+    `marked` holds the indexes of the questions with a mark. It is derived once, so planning need not search for them.
     """
 
     room: Room
@@ -325,7 +325,7 @@ class ContextRequest:
 
     @property
     def system_block(self) -> Block | None:
-        """Return S, or the persona that replaces it."""
+        """Return the system prompt, or the persona that replaces it."""
         return self.persona if self.persona and self.persona_replaces_system else self.system
 
     @property
@@ -343,7 +343,7 @@ class ContextRequest:
 
 
 class ContextError(ProductError):
-    """No prompt can be made from the request.
+    """Raised if no prompt can be built from the request.
 
     `code` is `no_user_message`, `file_too_long` or `context_too_long`. `extra` holds the numbers behind `detail`; they
     differ by code.
@@ -354,12 +354,12 @@ class ContextError(ProductError):
 
 
 def no_user_message() -> ContextError:
-    """Return the error of a branch without a user message."""
+    """Return the error for a branch without a user message."""
     return ContextError("no_user_message", "There is nothing to answer: write a message first.")
 
 
 def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> ContextError:
-    """Return the error of an attached file of `tokens` tokens that has only `room` tokens of room."""
+    """Return the error for an attached file of `tokens` tokens where only `room` tokens are free."""
     return ContextError(
         "file_too_long",
         Sentence(
@@ -382,10 +382,10 @@ def file_too_long(file_id: str, title: str, *, tokens: int, room: int) -> Contex
 
 
 def context_too_long(sections: dict[str, int], *, room: Room, persona_is_system: bool = False) -> ContextError:
-    """Return the error of required sections that do not fit.
+    """Return the error for required sections that do not fit.
 
     `sections` holds the cost of each section in tokens, overhead included. `persona_is_system`: the persona's prompt
-    stands in the system prompt's place.
+    replaces the system prompt.
     """
     limit = room.input_limit
     needed = sum(sections.values())
@@ -442,7 +442,7 @@ _PARTS = {
     "current": gettext_noop("this message and its tool results"),
     "reminder": gettext_noop("the reminder"),
 }
-# Advice against a part of the window that is too large, by the name of the part.
+# Advice by part of the window, for the case that this part is too large.
 ADVICE = {
     "reserve": gettext_noop("choose a model that can read more, or let an admin reserve less in the budget profile"),
     "system": gettext_noop("let an admin shorten it, or choose a model that can read more"),

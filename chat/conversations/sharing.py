@@ -1,8 +1,8 @@
-"""Links under which anybody may read a conversation: their creation, their end, and the page of their readers.
+"""Manage public links to conversations: create them, end them, and build the page that their readers see.
 
-Where the owner allows it, a reader also sees how much each answer's model saw. That is a report of numbers by group. It
-never has a text of the prompt, the name of a persona, a task, or a pinned or left-out message. It has the names of
-files and the words of tools only where the owner allows these, too.
+If the owner allows it, readers also see how many tokens each answer's model read, by group of the prompt. This report
+never shows a text of the prompt, the name of a persona, a task, or a pinned or left-out message. It shows the names of
+files and the descriptions of tool calls only if the owner allows these, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,14 +44,14 @@ from files.models import File
 from personas.texts import BUILT_IN
 from workspace.models.settings import workspace_at
 
-PAGE = 100  # messages
+PAGE = 100  # messages on one page
 _SHARED = "shared conversation"
-MAX_SHARES = 50  # of one conversation
+MAX_SHARES = 50  # links to one conversation
 MAX_SHARES_OF_PERSON = 1_000
-# Of all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
+# In all links of a person: ten of the longest conversations that can be imported, or thousands of ordinary ones.
 MAX_SHARED_CHARACTERS = 100_000_000
 SHORTEST_PASSWORD = 8
-# The members of a call's report that are read. Its messages are not among them, since they have texts.
+# The members of a call's report that are read. `messages` is left out, since it contains texts.
 OF_A_CALL = ("limit", "used", "left", "window", "sections", "unloaded", "summary", "sources")
 
 
@@ -69,7 +69,7 @@ OPEN = ShareTerms()
 
 
 def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -> Share:
-    """Create a link to the branch on show as it is now.
+    """Create a link to the conversation's current branch as it is now.
 
     Raises the errors of `idle`, `sharing_off` and `right_missing` (403), `nothing_to_share`, `too_many_shares`,
     `short_password`, `bad_expiry`, `too_much_shared` and `temporary_conversation` (409).
@@ -117,9 +117,9 @@ def share(*, user: User, conversation: Conversation, terms: ShareTerms = OPEN) -
 
 
 def _require_room(user: User, characters: int) -> None:
-    """Raise `too_many_shares` or `too_much_shared` where another link of so many characters is over a person's limits.
+    """Raise `too_many_shares` or `too_much_shared` if another link of `characters` exceeds the user's limits.
 
-    Two links that are made at the same moment may both be let through: the limits are about amounts, not exact.
+    Two links that are created at the same moment may both pass. The limits need not be exact.
     """
     own = Share.objects.filter(conversation__owner=user)
     if own.count() >= MAX_SHARES_OF_PERSON:
@@ -140,7 +140,7 @@ def _require_room(user: User, characters: int) -> None:
 
 
 def _record(user: User, action: str, share: Share) -> None:
-    """Record an act on a link without its token, which opens it, and without its password."""
+    """Record an act on a link. The record has no password and no token, since the token opens the link."""
     changes = {
         "conversation": str(share.conversation_id),
         "expires": None if share.expires is None else share.expires.isoformat(),
@@ -168,7 +168,7 @@ def shares_of(user: User) -> QuerySet[Share]:
 
 
 def readable_share(token: str) -> Share:
-    """Return the link with this token. Raises `NotFound`, also where its owner may share no more."""
+    """Return the link with this token. Raises `NotFound`, also if its owner may no longer share."""
     row = or_404(Share.objects.readable().select_related("conversation").filter(token=token).first(), _SHARED)
     if May.SHARE not in rights_of(row.conversation.owner_id).may:
         raise NotFound(_SHARED)
@@ -176,7 +176,7 @@ def readable_share(token: str) -> Share:
 
 
 def opens(share: Share, password: str) -> bool:
-    """Return whether it is the link's password."""
+    """Return whether `password` is the link's password."""
     return check_password(password, share.password)
 
 
@@ -190,7 +190,7 @@ class ContextShare(NamedTuple):
 
 
 class SeenContext(NamedTuple):
-    """How much an answer's model saw. `named` are files and tools, where the owner allows them."""
+    """How much an answer's model saw. `named` are files and tool calls, if the owner shows them."""
 
     panel: Panel
     words: str
@@ -199,9 +199,9 @@ class SeenContext(NamedTuple):
 
 
 class SharedMessage(NamedTuple):
-    """A message as a stranger sees it: its row, and an answer's text as safe HTML.
+    """A message as a reader of the link sees it: its row, and an answer's text as safe HTML.
 
-    No page for strangers shows more of the row than its text, the names of its files, and the name of its model.
+    Of the row, readers see only the text, the names of its files, and the name of its model.
     """
 
     row: Message
@@ -233,9 +233,9 @@ def shared_page(share: Share, after: int = -1) -> SharedPage:
 
 
 def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, SeenContext]:
-    """Return the contexts of the answers that have a report, by their ids; one query, and one more for names."""
-    parts = {name: F(f"report__calls__-1__{name}") for name in OF_A_CALL}
-    reports: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **parts)
+    """Return the context of each answer that has a report, by its id. Takes one query, and one more for names."""
+    report_members = {name: F(f"report__calls__-1__{name}") for name in OF_A_CALL}
+    reports: Iterable[Any] = Turn.objects.filter(answer__in=answers).values("answer", **report_members)
     calls = {row["answer"]: row for row in reports if row["sections"]}
     sources = [source for call in calls.values() for source in call["sources"] if source["kind"] in FILE_KINDS]
     ids = {source["id"] for source in sources if source.get("id")} if names else ()
@@ -248,7 +248,7 @@ def _seen(answers: Sequence[Message], *, names: bool) -> dict[UUID, SeenContext]
 
 
 def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, str]) -> Iterator[SourceRow]:
-    """Yield the names of the files and the acts of tools in this answer, without those that its person left out."""
+    """Yield the files and the tool calls of this answer, without files that the user left out."""
     for source in sources:
         if source["kind"] in FILE_KINDS and source.get("reason") != "by_user":
             title = titles.get(source.get("id") or "") or source.get("title") or str(wording.KINDS[source["kind"]])
@@ -260,10 +260,12 @@ def _named(row: Message, sources: Sequence[SourceEntry], titles: Mapping[str, st
 
 
 def _of_call(call: Mapping[str, Any], named: list[SourceRow]) -> SeenContext:
-    # Marks of the person, and sources that they left out, are not shown to others.
-    bare = [{**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"]
-    panel = Panel(cast("ResolvedReport", {**call, "sources": bare, "messages": []}), seen=True)
-    used = max(1, panel.report["used"])
-    groups = [ContextShare(*each[:3], round(1000 * each.tokens / used)) for each in panel.segments]
+    # Readers do not see the user's marks, nor the sources that the user left out.
+    public_sources = [
+        {**source, "title": "", "mark": None} for source in call["sources"] if source.get("reason") != "by_user"
+    ]
+    panel = Panel(cast("ResolvedReport", {**call, "sources": public_sources, "messages": []}), seen=True)
+    tokens_used = max(1, panel.report["used"])
+    groups = [ContextShare(*each[:3], round(1000 * each.tokens / tokens_used)) for each in panel.segments]
     words = wording.status_line(panel.report, _("Everything was sent"), names=False).words
     return SeenContext(panel, words, groups, named)

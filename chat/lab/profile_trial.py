@@ -1,4 +1,4 @@
-"""Trying a budget profile on real conversations: numbers alone, for the administrator who sets the profile up."""
+"""Try a budget profile on real conversations. The administrator who sets it up sees only numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,15 +18,15 @@ from llm.models import Model
 from personas.models import BudgetProfile
 from personas.services import model_for
 
-LOOKED_AT = 200  # newest conversations, of which the longest are taken
-SHOWN = 3
+LOOKED_AT = 200  # newest conversations, from which the longest are chosen
+SHOWN = 3  # conversations
 
 
 @dataclass(frozen=True, slots=True)
 class PromptForecast:
     """The next prompt: `used` of `limit` tokens, and the numbers of messages `sent`, `summarised` and `left_out`.
 
-    `error` is the code of the refusal where the parts that must be sent do not fit; then the numbers are 0.
+    If the required parts do not fit, `error` is the code of the error, and all numbers are 0.
     """
 
     limit: int = 0
@@ -39,7 +39,7 @@ class PromptForecast:
 
 @dataclass(frozen=True, slots=True)
 class ProfileTrial:
-    """The next prompt of one conversation, under its own profile and under the one that is tried."""
+    """The next prompt of one conversation: `now` with its own profile, `then` with the profile on trial."""
 
     conversation: UUID
     owner: str
@@ -62,7 +62,7 @@ class ProfileTrial:
 
 
 def trials(profile: BudgetProfile) -> list[ProfileTrial]:
-    """Try a profile on the longest of the newest conversations. Returns none where no model is set up.
+    """Try a profile on the longest of the newest conversations. Returns no trials if no model is set up.
 
     `profile` need not be stored.
     """
@@ -96,7 +96,7 @@ def _trials(profile: BudgetProfile) -> Iterator[ProfileTrial]:
 
 
 def _model(conversation: Conversation, scope: ChatScope) -> Model:
-    """Return the model of the newest answer while it is enabled; else the one that would be asked."""
+    """Return the model of the newest answer if it is enabled, else the model that would be asked next."""
     newest = conversation.leaf.model if conversation.leaf is not None else None
     if newest is not None and newest.enabled and newest.provider.enabled:
         return newest

@@ -1,12 +1,12 @@
-"""Model calls that the product makes for itself, such as for a title or a summary, with their rows in the ledger.
+"""Make the product's own model calls, such as for a title or a summary, and store them in the ledger.
 
 `ask` makes one call:
 
-1. It tries the model's own reasoning efforts, the least first, until the model accepts one.
+1. It tries the model's reasoning efforts, the lowest first, until the model accepts one.
 2. It counts the prompt and stores a row of the ledger with this count, before anything is sent.
 3. It streams the answer, at most `longest` characters of it.
 4. It replaces the count in the row by the provider's figures. A refused call is removed from the ledger.
-5. It checks whether the server has truncated the prompt, and asks once more on a mere suspicion.
+5. It checks whether the server has truncated the prompt. If that is only suspected, it asks once more.
 """
 
 from contextlib import aclosing
@@ -37,15 +37,15 @@ from llm.types.model_call import (
 )
 
 NOTHING = Usage(0, 0)
-LONGEST_REASONING = 20_000  # characters of reasoning that stands in the text without an opening tag
-CHEAP = 1_000  # tokens; a call that costs less is made again on a mere suspicion
+LONGEST_REASONING = 20_000  # characters of reasoning that comes as text, without an opening tag
+CHEAP = 1_000  # tokens; a call below this is repeated if truncation is only suspected
 
 
 @dataclass(slots=True)
 class OwnAnswer:
-    """Answer of a model to a call of the product.
+    """Answer of a model to one of the product's own calls.
 
-    `usage` is the provider's report, with zeros where there is none. `ended`: the model ended the answer by itself.
+    `usage` is the provider's report, or zeros without a report. `ended`: the model ended the answer by itself.
     `unread`: the server has proven that it did not read the whole prompt, so the answer must not be used.
     """
 
@@ -60,7 +60,7 @@ class OwnAnswer:
 class Billing:
     """Attribution of a model call: the user, the purpose and the work that it is billed to.
 
-    `person`: id of the user; None for a call of a command. `reading`: id of the reading of a whole file that the call
+    `person`: id of the user; None for a call by a command. `reading`: id of the reading of a whole file that the call
     belongs to. `token`: id of the API token with which a program started the work.
     """
 
@@ -76,9 +76,9 @@ async def ask(
 ) -> OwnAnswer:
     """Ask the model, and cut its answer off after `longest` characters.
 
-    The model reasons with the least effort that it accepts, since these calls are not worth more. The effort that it
-    accepts is remembered. When the server reports too few tokens for a small prompt, the model is asked once more, and
-    the second answer counts. `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
+    The model reasons with the lowest effort that it accepts, since these calls are not worth more. The accepted effort
+    is remembered. If the server reports too few tokens for a cheap call, the model is asked once more, and the second
+    answer counts. `patience` as in `llm.services.shared_client`. Raises `core.errors.ModelError`.
     """
     efforts = model.own_efforts
     request = replace(
@@ -104,7 +104,7 @@ async def ask(
 async def _ask_and_check(
     model: Model, request: ModelRequest, billing: Billing, *, longest: int, patience: float | None
 ) -> OwnAnswer:
-    """Ask, and once more when the server reports too few tokens for a cheap prompt."""
+    """Ask the model, and once more if the server reports too few tokens for a cheap call."""
     counted = await on_database(_count_prompt, model, request)
     request = replace(request, counted=counted)
     answer = await _ask_once(model, request, billing, longest, patience)
@@ -144,11 +144,11 @@ async def _ask_once(
     except ModelError as error:
         refused = not answer.text
         if error.code == "context_too_long" and names_the_window(error, counted, request.max_output or 0):
-            await on_database(learn_refused_window, model, error, counted)  # the next prompt is planned for it
+            await on_database(learn_refused_window, model, error, counted)  # later prompts are planned for this window
         raise
     finally:
         settle = partial(row.delete) if refused else partial(_settle, row, model, counted, answer)
-        await completed(with_retries(settle))  # also when time is up: the provider has read the prompt
+        await completed(with_retries(settle))  # also after a time-out, since the provider has read the prompt
     if len(answer.text) > longest:
         answer.text = answer.text[:longest]
         answer.cut_off = True
@@ -159,13 +159,13 @@ async def _check_truncation(
     model: Model, request: ModelRequest, counted: int, answer: OwnAnswer
 ) -> Truncation | TruncationSuspicion | None:
     texts = [message.text for message in request.messages]
-    plain = not any(message.images for message in request.messages)
-    sent = SentTokens(counted, plain=plain, scripts=script_shares(texts))
+    is_plain = not any(message.images for message in request.messages)
+    sent = SentTokens(counted, plain=is_plain, scripts=script_shares(texts))
     return (await check_truncation(model, sent, answer.usage))[0]
 
 
 def _count_call(model: Model, counted: int, answer: OwnAnswer) -> int:
-    """Return the tokens of prompt and answer together, by our count."""
+    """Return the tokens of the prompt and the answer together, by our count."""
     return counted + (answer.usage.output or tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count(answer.text))
 
 
@@ -175,7 +175,7 @@ def _count_prompt(model: Model, request: ModelRequest) -> int:
 
 
 def _store_call(model: Model, counted: int, billing: Billing) -> ModelCall:
-    """Store the row of a call before the call is made, so that also a killed worker leaves its call in the ledger."""
+    """Store the row of a call before the call is made, so that the ledger has it even if the worker is killed."""
     scope = scope_of(billing.conversation) if billing.conversation is not None else None
     row = ModelCall.of(
         model,

@@ -1,6 +1,6 @@
-"""Create the rows of a request: its own conversation with its messages and images, and the turn that answers them.
+"""Create the rows of an API request: a conversation with its messages and images, and the turn that answers them.
 
-The rows are stored for their reports and deleted after some days (`forget_old`).
+The rows are stored so that users can read the reports. `forget_old` deletes them after some days.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
 
-IMAGE_TIMEOUT = 60.0  # seconds until the images of a request must be read
-IMAGE_INTERVAL = 0.05  # seconds between two looks at their rows
-BATCH = 200  # conversations deleted at once
+IMAGE_TIMEOUT = 60.0  # seconds in which the images of a request must be read
+IMAGE_INTERVAL = 0.05  # seconds between two queries for their status
+BATCH = 200  # conversations in one deletion
 
 
 class TurnTarget(NamedTuple):
@@ -49,7 +49,7 @@ class TurnTarget(NamedTuple):
 
 
 def target(user: User, request: CompletionRequest, project: str | None) -> TurnTarget:
-    """Return the target of a request. `project` is an id.
+    """Return the target of a request. `project` is the id of a project.
 
     Raises `model_not_found` and `not_found` (404), and 400 for a parameter that the model does not support.
     """
@@ -74,8 +74,8 @@ def target(user: User, request: CompletionRequest, project: str | None) -> TurnT
 def start(user: User, request: CompletionRequest, target: TurnTarget, files: list[File]) -> Turn:
     """Create the conversation and its turn. A worker is notified on commit.
 
-    `files` are those of the history's pictures, in their order. Nobody continues such a conversation, so no model is
-    asked for a title and nothing is summarised.
+    `files` has one file for each picture of the history, in the same order. Nobody continues such a conversation, so no
+    model is asked for a title and nothing is summarised.
     """
     history = request.history
     conversation = Conversation(
@@ -100,7 +100,7 @@ def start(user: User, request: CompletionRequest, target: TurnTarget, files: lis
 
 
 def _messages(conversation: Conversation, history: RequestHistory) -> list[Message]:
-    """Return the rows of the messages, each below the one before."""
+    """Return the rows of the messages. Each is the child of the previous one."""
     rows: list[Message] = []
     for depth, row in enumerate(history.rows):
         rows.append(
@@ -119,18 +119,18 @@ def _messages(conversation: Conversation, history: RequestHistory) -> list[Messa
 def _attach(messages: list[Message], history: RequestHistory, files: list[File]) -> None:
     """Attach the files to the messages of their pictures."""
     next_files = iter(files)
-    attached = [
+    attachments = [
         Attachment(message=message, file=file, name=file.name, ordinal=number)
         for message, row in zip(messages, history.rows, strict=True)
         for number, file in enumerate(islice(next_files, len(row.pictures)))
     ]
-    Attachment.objects.bulk_create(attached)
+    Attachment.objects.bulk_create(attachments)
 
 
 async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
-    """Return a readable file for each picture, in their order.
+    """Return a file that has been read for each picture, in the same order.
 
-    Raises `invalid_image` (400), and `images_not_ready` (503) if they cannot be read in time.
+    Raises `invalid_image` (400), and `images_not_ready` (503) if they are not read within `IMAGE_TIMEOUT`.
     """
     files = await threaded(_stored)(user, pictures)
     try:
@@ -151,7 +151,7 @@ async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
 def _stored(user: User, pictures: Sequence[Picture]) -> list[File]:
     """Return a file for each picture. An image that an earlier request sent is not stored twice.
 
-    A program sends an image again with every request of a conversation.
+    Programs repeat the images of a conversation in every request.
     """
     files: dict[str, File] = {}
     for picture in pictures:
@@ -181,17 +181,17 @@ def _deleted(file: File) -> File:
 
 
 def forget_old() -> None:
-    """Delete conversations of requests that are too old, with the images that only they have.
+    """Delete old conversations of API requests, and their images that nothing else uses.
 
-    The workspace sets the days, else `settings.API_CONVERSATION_DAYS`.
+    The workspace sets the age in days, else `settings.API_CONVERSATION_DAYS` does. With 0 days nothing is deleted.
     """
     workspace_days = workspace_at().api_conversation_days
     days = settings.API_CONVERSATION_DAYS if workspace_days is None else workspace_days
     if not days:
         return
-    before = timezone.now() - timedelta(days=days)
-    ended = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
-    old = ended.filter(updated__lt=before)
+    cutoff = timezone.now() - timedelta(days=days)
+    idle = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
+    old = idle.filter(updated__lt=cutoff)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
         Conversation.objects.filter(pk__in=batch).delete()

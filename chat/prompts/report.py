@@ -1,8 +1,8 @@
 """Store a report of each model call with its turn, and show it to users and programs.
 
 `Turn.report` is `{"calls": [call, …]}`, with one `CallReport` for each model call. A call holds the engine's report and
-the list of the messages that were sent. A text that is stored elsewhere is not stored again: `resolved` finds it by the
-message's source.
+the list of the messages that were sent. It does not repeat texts that are stored elsewhere: `resolved` reads them from
+the source of the message.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,15 +37,15 @@ from llm.types.model_call import ModelRequest, ParametersLeftOut
 from personas.services import texts_then
 from personas.texts import Texts
 
-FILE_SECTIONS = ("project_files", "file")  # sections whose text is made of files
+FILE_SECTIONS = ("project_files", "file")  # sections that consist of the texts of files
 FILE_KINDS = ("project_file", "file", "image")
-TITLE = 80  # characters of a message that name it in a list
+TITLE = 80  # characters of a message's text that are its title in a list
 INTERNAL = ("numbers", "made_with", "at")  # members of a call that are never shown
 NOT_STORED = "[This text is not stored any more.]"
 
 
 class MessageEntry(TypedDict):
-    """A message as it was sent. `text` is missing if the message's source has it."""
+    """A message as it was sent. `text` is missing if it can be read from the message's source."""
 
     section: str
     source: str | None
@@ -72,15 +72,15 @@ class CallReport(ReportEntry):
 
     `effort` is the effort of reasoning that was sent; `reserved_reasoning` is the part of `reserved_output` for it.
     `tools_asking` are the tools whose calls a user may have to allow. `numbers` are the citation numbers of the
-    documents. `refused` is the note on a longer prompt that the provider refused before. `notes` are sentences on what
-    was not sent. `unread` are the tokens that the server did not read, by its count, and `notice` is the sentence about
-    it or about an oddly low count. `usage` holds the provider's counts, the fields of `llm.types.model_call.Usage`; it
-    is empty until the provider reports them. `provider_count` is the prompt with its tools, as the provider counted it
-    before it was sent. `window_source` is `TurnContext.window_source`, `window_evidence` the stored
-    `llm.learning.Evidence` of a learnt window.
+    documents. `refused` is the note about a longer prompt that the provider refused before. `notes` are sentences about
+    parts and parameters that were not sent. `unread` is the number of tokens that the server, by its count, did not
+    read. `notice` is the sentence about these tokens, or about an oddly low count. `usage` holds the provider's counts,
+    the fields of `llm.types.model_call.Usage`; it is empty until the provider reports them. `provider_count` is the
+    provider's count of the prompt and its tools before they were sent. `window_source` is `TurnContext.window_source`,
+    `window_evidence` the stored `llm.learning.Evidence` of a learnt window.
 
-    `made_with` and `at`, in seconds since the epoch, are for planning the same again and are never shown. Members that
-    are not required are missing in reports of earlier versions.
+    `made_with` and `at` (seconds since the epoch) are used to plan the same prompt again. They are never shown. Members
+    that are not required are missing in reports of earlier versions.
     """
 
     cycle: int
@@ -126,7 +126,7 @@ class ShortCall(TypedDict):
 
 
 class ResolvedReport(CallReport):
-    """A call's report with titles and the exact messages. The report of a turn has all its `calls` in short."""
+    """A call's report with titles and the exact messages. In the report of a turn, `calls` lists all its calls."""
 
     calls: NotRequired[list[ShortCall]]
 
@@ -212,10 +212,10 @@ async def with_provider_count(
     *,
     ask: bool = True,
 ) -> PlannedRequest:
-    """Return the request with the provider's count, planned once more if the count changes what fits.
+    """Ask the provider for its count of the request, and plan once more if the count changes what fits.
 
-    Without `ask` only a count that is cached already is used. `plan` runs in a thread with a database connection. The
-    rule: docs/develop/context.md, “The room”.
+    Without `ask`, only a cached count is used. `plan` runs in a thread with a database connection. The rule:
+    docs/develop/context.md, “The room”.
     """
     room = true_room(context)
     count = first.report["provider_count"] = await exact_count(context.model, first.request, ask=ask)
@@ -223,14 +223,14 @@ async def with_provider_count(
     if count is None or recounted is None:
         return first
     try:
-        again = await on_database(plan, recounted)
+        replanned = await on_database(plan, recounted)
     except ProductError:
-        return first  # the prompt cannot be made smaller, so the provider has to refuse it
-    recount = again.report["provider_count"] = await exact_count(context.model, again.request, ask=ask)
+        return first  # the prompt cannot be made smaller, so the provider will refuse it
+    recount = replanned.report["provider_count"] = await exact_count(context.model, replanned.request, ask=ask)
     if count <= room and (recount is None or recount > room):
-        again = await on_database(plan, context)
-        again.report["provider_count"] = count
-    return again
+        replanned = await on_database(plan, context)
+        replanned.report["provider_count"] = count
+    return replanned
 
 
 def truncated(truncation: Truncation) -> Sentence:
@@ -256,7 +256,7 @@ def truncated(truncation: Truncation) -> Sentence:
 def without(
     call: CallReport, event: ParametersLeftOut, context: TurnContext, sent: SentTokens
 ) -> tuple[TurnContext, SentTokens]:
-    """Note in the report the parameters and tools that were left out because the model or its provider refuses them.
+    """Note in the report which parameters and tools were not sent because the model or its provider refuses them.
 
     Return the context and the counts for the rest of the turn, without the refused tools.
     """
@@ -268,11 +268,11 @@ def without(
     names = ", ".join(event.tools)
     note = Sentence("The model's provider refuses these tools, so they were not sent: {names}.", names=names)
     call["notes"].append(note.dump())
-    box = without_tools(context.toolbox, event.tools, note)
-    left = replace(context, toolbox=box)
-    call["tools"] = [tool.name for tool in box.definitions]
-    call["tools_tokens"] = left.room.tools_tokens
-    return left, sent._replace(tools=box.tokens(context.tokenizer) if sent.tools else 0)
+    toolbox = without_tools(context.toolbox, event.tools, note)
+    new_context = replace(context, toolbox=toolbox)
+    call["tools"] = [tool.name for tool in toolbox.definitions]
+    call["tools_tokens"] = new_context.room.tools_tokens
+    return new_context, sent._replace(tools=toolbox.tokens(context.tokenizer) if sent.tools else 0)
 
 
 def suspected(suspicion: TruncationSuspicion) -> Sentence:
@@ -316,7 +316,7 @@ def refused_without_limit(before: int, window: int) -> Sentence:
 
 
 def images_refused(sent: int, limit: int | None) -> Sentence:
-    """Return the note that the provider refused so many images. `limit` is the limit it named, if any."""
+    """Return the note that the provider refused `sent` images. `limit` is the limit that it named, if any."""
     if limit is None:
         return Sentence(
             "The provider refused {sent} images in one prompt without naming its limit, so half of them were sent.",
@@ -339,7 +339,7 @@ def doubted(doubts: int, checked: int) -> Sentence:
 
 
 def fallen_back(first: str, second: str, why: Sentence, *, reasoned: bool) -> list[Sentence]:
-    """Return the notes that another model was asked. `reasoned`: the first model has reasoned in this turn."""
+    """Return the notes about a fallback to another model. `reasoned`: the first model has reasoned in this turn."""
     notes = [
         Sentence(
             "{second} was asked instead of {first}, which was not available (“{why}”).",
@@ -356,9 +356,10 @@ def fallen_back(first: str, second: str, why: Sentence, *, reasoned: bool) -> li
 
 
 def _named(source: SourceEntry, planned: PlannedCall) -> SourceEntry:
-    """Return the engine's source with the facts of its row.
+    """Complete an entry of the engine with facts from its row.
 
-    The summary gets its id. A file that the prompt lists is `by_search`. A message that does not fit gets its mark.
+    The summary gets its id. A left-out file that the prompt lists gets the state `by_search`. A message that does not
+    fit gets its mark.
     """
     if source["kind"] == "summary" and planned.summary is not None:
         return {**source, "id": str(planned.summary.pk)}
@@ -372,7 +373,7 @@ def _named(source: SourceEntry, planned: PlannedCall) -> SourceEntry:
 
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
-    """Return the tasks of the prompt as sources with their present titles. Their section has the tokens."""
+    """Return the tasks of the prompt as sources with their present titles. Only their section counts tokens."""
     shown = (*context.tasks.today, *context.tasks.mentioned) if context.tasks else ()
     return [
         {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
@@ -407,9 +408,9 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
 
 
 def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
-    """Return the resolved report of a call of the turn: the last one, or the `number`th from 1.
+    """Return the resolved report of the turn's last call, or of the call `number`, counted from 1.
 
-    It lists all calls of the turn in short. None if there is no such call (yet).
+    It also has a short entry for each call of the turn. Returns None if there is no such call (yet).
     """
     calls: list[CallReport] = turn.report.get("calls", [])
     chosen = len(calls) if number is None else number
@@ -444,20 +445,20 @@ def _short(call: CallReport) -> ShortCall:
 
 
 def call_number(text: str | None) -> int | None:
-    """Parse the number of a call from an address. Return None for an empty text, 0, which is no call, for a bad one."""
+    """Parse the number of a call from a URL. Return None for an empty text, and 0 (no call) for an invalid one."""
     if not text:
         return None
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
 
 
 class Outgoing(OutgoingRequest):
-    """Something that a tool sent out of the workspace. `tool` is the tool's name."""
+    """A request that a tool sent out of the workspace. `tool` is the tool's name."""
 
     tool: str
 
 
 def outgoing(turn: Turn) -> list[Outgoing]:
-    """Return what tools of the turn sent out of the workspace, in the order of the calls, answered or not."""
+    """Return all requests that tools of the turn sent out of the workspace, in the order of the calls."""
     parts = turn.answer.parts
     names = {part["id"]: part["name"] for part in parts if part["type"] == "tool_call"}
     results = (part for part in parts if part["type"] == "tool_result")
@@ -471,7 +472,7 @@ def outgoing(turn: Turn) -> list[Outgoing]:
 def summarised(turn: Turn) -> list[SourceEntry]:
     """Return the messages that the summary of the turn's last call covers, oldest first, as sources of its report.
 
-    Reports do not store them. They are found by the summary's last message, which is on the turn's branch.
+    Reports do not store these messages. The query starts from the summary's last message, which is on the branch.
     """
     calls: list[CallReport] = turn.report.get("calls", [])
     summary = calls[-1].get("summary") if calls else None
@@ -496,14 +497,14 @@ def _summarised_source(kind: str, pk: str, title: str) -> SourceEntry:
 def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) -> ResolvedReport:
     """Return a stored call with the titles and texts of its sources.
 
-    `draft` is the text of a message that is not stored yet. Without `whole` only files and marked messages get titles,
-    and no texts are read: the line under the composer, which names no more, is asked for with almost every key.
+    `draft` is the text of a message that is not stored yet. Without `whole`, only files and marked messages get titles,
+    and no texts are read. The line under the composer needs no more, and is requested at almost every keystroke.
     """
     sources = call["sources"]
     own_texts = texts_then(call["versions"])
     messages = call["messages"] if whole else []
-    named = (source for source in sources if source["kind"] == "message" and (whole or source.get("mark")))
-    ids = {_row_id(source.get("id")) for source in named}
+    messages_to_name = (source for source in sources if source["kind"] == "message" and (whole or source.get("mark")))
+    ids = {_row_id(source.get("id")) for source in messages_to_name}
     ids |= {_row_id(message["source"]) for message in messages if message["section"] in ("history", "current")}
     texts, steps = _texts([pk for pk in ids if pk is not None], own_texts)
     if draft is not None:
@@ -511,21 +512,21 @@ def resolved(call: CallReport, draft: str | None = None, *, whole: bool = True) 
         steps["draft"] = AnswerStep("question", draft)
     files = _files((_row_id(source.get("id")) for source in sources if source["kind"] in FILE_KINDS), texts=whole)
     report = cast("ResolvedReport", {name: value for name, value in call.items() if name not in INTERNAL})
-    used = files_read(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
-    report["sources"] = [_source(source, steps, files, used) for source in sources]
+    used_files = files_read(steps[source.get("id") or ""] for source in sources if (source.get("id") or "") in steps)
+    report["sources"] = [_source(source, steps, files, used_files) for source in sources]
     report["messages"] = [_message(message, texts, _documents(call, message, files, own_texts)) for message in messages]
     return report
 
 
 def _files(ids: Iterable[UUID | None], *, texts: bool) -> dict[str, File]:
-    """Return the files of these ids, by id as text. `texts`: with their contents."""
+    """Return the files with these ids, by id as a string. `texts`: load their contents, too."""
     present = [pk for pk in ids if pk is not None]
     rows = File.objects.filter(pk__in=present)
     return {str(file.pk): file for file in (rows.select_related("content") if texts else rows)} if present else {}
 
 
 def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], own_texts: Texts) -> str | None:
-    """Return the text of a message of files, made again from the stored files; None for other messages."""
+    """Build the text of a file message again from the stored files. Return None for other messages."""
     if message["section"] not in FILE_SECTIONS or message["state"] != "full":
         return None
     ids = (message["source"] or "").split("+")
@@ -558,7 +559,7 @@ def _row_id(source: str | None) -> UUID | None:
 
 
 def _texts(ids: Sequence[UUID], own_texts: Texts) -> tuple[dict[str, str], dict[str, AnswerStep]]:
-    """Return, for every engine's message of these rows by its id, its exact text and its description for users."""
+    """Return the exact texts and the descriptions for users of the rows' messages, by the engine's message id."""
     texts: dict[str, str] = {}
     steps: dict[str, AnswerStep] = {}
     for row in Message.objects.filter(pk__in=ids) if ids else ():

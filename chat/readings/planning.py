@@ -1,9 +1,9 @@
-"""The plan of a reading, in plain values without rows.
+"""Plan a reading of whole files, in plain values without database rows.
 
-1. `passages_of` divides the texts into numbered passages, `parts_of` puts passages into parts of one call each.
-2. Each part gives notes. While the notes do not fit into one call, `groups_of` says which to fold together.
-3. The answer is written from the notes that are left. `plan_of` sums up the most that all calls take.
-4. `coverage_of` says in the end how much was read, and why parts are missing.
+1. `passages_of` divides the texts into numbered passages. `parts_of` groups the passages into parts of one call each.
+2. Each call writes notes on one part. While all notes do not fit into one call, `groups_of` chooses notes to fold.
+3. The last call writes the answer from the remaining notes. `plan_of` returns the most that all calls together take.
+4. At the end, `coverage_of` returns how much was read, and why parts are missing.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,20 +18,20 @@ from llm.models import Model
 from llm.services import RATIO_TRUSTED
 from llm.types.model_call import Usage
 
-PART = 16_000  # tokens of the text in one call; in a longer text a model misses more
+PART = 16_000  # tokens of text in one call; models miss more in longer texts
 LEAST_PART = 640  # tokens that one call must be able to read: a passage with its mark
 FINDINGS = 1_000  # tokens of the notes on one part
 ANSWER = 4_000  # tokens of the answer
 ROOM_TO_THINK = 1_024  # tokens for models that reason first
-FREE = 10  # percent of the window, since counts may be wrong
+FREE = 10  # percent of the window that stay unused, since counts may be wrong
 MARK = 8  # tokens of the number above a passage
-MOST_PASSAGES = 9_999  # as many numbers as citations have (`chat.rendering.references.CITED`)
-SPARE = 4  # calls that are allowed beyond one and a half times the agreed number, for parts that have to be divided
+MOST_PASSAGES = 9_999  # numbers of citations have four digits (`chat.rendering.references.CITED`)
+SPARE = 4  # calls beyond one and a half times the agreed number, for parts that have to be divided
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage from the end of the previous one to before the character `end`.
+    """A passage. It starts where the previous one ends, and ends before the character `end`.
 
     `heading` is the path of headings above it. `file` is the number of its file, from 0.
     """
@@ -44,7 +44,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Numbers of tokens in the calls of a reading.
+    """The budget of the calls of a reading, in tokens.
 
     `part` is the text in one call, `findings` the notes on it. One fold takes notes of `fold` tokens and writes
     `folded` tokens. The answer of `answer` tokens is written from `notes`. `thinking` is for models that reason first.
@@ -64,7 +64,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The most that the calls of a reading take: their numbers and tokens."""
+    """The most calls that a reading takes on parts and for folds, and the most tokens of all calls."""
 
     parts: int
     folds: int
@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PartCoverage:
-    """Characters [start, end), and whether they were read; if not, `code` and `why` where the reason is known."""
+    """Whether the characters [start, end) were read. If not, `code` and `why` are the reason, if it is known."""
 
     start: int
     end: int
@@ -103,7 +103,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a text was read: `percent` of its characters, which is 100 only for all of them, and the gaps."""
+    """How much of a text was read, and the gaps. `percent` is rounded down: 100 means all characters."""
 
     percent: int
     missing: list[Gap]
@@ -113,51 +113,51 @@ Chunks = Iterable[tuple[int, int, int, str]]
 
 
 def passages_of(texts: Sequence[tuple[Chunks, int]]) -> list[Passage]:
-    """Return the passages of texts, one after the other, so that every character is in one passage.
+    """Return the passages of the texts, in order. Every character is in exactly one passage.
 
-    Each text is given by (start, end, tokens, heading) of its chunks, and its length. An overlap of two chunks belongs
-    to the first. Where there are more chunks than `MOST_PASSAGES`, neighbours become one passage.
+    Each text is a pair: its chunks as (start, end, tokens, heading), and its length. An overlap of two chunks belongs
+    to the first one. If there are more chunks than `MOST_PASSAGES`, neighbouring chunks become one passage.
     """
-    apart = [_apart(chunks, length) for chunks, length in texts]
-    together = -(-sum(map(len, apart)) // max(1, MOST_PASSAGES - len(texts))) or 1
+    chunks_by_text = [_apart(chunks, length) for chunks, length in texts]
+    per_passage = -(-sum(map(len, chunks_by_text)) // max(1, MOST_PASSAGES - len(texts))) or 1
     passages: list[Passage] = []
-    before = 0
-    for file, (chunks, (_, length)) in enumerate(zip(apart, texts, strict=True)):
-        for first in range(0, len(chunks), together):
-            group = chunks[first : first + together]
-            end = group[-1][0] if first + together < len(chunks) else length
+    offset = 0
+    for file, (chunks, (_, length)) in enumerate(zip(chunks_by_text, texts, strict=True)):
+        for first in range(0, len(chunks), per_passage):
+            group = chunks[first : first + per_passage]
+            end = group[-1][0] if first + per_passage < len(chunks) else length
             size = sum(tokens for _, tokens, _ in group) + MARK
-            passages.append(Passage(before + end, size, group[0][2], file))
-        before += length
+            passages.append(Passage(offset + end, size, group[0][2], file))
+        offset += length
     return passages
 
 
 def _apart(chunks: Chunks, length: int) -> list[tuple[int, int, str]]:
     """Return the chunks as (end, tokens, heading), each from the end of the previous one."""
-    apart: list[tuple[int, int, str]] = []
-    before = 0
+    trimmed: list[tuple[int, int, str]] = []
+    previous_end = 0
     for start, end, tokens, heading in chunks:
-        if before < end <= length:
-            new = end - max(start, before)
-            apart.append((end, -(-tokens * new // (end - start)), heading))
-            before = end
-    return apart
+        if previous_end < end <= length:
+            new_characters = end - max(start, previous_end)
+            trimmed.append((end, -(-tokens * new_characters // (end - start)), heading))
+            previous_end = end
+    return trimmed
 
 
 def budget_for(model: Model, instructions: int, question: int, name: int = 0) -> Budget:
-    """Divide the model's window among the parts of a call.
+    """Divide the model's window among the sections of a call.
 
-    `instructions` are the tokens of the longest instructions, `question` those of the question, `name` those of a name
-    above notes. Raises `reading_window_too_small` where too little is left for the text or for a fold.
+    `instructions` are the tokens of the longest instructions, `question` those of the question, and `name` those of a
+    file's name above notes. Raises `reading_window_too_small` if too little is left for the text or for a fold.
     """
     ratio = max(1.0, model.token_ratio) if model.ratio_samples >= RATIO_TRUSTED else 1.0
     usable = int(model.window * (100 - FREE) / 100 / ratio)
-    most = usable if model.max_output is None else min(usable, model.max_output)
-    findings, thinking = (min(each, usable // 12, most) for each in (FINDINGS, ROOM_TO_THINK))
-    answer = min(ANSWER, usable // 4, most)
-    around = instructions + question + thinking
-    part = usable - around - findings
-    fold = usable - around - 2 * findings
+    most_output = usable if model.max_output is None else min(usable, model.max_output)
+    findings, thinking = (min(each, usable // 12, most_output) for each in (FINDINGS, ROOM_TO_THINK))
+    answer = min(ANSWER, usable // 4, most_output)
+    fixed = instructions + question + thinking
+    part = usable - fixed - findings
+    fold = usable - fixed - 2 * findings
     if part < LEAST_PART or fold < 2 * (2 * findings + thinking + name):
         raise ProductError(
             "reading_window_too_small",
@@ -173,7 +173,7 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
         findings=findings,
         fold=fold,
         folded=2 * findings,
-        notes=usable - around - answer,
+        notes=usable - fixed - answer,
         answer=answer,
         thinking=thinking,
         overhead=instructions + question,
@@ -182,35 +182,35 @@ def budget_for(model: Model, instructions: int, question: int, name: int = 0) ->
 
 
 def parts_of(passages: Sequence[Passage], room: int) -> list[tuple[int, int]]:
-    """Return the parts as (first, last + 1) of their passages, with as many passages as `room` tokens take.
+    """Group the passages into parts of at most `room` tokens. Return each part as (first, last + 1).
 
-    A part ends before a heading where that leaves at least half of the room filled. No part has passages of two files.
-    A passage that is longer than the room is a part of its own.
+    A part ends before a heading if at least half of the room is filled by then. No part has passages of two files. A
+    passage that is longer than the room is a part of its own.
     """
     parts: list[tuple[int, int]] = []
     first = 0
     while first < len(passages):
         end = first
-        size = best = 0
+        size = heading_end = 0
         while end < len(passages) and (end == first or _goes_on(passages, end, room - size)):
             if end > first and size * 2 >= room and passages[end].heading != passages[end - 1].heading:
-                best = end
+                heading_end = end
             size += passages[end].tokens
             end += 1
-        whole = end == len(passages) or passages[end].file != passages[first].file
-        end = end if whole else best or end
+        complete = end == len(passages) or passages[end].file != passages[first].file
+        end = end if complete else heading_end or end
         parts.append((first, end))
         first = end
     return parts
 
 
 def _goes_on(passages: Sequence[Passage], at: int, room: int) -> bool:
-    """Return whether a passage fits into the part of the one before it."""
+    """Return whether the passage fits into the part of the previous passage, and is in the same file."""
     return passages[at].tokens <= room and passages[at].file == passages[at - 1].file
 
 
 def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Return the neighbours to fold together, as (first, last + 1): as many as `room` tokens take."""
+    """Group neighbouring notes of at most `room` tokens to fold together. Return each group as (first, last + 1)."""
     groups: list[tuple[int, int]] = []
     first = size = 0
     for place, each in enumerate(sizes):
@@ -223,25 +223,27 @@ def groups_of(sizes: Sequence[int], room: int) -> list[tuple[int, int]]:
 
 
 def plan_of(unread: Sequence[int], notes: Sequence[int], budget: Budget) -> Plan:
-    """Return the most that a reading takes. `unread` are the tokens of each part to ask about, `notes` those of the
-    notes that exist."""
+    """Return the most that a reading takes.
+
+    `unread` are the tokens of each part that still needs a call, `notes` the tokens of each note that exists.
+    """
     usage = usage_of_parts(unread, budget)
-    read = usage.input
-    written = usage.output
+    input_tokens = usage.input
+    output_tokens = usage.output
     sizes = [*notes, *[budget.findings + budget.thinking + budget.name] * len(unread)]
     folds = 0
     while sum(sizes) > budget.notes:
         groups = groups_of(sizes, budget.fold)
         folded = [group for group in groups if group[1] - group[0] > 1]
-        read += sum(sum(sizes[first:end]) + budget.overhead for first, end in folded)
-        written += len(folded) * (budget.folded + budget.thinking)
+        input_tokens += sum(sum(sizes[first:end]) + budget.overhead for first, end in folded)
+        output_tokens += len(folded) * (budget.folded + budget.thinking)
         folds += len(folded)
         sizes = [
             budget.folded + budget.thinking + budget.name if end - first > 1 else sizes[first] for first, end in groups
         ]
-        if not folded:  # no further fold makes them fewer
+        if not folded:  # further folds would not make the notes fewer
             break
-    usage = Usage(read + sum(sizes) + budget.overhead, written + budget.answer + budget.thinking)
+    usage = Usage(input_tokens + sum(sizes) + budget.overhead, output_tokens + budget.answer + budget.thinking)
     return Plan(len(unread), folds, usage)
 
 
@@ -252,12 +254,12 @@ def usage_of_parts(unread: Sequence[int], budget: Budget) -> Usage:
 
 
 def most_calls(agreed: int) -> int:
-    """Return the number of calls that a reading may begin for which so many were agreed to."""
+    """Return how many calls a reading may begin if the user agreed to `agreed` calls."""
     return agreed + agreed // 2 + SPARE
 
 
 def middle(passages: Sequence[int], start: int, end: int) -> int | None:
-    """Return where to divide [start, end): the end of a passage that is nearest to the middle; None without one."""
+    """Return where to divide [start, end): the passage end nearest to the middle, or None if no passage ends inside."""
     inside = passages[bisect_right(passages, start) : bisect_left(passages, end)]
     return min(inside, key=lambda each: abs(2 * each - start - end), default=None)
 
@@ -273,15 +275,15 @@ def span_of(passages: Sequence[int], number: int) -> tuple[int, int]:
 
 
 def left_out(notes: Iterable[str], text: str, passages: int) -> list[int]:
-    """Return the numbers of passages, of so many, that the notes cite and the text made from them does not."""
-    named = {number for each in notes for number in cited_numbers(each)}
-    return sorted(number for number in named - cited_numbers(text) if 1 <= number <= passages)
+    """Return the numbers, up to `passages`, that the notes cite but the text written from them does not."""
+    cited = {number for each in notes for number in cited_numbers(each)}
+    return sorted(number for number in cited - cited_numbers(text) if 1 <= number <= passages)
 
 
 def coverage_of(parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code: str, why: Sentence) -> Coverage:
-    """Return how much of a text was read. `parts` are in order; `code` and `why` are for those that were not begun.
+    """Return how much of a text was read. `parts` are in order, `spans` are the pages.
 
-    `spans` are the pages.
+    `code` and `why` are the reason for unread parts that have no reason of their own.
     """
     total = sum(part.end - part.start for part in parts)
     read = sum(part.end - part.start for part in parts if part.read)
@@ -292,15 +294,15 @@ def _missing(parts: Sequence[PartCoverage], spans: Sequence[Sequence[int]], code
     def reason(part: PartCoverage) -> tuple[bool, str, Sentence]:
         return part.read, part.code or code, part.why or why
 
-    for (read, its_code, its_why), several in groupby(parts, key=reason):
+    for (read, own_code, own_why), group in groupby(parts, key=reason):
         if read:
             continue
-        each = list(several)
-        start = each[0].start
-        end = each[-1].end
-        yield Gap(start, end, page_at(spans, start), page_at(spans, max(start, end - 1)), its_code, its_why)
+        unread_parts = list(group)
+        start = unread_parts[0].start
+        end = unread_parts[-1].end
+        yield Gap(start, end, page_at(spans, start), page_at(spans, max(start, end - 1)), own_code, own_why)
 
 
 def page_at(spans: Sequence[Sequence[int]], position: int) -> int:
-    """Return the page of a character, from 1; 0 where there are no pages."""
+    """Return the page of a character, counted from 1; 0 in a text without pages."""
     return bisect_right(spans, position, key=lambda span: span[0])

@@ -1,13 +1,14 @@
-"""Decide the next step of a run, from the rows alone and under a lock of the run's row.
+"""Decide the next step of a run.
 
-So `advance` may be called at any time and any number of times: by the worker at the end of a turn, by the sweeper after
-a restart, by two of them at once. A step is begun once, and the next one only when it has ended.
+The decision depends only on the database, and the run's row is locked meanwhile. So any process may call `advance` at
+any time: the worker at the end of a turn, the sweeper after a restart, or two of them at once. Each step begins once,
+after the previous one has ended.
 
 1. `advance` settles the last step (`chat.runs.transitions.settle`) and resumes a run whose reason to wait is gone.
-2. `_go_on` ends the run, says what it waits for, or begins a turn for the draft or the next item (`_begin`).
-3. `begin_run`, `answer`, `start` and `retry` are actions of a person, which lead to `_go_on`, too.
+2. `_go_on` ends the run, sets what it waits for, or begins a turn for the draft or the next item (`_begin`).
+3. `begin_run`, `take_over`, `answer`, `start` and `retry` are actions of a user. They call `_go_on`, too.
 
-The table `chat.runs.transitions.TRANSITIONS` has the statuses that may follow each other, with the reasons.
+The table `chat.runs.transitions.TRANSITIONS` lists which status may follow which, and why.
 """
 
 from dataclasses import replace
@@ -36,19 +37,19 @@ from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun
 
-PATIENCE = timedelta(seconds=5)  # before the sweeper takes a run that another process may be about to advance
-LONG = timedelta(minutes=1)  # after which a turn that is being written is checked against the run's minutes
+PATIENCE = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
+LONG = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
 
 _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
 _CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
 _DECIDED = Q(code=PROPOSED) & (Q(item=None) | Q(item__proposed=False))
 _TICKED = Q(started__isnull=False, item__isnull=False) & ~Q(item__status__in=Task.UNFINISHED)
-# As `_resolved` decides it for one run.
+# The same rule as `_resolved`, as a query.
 _RESOLVED = Q(status=Run.Status.WAITING) & (_TASK_ENDED | _CLEARED | _DECIDED | _TICKED)
 
 
 def advance(run_id: UUID) -> UUID | None:
-    """Settle the last turn and begin the next. Return the run's conversation, None when the run is gone."""
+    """Settle the last turn and begin the next one. Return the id of the run's conversation, None if the run is gone."""
     with transaction.atomic():
         run = locked(run_id)
         if run is None:
@@ -68,7 +69,7 @@ def advance(run_id: UUID) -> UUID | None:
 
 
 def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
-    """Begin the first turn of a new run. An existing checklist was written by its user, so the run begins with it."""
+    """Begin the first turn of a new run. If the task has a checklist, its user wrote it, and the run uses it."""
     with transaction.atomic():
         run = _own(user, run_id)
         if not run.unasked:
@@ -82,14 +83,14 @@ def begin_run(*, user: User, run_id: UUID) -> list[Turn]:
 
 
 def take_over(*, user: User, requested: Run, persona: Persona | None) -> Run:
-    """Give a run that the server has begun by itself to the user who requests a run of its task.
+    """Turn a run that the server has begun by itself into the run that the user requests for the same task.
 
-    It gets the model and the options of the `requested` run. A draft that is being written at this moment is completed
-    by the model that began it. Raises `run_open` (409) where the open run is the user's already.
+    The run gets the model and the options of the `requested` run. If a model is writing the draft at this moment, that
+    model completes it. Raises `run_open` (409) if the open run was requested by the user, or has started its items.
     """
     with transaction.atomic():
-        unasked = Run.objects.filter(task=requested.task, status__in=Run.OPEN, unasked=True, started=None).first()
-        run = locked(unasked.pk) if unasked else None
+        unasked_run = Run.objects.filter(task=requested.task, status__in=Run.OPEN, unasked=True, started=None).first()
+        run = locked(unasked_run.pk) if unasked_run else None
         if run is None or not run.unasked or run.started is not None or run.status not in Run.OPEN:
             raise run_open()
         run.unasked = False
@@ -111,7 +112,7 @@ def take_over(*, user: User, requested: Run, persona: Persona | None) -> Run:
 
 
 def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
-    """Confirm the item or breakpoint that the run waits for. A text becomes a part of the next message.
+    """Confirm the item or breakpoint that the run waits for. The text of `ask` becomes part of the next message.
 
     Raises `not_waiting` (409), `empty_answer`, and `summarising` (409) when no turn can begin now.
     """
@@ -130,13 +131,13 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
         _resume(run)
         turns = _go_on(run, ask)
         save(run)
-        if ask.text.strip() and not turns:  # no message follows, so the text is a message of its own
+        if ask.text.strip() and not turns:  # the run sends no message, so the text is sent by itself
             turns = submit(user=user, conversation=run.conversation, ask=replace(ask, models=(), of_run=True))
     return turns
 
 
 def start(*, user: User, run_id: UUID) -> list[Turn]:
-    """Accept the checklist as it is now, and begin with it. Raises `not_ready` (409)."""
+    """Accept the checklist as it is now, and begin with its items. Raises `not_ready` (409)."""
     with transaction.atomic():
         run = _own(user, run_id)
         written = run.code == NO_CHECKLIST and bool(checklist(run.task))
@@ -153,7 +154,7 @@ def start(*, user: User, run_id: UUID) -> list[Turn]:
 
 
 def retry(*, user: User, run_id: UUID) -> list[Turn]:
-    """Go on where the run waits, failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
+    """Resume a run that waits, has failed or was stopped. Raises `not_stopped` and `run_open` (409)."""
     with transaction.atomic():
         run = _own(user, run_id)
         if run.status not in (Run.Status.WAITING, Run.Status.FAILED, Run.Status.STOPPED):
@@ -178,7 +179,7 @@ def due() -> list[UUID]:
 
 
 def in_conversation(conversation_id: UUID) -> UUID | None:
-    """Return the run to advance: it is live, its step is not settled, or its reason to wait is gone."""
+    """Return the conversation's run if it can advance: it is live, its step is not settled, or it need not wait."""
     open_step = Exists(RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING))
     rows = Run.objects.filter(Q(status__in=Run.LIVE) | open_step | _RESOLVED, conversation=conversation_id)
     return rows.values_list("pk", flat=True).first()
@@ -205,7 +206,7 @@ def _step(run: Run) -> RunStep | None:
 
 
 def _let_go(run: Run) -> None:
-    """Release the step of a run that was stopped. The next one begins only when its turn has ended."""
+    """Close the running step before the run resumes. If its turn is live, the next step begins after that turn."""
     step = _step(run)
     if step is not None and step.turn is not None and step.turn.status in Turn.LIVE:
         step.status = RunStep.Status.STOPPED
@@ -215,7 +216,7 @@ def _let_go(run: Run) -> None:
 
 
 def _resolved(run: Run) -> bool:
-    """Return whether a run's reason to wait is gone, by an action on a page, in the API or of another run."""
+    """Return whether the run's reason to wait is gone: through a page, the API or another run."""
     if run.status != Run.Status.WAITING:
         return False
     if run.task.status not in Task.UNFINISHED:
@@ -232,7 +233,7 @@ def _resume(run: Run) -> None:
 
 
 def _watch(run: Run, turn: Turn) -> None:
-    """Stop a turn that goes beyond the run's minutes. Its worker notices within a second."""
+    """Fail the run and stop its turn if the run exceeds its minutes. The turn's worker notices within a second."""
     cap = exceeded(run, only_minutes=True) if run.status in Run.LIVE else None
     if cap:
         end(run, Run.Status.FAILED, "run_cap_reached", cap)
@@ -240,9 +241,9 @@ def _watch(run: Run, turn: Turn) -> None:
 
 
 def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
-    """Begin the next turn, end the run, or let it wait for its person.
+    """Begin the next turn, end the run, or let it wait for its user.
 
-    `ask`: the user's message to the run; with an empty text the user only tells it to go on.
+    `ask` is the user's message to the run. An empty text only means that the run shall go on.
     """
     _end_if_over(run)
     if run.status not in Run.LIVE:
@@ -259,7 +260,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
     if run.started is None:
         become(run, Run.Status.RUNNING)
         run.started = timezone.now()
-        accept(actor=Actor(run.owner), task=task)  # the run was to start by itself
+        accept(actor=Actor(run.owner), task=task)  # the user chose that the run starts by itself
         items = checklist(task)
     if not items:
         return wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
@@ -275,7 +276,7 @@ def _go_on(run: Run, ask: Ask | None = None) -> list[Turn]:
 
 
 def _unread(run: Run) -> bool:
-    """Return whether the checklist was drafted from a prompt that the server did not read whole."""
+    """Return whether the checklist was drafted from a prompt that the model's server read only in part."""
     return run.steps.filter(code="", turn__context_unread__gt=0).exists()
 
 
@@ -294,11 +295,11 @@ def _end_if_over(run: Run) -> None:
 
 
 def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
-    """Begin a turn for an item or, without one, for the draft."""
+    """Begin a turn for the item, or for the draft if `item` is None."""
     code = item.code if item else ""
     reply = ask.text.strip() if ask else ""
-    last = run.steps.filter(code=code).order_by("-attempt").first()
-    again = last is not None and last.status == RunStep.Status.OPEN and not last.reminds and ask is None
+    last_step = run.steps.filter(code=code).order_by("-attempt").first()
+    again = last_step is not None and last_step.status == RunStep.Status.OPEN and not last_step.reminds and ask is None
     texts = rules_at(run.version).texts  # type: ignore[attr-defined]  # as `locked` annotates
     request = prompts.item(item, texts, again=again, reply=reply) if item else None
     text = request or prompts.draft(run.task, texts, again=again, reply=reply)
@@ -310,11 +311,11 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
         if error.code not in NOT_NOW:
             return wait(run, error.code, error.sentence)
         if reply:
-            raise  # the page keeps the user's text; nothing else does
+            raise  # only the page keeps the user's text
         return []
     number = run.steps.count() + 1
     RunStep.objects.create(
-        run=run, number=number, code=code, attempt=last.attempt + 1 if last else 1, reminds=again, turn=turn
+        run=run, number=number, code=code, attempt=last_step.attempt + 1 if last_step else 1, reminds=again, turn=turn
     )
     if item is None:
         draft_begun(user=run.owner, task=run.task)

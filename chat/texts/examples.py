@@ -1,4 +1,4 @@
-"""Examples of prompts that contain a text, for administrators who edit it.
+"""Build example prompts that contain a text, for administrators who edit that text.
 
 1. `example` encloses the text in two marks, `BEGINS` and `ENDS`.
 2. It builds messages with the functions that build the prompts of users.
@@ -38,7 +38,7 @@ from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMM
 from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
-BEGINS = "\ue000"  # the marks are private characters, which no text contains
+BEGINS = "\ue000"  # the marks are private-use characters, which no text contains
 ENDS = "\ue001"
 AT = datetime(2026, 11, 21, 14, 5, tzinfo=UTC)
 DAY = date(2026, 11, 21)
@@ -63,8 +63,8 @@ OLDER: Sequence[ContextMessage] = (
 class ExampleMessage(NamedTuple):
     """Message of an example.
 
-    `section`: its section of the prompt; empty for calls outside a conversation. `pieces`: its text as (piece, whether
-    the piece belongs to the edited text).
+    `section`: its section of the prompt; empty for calls outside a conversation. `pieces`: its text in pieces, each
+    with True if the piece belongs to the edited text.
     """
 
     section: str
@@ -81,7 +81,7 @@ class ExampleMessage(NamedTuple):
 
 
 def example(name: str, texts: Texts) -> list[ExampleMessage]:
-    """Return the messages of a prompt that contains the text. Nothing is marked if the text is empty."""
+    """Return the messages of a prompt that contains the text `name`. Nothing is marked if the text is empty."""
     marked = Texts({**texts.own, name: TextVersion(0, f"{BEGINS}{texts[name]}{ENDS}")}) if texts[name] else texts
     return [ExampleMessage(section, role, _pieces(text)) for section, role, text in _example_rows(name, marked)]
 
@@ -121,11 +121,11 @@ def _calls_as_text(sent: PromptMessage) -> str:
 
 
 def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
-    """Return a prompt of a turn. For texts about cut parts, the room is too small, so that something is cut."""
+    """Return a prompt of a turn. For texts about truncation, the room is too small, so that something is cut."""
     awareness: DateAwareness = "minute" if name == "minute" else "day"
-    last = name == "last_step"
-    available = frozenset() if last else frozenset(tool.name for tool in TOOLS)
-    moment = CallState(
+    is_last_step = name == "last_step"
+    available = frozenset() if is_last_step else frozenset(tool.name for tool in TOOLS)
+    call_state = CallState(
         "near_end",
         AT,
         awareness,
@@ -136,15 +136,17 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         web_unopened=True,
         note_form="tags" if name == "notes" else "heading",
     )
-    reminders = [texts["last_step"]] if last else ["Answer in the language of the question."]
+    reminders = [texts["last_step"]] if is_last_step else ["Answer in the language of the question."]
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
-    reminder = asked_at_text(moment) if name == "asked_at" else reminder_text(list(filter(None, reminders)), moment)
+    reminder = (
+        asked_at_text(call_state) if name == "asked_at" else reminder_text(list(filter(None, reminders)), call_state)
+    )
     request = ContextRequest(
         room=Room(30_000),
         messages=list(_messages(name, texts)),
         tokenizer=tokens.tokenizer(tokens.CATCH_ALL),
         policy="priority" if name == "system_cut" else "recent",
-        system=Block(system_text(system, moment)),
+        system=Block(system_text(system, call_state)),
         tasks=Block(render(_tasks(), texts)),
         summary=Block(text_of(_stored_summary(), texts)),
         persona=Block(_instructions(texts)),
@@ -167,10 +169,10 @@ def _instructions(texts: Texts) -> str:
 
 def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     yield from OLDER
-    mark = name if name in ("answer_stopped", "answer_broke_off") else ""
+    ending_note = name if name in ("answer_stopped", "answer_broke_off") else ""
     answer = "All three are sold in boxes of nine."
-    if mark:
-        answer += f"\n\n{texts[mark]}"
+    if ending_note:
+        answer += f"\n\n{texts[ending_note]}"
     yield ContextMessage("8", "assistant", "Gianduja, Rocher and Nocciola.")
     photos = (ImageRef("4f0a", 100, title="Window.jpg"), ImageRef("4f0b", 100, title="Counter.jpg"))
     yield ContextMessage("9", "user", "How are they sold?", images=photos if name == "image_stub" else ())

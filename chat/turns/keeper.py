@@ -1,6 +1,6 @@
-"""Checkpoints of the turns that this process carries out: one statement a second for up to a hundred turns.
+"""Write checkpoints of the turns that this process carries out: one statement a second for up to a hundred turns.
 
-A statement for each turn would be a trip to the database per turn and second, mostly while its model is still silent.
+One statement per turn would cost a round trip to the database per turn and second, mostly while the model is silent.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from chat.turns.store import TurnProgress
 from core.background import on_database, with_retries
 from core.sentences import Sentence
 
-CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds of losing a right that it uses
-EVERY = 1.0  # seconds of text that the row of a killed worker's turn can lack; the stream has the rest
+CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds after its user loses a right that it uses
+EVERY = 1.0  # seconds of text that the row may lack if the worker is killed; the stream has this text
 AT_ONCE = 100  # turns in one statement; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _CheckpointedTurn:
-    """A turn with its answer. `over` is set when the turn must end before its model does."""
+    """A turn with its answer. `over` gets its result when the turn must end before the model does."""
 
     turn: Turn
     answer: Answer
     uses: Callable[[], TurnUses | None]
     over: "asyncio.Future[Sentence | None]"
     stored_seq: int = -1  # the `seq` that the row has
-    asks: bool = False  # whether a call waits for its person in the row
+    asks: bool = False  # whether a call waits for the user, according to the row
 
 
 _turns: dict[UUID, _CheckpointedTurn] = {}
@@ -47,8 +47,8 @@ _keeper: "asyncio.Task[None] | None" = None
 async def keep(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) -> Sentence | None:
     """Write the turn's heartbeat and the answer so far, until cancelled.
 
-    Returns None when a stop was requested or another worker has ended the turn. Returns a sentence when its person has
-    lost a right that it `uses` now. Raises a database error after a minute of it.
+    Returns None if a stop was requested or another worker has ended the turn. Returns a sentence if the user has lost a
+    right that the turn `uses` now. Raises a database error that lasts for a minute.
     """
     global _keeper
     entry = _CheckpointedTurn(turn, answer, uses, asyncio.get_running_loop().create_future())
@@ -74,16 +74,16 @@ async def _keep_all() -> None:
 
 
 async def _check_rights(turns: list[_CheckpointedTurn]) -> None:
-    using = {each.turn.pk: (each, uses) for each in turns if (uses := each.uses()) is not None}
-    if not using:
+    turns_using_rights = {each.turn.pk: (each, uses) for each in turns if (uses := each.uses()) is not None}
+    if not turns_using_rights:
         return
     try:
-        lost = await on_database(rights.lost, {pk: uses for pk, (_, uses) in using.items()})
+        lost = await on_database(rights.lost, {pk: uses for pk, (_, uses) in turns_using_rights.items()})
     except Exception:
-        logger.exception("the rights that turns run on were not checked")  # they are in two seconds
+        logger.exception("the rights that turns run on were not checked")  # the next check follows in two seconds
         return
     for pk, sentence in lost.items():
-        _end(using[pk][0], sentence)
+        _end(turns_using_rights[pk][0], sentence)
 
 
 async def _write(turns: list[_CheckpointedTurn]) -> None:
@@ -92,10 +92,10 @@ async def _write(turns: list[_CheckpointedTurn]) -> None:
         return
     progress = [_progress(each) for each in turns]
     try:
-        ours = await with_retries(partial(store.checkpoint, progress), apart=True)
+        stop_requests = await with_retries(partial(store.checkpoint, progress), apart=True)
     except Exception as error:
         if len(turns) > 1 and not isinstance(error, (OperationalError, InterfaceError)):
-            for each in turns:  # one of them cannot be stored, which must not affect the others
+            for each in turns:  # one turn cannot be stored, which must not affect the others
                 await _write([each])
         else:
             for each in turns:
@@ -104,7 +104,7 @@ async def _write(turns: list[_CheckpointedTurn]) -> None:
     for each, step in zip(turns, progress, strict=True):
         each.stored_seq = step.seq
         each.asks ^= step.asks_changed
-        if ours.get(each.turn.pk, True):
+        if stop_requests.get(each.turn.pk, True):
             _end(each)
 
 

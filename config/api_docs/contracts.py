@@ -22,7 +22,7 @@ DESCRIPTION = (
 
 
 class AsyncApiView(View):
-    """The document, for anybody, as the OpenAPI description: it holds no data."""
+    """The public view of the AsyncAPI document. It needs no sign-in, since the document holds no data."""
 
     http_method_names = ("get", "head")
 

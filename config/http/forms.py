@@ -1,10 +1,10 @@
-"""Forms that a page's script submits, so that the text stays on the page where the server refuses it.
+"""Answer forms that a page's script submits, so that the text stays on the page if the server refuses it.
 
 1. `static/js/drafts.js` posts the form as the browser would, with the header `Form-Submission: script`.
 2. A refusal is a fragment with a sentence, as for htmx. The page stays and shows it.
 3. A redirect becomes 204 with the address in `Form-Location`. The script goes there.
-4. A script cannot put a page into place, since the scripts of that page carry another nonce. The page is stored for a
-   minute, encrypted, for one request of the same person, and `Form-Location` is its address.
+4. If the response is a page, the script cannot insert it, since the scripts of that page have another nonce. The page
+   is stored for a minute, encrypted, for one request of the same user. `Form-Location` is its address.
 
 `Form-Stored: no` says that the server has not stored the form, so that the browser keeps its draft.
 """
@@ -28,17 +28,20 @@ from core.requests import FORM_SUBMISSION
 
 LOCATION = "Form-Location"
 STORED = "Form-Stored"
-ANSWER = "form-answer"  # the parameter of an address that names a stored page
+ANSWER = "form-answer"  # the URL parameter that names a stored page
 KEPT_FOR = 60  # seconds; the script asks for the page at once
-LARGEST = 4 * 1024 * 1024  # bytes of a page that is stored
+LARGEST = 4 * 1024 * 1024  # bytes of the largest page that is stored
 HEADERS = ("Content-Type", "Content-Security-Policy", "Cache-Control", "Retry-After")
-# Pages that show the form again: its row has changed, its fields are wrong, or it was tried too often. For all other
-# refusals the script shows the sentence.
+# Statuses of pages that show the form again, because its row has changed, a field is invalid, or it was sent too often.
+# For all other refusals, the script shows the sentence.
 FORM_AGAIN = (409, 412, 422, 429)
 
 
 class ScriptedFormMiddleware:
-    """Answers forms of scripts. It is outside of the policy's middleware, so that a stored page keeps its policy."""
+    """Answers forms that scripts submit.
+
+    It runs outside `ContentSecurityPolicyMiddleware`, so that a stored page keeps its policy.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -71,7 +74,7 @@ def _is_page_of_errors(response: HttpResponse) -> bool:
 
 
 def _is_invalid(response: HttpResponse) -> bool:
-    """Return whether the page shows a form with wrong fields; Django's admin answers such a form with 200."""
+    """Return whether the page shows a form with invalid fields. Django's admin answers such a form with 200."""
     context = response.context_data or {} if isinstance(response, TemplateResponse) else {}
     return response.status_code in FORM_AGAIN or bool(context.get("errors"))
 
@@ -90,19 +93,19 @@ def _store(request: MiddlewareRequest, response: HttpResponse) -> str:
     if len(response.content) > LARGEST:
         raise ProductError("too_large", "The answer is too large to be shown here.", status=413)
     name = secrets.token_urlsafe(16)
-    page = {
+    stored_page = {
         "status": response.status_code,
         "headers": {header: response[header] for header in HEADERS if header in response},
         "body": response.content.decode(response.charset),
     }
-    cache.set(_key(request, name), encrypt(json.dumps(page)), KEPT_FOR)
+    cache.set(_key(request, name), encrypt(json.dumps(stored_page)), KEPT_FOR)
     parameters = request.GET.copy()
     parameters[ANSWER] = name
     return f"{request.path}?{parameters.urlencode()}"
 
 
 def _load(request: MiddlewareRequest, name: str) -> HttpResponse:
-    """Return the stored page, once; afterwards the page at the address without the parameter."""
+    """Return the stored page once. Later requests are redirected to the address without the parameter."""
     key = _key(request, name)
     text = decrypt(cache.get(key, ""))
     cache.delete(key)

@@ -1,11 +1,11 @@
-"""The queue of large bodies: one at a time for each person, and a few at a time in a process.
+"""The queue of large request bodies: one at a time for each person, and a few at a time in a process.
 
-A body of 8 MB takes up to 100 MB while it is read, checked and stored.
+A body of 8 MB takes up to 100 MB of memory while it is read, checked and stored.
 
-1. It waits on disk for its turn: for the person's previous body, then for a place of the process.
-2. A view that waits for another server, as for a remote embedder, frees its place of the process (`core.outside`). The
-   person's next body still waits, so that memory grows with people and not with requests.
-3. The turn ends when the answer begins, or when a view calls `core.requests.settle`, since it only waits for a model
+1. A body waits on disk for its turn: first for the person's previous body, then for a place in the process.
+2. A view that waits for another server, such as a remote embedder, frees the place in the process (`core.outside`). The
+   person's next body still waits, so that memory grows with the number of people and not of requests.
+3. The turn ends when the answer begins, or when a view calls `core.requests.settle`. Such a view only waits for a model
    from then on.
 """
 
@@ -19,15 +19,15 @@ from weakref import WeakValueDictionary
 from core.errors import ProductError
 from core.sentences import Sentence
 
-LARGE = 250_000  # bytes
-# Bodies that a process works on. Three at once, with ten people who sent the largest, took a process to 1.6 times its
-# memory; they are no faster, since they share a core.
+LARGE = 250_000  # bytes; smaller bodies do not wait for a turn
+# Bodies that a process handles at once. With three, a process took 1.6 times its memory when ten people sent bodies of
+# the largest size. Three are not faster than two, since they share a core.
 AT_ONCE = 2
 PATIENCE = 30.0  # seconds that a body waits for its turn
 
 
 class BodyTurn(NamedTuple):
-    """The turn of one body. Both functions may be called again, which does nothing.
+    """The turn of one body. A second call of either function does nothing.
 
     `leave` frees the place of the process; `end` also lets the person's next body begin.
     """
@@ -37,7 +37,7 @@ class BodyTurn(NamedTuple):
 
 
 class LargeBodies:
-    """The turns of one process. Use it only on the process's event loop."""
+    """The turns in one process. Use it only on the event loop of the process."""
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(AT_ONCE)
@@ -45,7 +45,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def turn(self, person: UUID) -> AsyncIterator[BodyTurn]:
-        """Wait for the turn of a person's body, which ends with the block at the latest.
+        """Wait for the turn of a person's body. The turn ends with the block at the latest.
 
         Raises `busy` (503) after `PATIENCE` seconds.
         """

@@ -1,4 +1,4 @@
-"""Errors as every interface shows them: problem+json (RFC 9457) for programs, a page or a fragment for people."""
+"""Show errors in every interface: problem+json (RFC 9457) for programs, a page or a fragment for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
@@ -42,8 +42,8 @@ TITLES = {
     502: _("Model provider failed"),
     503: _("Not available"),
 }
-MOST_ERRORS = 20  # of one request that are listed
-LONGEST_ECHO = 800  # characters of one error; our longest sentence lists the fields of the workspace
+MOST_ERRORS = 20  # errors of one request that are listed
+LONGEST_ECHO = 800  # characters of one error; the product's longest sentence lists the fields of the workspace
 LONGEST_NAME = 200  # characters of a member's name
 
 
@@ -57,7 +57,7 @@ class MiddlewareRequest(HttpRequest):
 
 
 class FieldError(TypedDict):
-    """An error in a member of a body. `attr`: the member's name; None for an error of the whole body."""
+    """An error in a member of a request body. `attr`: the member's name, or None for an error in the whole body."""
 
     code: str
     detail: str
@@ -90,9 +90,9 @@ def problem(
 
 
 def foreseen(exception: Exception) -> Exception:
-    """Return an error of ours in place of Django's errors for bodies, and for a database or Redis that is away.
+    """Return a `ProductError` for errors in request bodies, and if the database or Redis cannot be reached.
 
-    Any other exception is returned as it is.
+    Any other exception is returned unchanged.
     """
     if isinstance(exception, RequestDataTooBig):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1_048_576
@@ -120,7 +120,7 @@ def foreseen(exception: Exception) -> Exception:
 
 
 def _is_disconnected(cause: BaseException | None) -> bool:
-    """Return whether the pool or libpq raised it. Errors of the server have a state."""
+    """Return whether the pool or libpq raised the error. Errors from the database server have an SQLSTATE."""
     return isinstance(cause, psycopg.OperationalError) and cause.sqlstate is None
 
 
@@ -132,13 +132,13 @@ def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
 
 
 def page_problem(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
-    """Return a page, or for a script a fragment that goes where problems are shown; the text on the page stays."""
+    """Return a page. For a script, return a fragment for the place where the page shows problems, so the page stays."""
     context = {"code": error.code, "detail": error.sentence, "title": gettext(TITLES.get(error.status, _("Error")))}
     if awaits_fragment(request):
         response = render(request, "ui/_problem.html", context, status=error.status)
         response["HX-Retarget"] = "#problem"
         response["HX-Reswap"] = "innerHTML"
-        response["HX-Reselect"] = ".problem"  # overrides the element's own choice
+        response["HX-Reselect"] = ".problem"  # overrides the element's own `hx-select`
     else:
         page = "404.html" if error.status == 404 else "problem.html"
         response = render(request, page, context, status=error.status)
@@ -151,7 +151,7 @@ def respond(request: MiddlewareRequest, error: ProductError) -> HttpResponse:
 
 
 def handle(exception: Exception, context: ExceptionHandlerContext) -> Response | None:
-    """Return the response to an exception in Django REST framework; None, a 500 by Django, for an unforeseen one."""
+    """Return the response to an exception in Django REST framework, or None for an unforeseen one (500 by Django)."""
     request = cast("HttpRequest", context["request"])
     exception = foreseen(exception)
     if isinstance(exception, ProductError):

@@ -1,9 +1,9 @@
 """Translate a turn's events (`chat.realtime.events`) into AG-UI's events (the package `ag_ui.core`).
 
 Each step of an answer (its text and its calls) is one assistant message, each result a tool message, and each thought
-a reasoning message. Events without a counterpart in AG-UI come as CUSTOM: `turn`, `model_fallback`, `context_report`,
+a reasoning message. Events without a counterpart in AG-UI become CUSTOM: `turn`, `model_fallback`, `context_report`,
 `citation`, `citation_check` and `tool_call_approval`. A call that a person has to allow ends the run with an
-interrupt. A snapshot of the messages takes back text that turns out to be reasoning.
+interrupt. If text turns out to be reasoning, a snapshot of the messages replaces it.
 
 To translate a new event, add a method of `Translation` and name it in `_TRANSLATE`.
 """
@@ -71,7 +71,7 @@ class _StepState:
 
 @dataclass(slots=True)
 class Translation:
-    """Takes a turn's events in order, until `ended`. An earlier run has sent the answer's first `sent_parts` parts."""
+    """Translates a turn's events in order, until `ended`. An earlier run has sent the first `sent_parts` parts."""
 
     head: RunHead
     sent_parts: int = 0
@@ -96,16 +96,16 @@ class Translation:
             self._lengths.setdefault(event["part"], 0)
             self._lengths[event["part"]] += len(event.get("delta", ""))
             self._cited[event["part"]] += type_ == EventType.CITATION
-        # A SNAPSHOT does not tell whether a text has ended.
+        # A SNAPSHOT does not show whether a text has ended.
         closing = [] if type_ in _OF_OPEN_TEXT else list(self._close(event))
         events = [*closing, *_TRANSLATE[type_](self, event)]
-        # The other events of a SNAPSHOT have come through `feed` already.
+        # The other events of a SNAPSHOT were noted already, since `_catch_up` calls `feed`.
         for each in events if type_ != EventType.SNAPSHOT else closing:
             self._transcript.note(each)
         return events
 
     def end(self, turn: Turn) -> list[agui.BaseEvent]:
-        """Return the events of the end by the turn's row. Used when its last event is no longer in the stream."""
+        """Return the events that end the run, from the turn's row. Used if the last event is not in the stream."""
         if self.ended:
             return []
         ending = Ending(turn.status, turn.answer.error_code, turn.answer.error_detail)
@@ -120,11 +120,11 @@ class Translation:
         for number, part in enumerate(event["parts"]):
             for missed in self._rest(number, part, newest) if number >= self.sent_parts else ():
                 yield from self.feed({**missed, "part": number, "seq": event["seq"]})
-        waiting = [part for part in event["parts"][self.sent_parts :] if part.get("approval") == Approval.WAITING]
-        if waiting and event["status"] in Turn.LIVE:
-            call = waiting[0]["id"]
-            asks: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
-            yield from self.feed({**asks, "seq": event["seq"]})
+        waiting_calls = [part for part in event["parts"][self.sent_parts :] if part.get("approval") == Approval.WAITING]
+        if waiting_calls and event["status"] in Turn.LIVE:
+            call = waiting_calls[0]["id"]
+            request_event: Wire = {"type": EventType.TOOL_CALL_APPROVAL, "call": call, "state": Approval.WAITING}
+            yield from self.feed({**request_event, "seq": event["seq"]})
 
     def _rest(self, number: int, part: MessagePart, newest: int) -> Iterator[Wire]:
         """Yield a part's events that were not sent yet. Texts come one after the other: only the newest can be open."""
@@ -207,7 +207,7 @@ class Translation:
         yield agui.ReasoningMessageContentEvent(message_id=self._id(event["part"]), delta=event["delta"])
 
     def _take_back_text(self, event: Wire) -> Events:
-        """Take back text that was reasoning. The answer after it is a message of its own."""
+        """Replace text that turned out to be reasoning. The answer after it is a new message."""
         self._texts.discard(event["part"])
         self._transcript.became_reasoning(self._step.message)
         self._step = _StepState()
@@ -251,10 +251,10 @@ class Translation:
             yield agui.CustomEvent(name="tool_call_approval", value={"toolCallId": call, "state": str(state)})
             return
         parts = max(self.sent_parts, *(part + 1 for part in self._lengths))
-        left = Interrupted(self.head.turn, event["seq"], parts, event["call"])
+        interrupted = Interrupted(self.head.turn, event["seq"], parts, event["call"])
         label = self._calls[event["call"]].label if event["call"] in self._calls else ""
         interrupt = agui.Interrupt(
-            id=str(left),
+            id=str(interrupted),
             reason="tool_approval",
             message=label or None,
             tool_call_id=call,
@@ -321,15 +321,15 @@ class Translation:
 
     def _usage(self, usage: dict[str, int]) -> list[agui.TokenUsage] | None:
         """Return the usage in AG-UI's form, or None if the provider reports no tokens."""
-        into, out = usage.get("input", 0), usage.get("output", 0)
-        if not into and not out:
+        input_tokens, output_tokens = usage.get("input", 0), usage.get("output", 0)
+        if not input_tokens and not output_tokens:
             return None
         return [
             agui.TokenUsage(
                 model=self._model or self.head.model,
-                input_tokens=into,
-                output_tokens=out,
-                total_tokens=into + out,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                total_tokens=input_tokens + output_tokens,
                 reasoning_tokens=usage.get("reasoning", 0),
                 cached_input_tokens=usage.get("cached_input", 0),
             )

@@ -35,17 +35,17 @@ from personas.models import Persona  # noqa: E402
 from projects.models import Membership, Project, ProjectFile  # noqa: E402
 from projects.planner.models import Task  # noqa: E402
 
-DAYS = 90  # before the first run, over which all rows are spread
-AT_ONCE = 100_000  # rows of one statement
-OWN = 50  # files and tasks of each person, and files of each project
-# Words to search for: in every message or file, in a third, a tenth and a hundredth of them, in three languages; then
-# words that get rarer towards the end of a text.
+DAYS = 90  # all rows are spread over these days before the first run
+AT_ONCE = 100_000  # rows in one statement
+OWN = 50  # files and tasks per person, and files per project
+# A text with words to search for, in three languages. They are in all texts, or in a third, a tenth or a hundredth of
+# them. The last words of a text are in few other texts.
 TEXT = """concat_ws(' ', 'everywhere', CASE WHEN n % 3 = 0 THEN 'third' END, CASE WHEN n % 10 = 0 THEN 'tenth' END,
 CASE WHEN n % 100 = 0 THEN 'hundredth' END, CASE WHEN n % 7 = 0 THEN 'hợp đồng' END,
 CASE WHEN n % 11 = 0 THEN '京都の天気' END, 'word' || n,
 (SELECT string_agg('term' || n::bigint * k * 7919 % (k * 500), ' ') FROM generate_series(1, {terms}) AS k))"""
 MESSAGE, FILE = TEXT.format(terms=30), TEXT.format(terms=10)
-# The postings that `files.index.indexing` would write for files with one chunk each and words of no language.
+# Writes the same postings as `files.index.indexing`, for files with one chunk, without the stemming of a language.
 WRITE_POSTINGS = """
 INSERT INTO files_posting (file_id, lexeme, entries)
 SELECT file_id, lexeme, int8send(id) || int2send(cardinality(positions)::int2) || int2send(indexed_words::int2)
@@ -57,17 +57,17 @@ FROM (
 """
 VECTOR = """(SELECT array_agg(sin(n::float * k * k))
 FROM generate_series(1, (SELECT dimensions FROM files_embedder WHERE active)) AS k)::vector"""
-Columns = Mapping[str, str]  # by attribute of the model: an SQL expression for the row of number `n`
+Columns = Mapping[str, str]  # by attribute of the model, an SQL expression for row number `n`
 
 
 def key(kind: int, number: str, at: str) -> str:
-    """Return SQL for a UUIDv7 of the moment `at`. The same row has the same id in every run."""
+    """Return SQL for a UUIDv7 with the time `at`. A row gets the same id in every run."""
     moment = f"lpad(to_hex((extract(epoch FROM {at}) * 1000)::bigint), 12, '0')"
     return f"({moment} || '7{kind:03x}8' || lpad(to_hex({number}), 15, '0'))::uuid"
 
 
 def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> int:
-    """Insert the missing rows of these numbers and return their count. Columns left out get their field's default."""
+    """Insert the missing rows `first` to `last`, and return how many. Other columns get the default of their field."""
     names, values, parameters = [], [], []
     for field in row._meta.concrete_fields:
         if isinstance(field, models.AutoField):
@@ -81,15 +81,15 @@ def insert(row: type[models.Model], columns: Columns, first: int, last: int) -> 
         default = moment or (field.get_default() if field.has_default() or not field.null else None)
         parameters.append(field.get_db_prep_save(default, connection))
     with transaction.atomic(), connection.cursor() as cursor:
-        into, rows = f"{connection.ops.quote_name(row._meta.db_table)} ({', '.join(names)})", ", ".join(values)
+        target, expressions = f"{connection.ops.quote_name(row._meta.db_table)} ({', '.join(names)})", ", ".join(values)
         numbers = f"generate_series({first}, {last}) AS n"
         # All parts of the statement are constants of this module.
-        cursor.execute(f"INSERT INTO {into} SELECT {rows} FROM {numbers} ON CONFLICT DO NOTHING", parameters)  # noqa: S608
+        cursor.execute(f"INSERT INTO {target} SELECT {expressions} FROM {numbers} ON CONFLICT DO NOTHING", parameters)  # noqa: S608
         return int(cursor.rowcount)
 
 
 def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
-    """Add the missing rows and return their count by model."""
+    """Add the missing rows, and return the number of added rows by model."""
     first = User.objects.filter(username="fill-000001").values_list("date_joined", flat=True).first()
     began = first or timezone.now() - timedelta(days=DAYS)
     provider, _ = Provider.objects.get_or_create(name="fill", defaults={"base_url": "http://127.0.0.1:9/v1"})
@@ -230,7 +230,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "owner_id": owner("n"),
                 "title": "'Conversation ' || n",
                 "updated": created,
-                # Every fifth conversation of a person with a project is in it.
+                # If its owner has a project, every fifth conversation is in it.
                 "project_id": f"CASE WHEN n % {people} BETWEEN 1 AND {projects} AND (n - 1) / {people} % 5 = 0"
                 f" THEN {project.format(f'(n % {people})')} END",
             },
@@ -288,7 +288,7 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "tokens_out": "150",
                 "timezone": "'UTC'",
                 "prompt_version": "1",
-                "withdrawn": created,  # so that all conversations are planned without a summary
+                "withdrawn": created,  # so that no prompt is planned with a summary
             },
         ),
         (

@@ -1,11 +1,11 @@
-"""Measure whether a person's pages get slower with other people's rows.
+"""Measure whether a person's pages get slower if other people have many rows.
 
     python -m contrib.bench.volume [the numbers of contrib.bench.fill]
 
-Every page, list, plan and send, and the search in messages, is measured in a workspace of 2,000 people with a million
-messages and in one of two people with a thousand. The person who asks has the same rows in both: 500 messages, 50 files
-and tasks, a project, one session. Each workspace has services of its own. Filling the large one takes a quarter of an
-hour on an idle machine. Each page is printed on the error output.
+The script measures every page, list, plan and send, and the search in messages. It does so in two workspaces: one of
+2,000 people with a million messages, and one of two people with a thousand. The measured person has the same rows in
+both: 500 messages, 50 files and tasks, a project, one session. Each workspace has services of its own. Filling the
+large one takes a quarter of an hour on an idle machine. The figures of each page are printed to stderr.
 """
 
 import json
@@ -18,16 +18,16 @@ from typing import Any
 
 from scripts.services import Services
 
-LIMIT = 1.5  # times the time of the small workspace
+LIMIT = 1.5  # times the small workspace's time
 NOISE = 10  # ms; a smaller difference is chance
 SEARCH_LIMIT, SEARCH_TIMES = 150.0, 3.0  # ms; times the small workspace
 SMALL = ("--people=2", "--conversations=100", "--messages=1000")
-ROUNDS = 3  # of both in turn, so that other work on the machine slows neither alone
+ROUNDS = 3  # rounds, alternating between both, so that other load on the machine slows both
 Workspace = dict[str, Any]  # as `with_django.volume` prints it
 
 
 def measured(database: str, redis: str, arguments: list[str]) -> Workspace:
-    """Measure the workspace of these services in a process of its own. An empty one is filled first."""
+    """Measure the workspace of these services in a process of its own. If it is empty, fill it first."""
     urls = {"DATABASE_URL": database, "REDIS_URL": redis}
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **urls}
     command = [sys.executable, "-m", "contrib.bench.with_django.volume", *arguments]
@@ -38,7 +38,7 @@ def measured(database: str, redis: str, arguments: list[str]) -> Workspace:
 
 
 def rows(arguments: list[str]) -> list[dict[str, Any]]:
-    """Return rows with the name, value, unit, the limit, and the ratio to it."""
+    """Return rows with name, value, unit, limit, and the ratio of value to limit."""
     services = Services(), Services()
     try:
         rounds = [
@@ -56,7 +56,7 @@ def rows(arguments: list[str]) -> list[dict[str, Any]]:
 
 
 def fastest(several: Sequence[Workspace]) -> Workspace:
-    """Return the fastest time of each page and search, of several runs in one workspace."""
+    """Return the fastest time of each page and search, from several runs in one workspace."""
     names = set.intersection(*(set(each["pages"]) for each in several))
     pages = {name: min((each["pages"][name] for each in several), key=itemgetter("time")) for name in names}
     searches = [min(times) for times in zip(*(each["searches"] for each in several), strict=True)]
@@ -78,17 +78,17 @@ def searches(small: list[float], large: list[float]) -> Iterator[dict[str, Any]]
 
 def pages(small: Mapping[str, Any], large: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the worst page that took noticeably longer, the worst send, and the worst plan. Print all to stderr."""
-    times, noticed = {}, {}
+    times, noticeable = {}, {}
     for name in sorted(small.keys() & large.keys()):
         before, now = small[name], large[name]
         times[name] = ratio = now["time"] / before["time"]
         if now["time"] - before["time"] > NOISE:
-            noticed[name] = ratio
+            noticeable[name] = ratio
         figures = f"{name:<78} {before['queries']:>4}{now['queries']:>4} {before['time']:>8.1f}{now['time']:>8.1f}"
-        over = " over" if name in noticed and ratio > LIMIT else ""
+        over = " over" if name in noticeable and ratio > LIMIT else ""
         queries = " queries" if before["queries"] != now["queries"] else ""
         print(f"{figures} {ratio:>6.2f}{over}{queries}", file=sys.stderr)
-    worst = max(noticed or times, key=times.__getitem__)
+    worst = max(noticeable or times, key=times.__getitem__)
     yield row(f"the worst of {len(times)} pages, lists, plans and sends ({worst})", times[worst], "times", LIMIT)
     plans = [ratio for name, ratio in times.items() if "/plan/" in name]
     sends = [ratio for name, ratio in times.items() if name == "POST /" or name.endswith("/turns/")]

@@ -1,7 +1,7 @@
 """The origin of an act: the interface, the address, the request and the token.
 
-A middleware, a socket and `manage.py` set it for all that happens inside them, so that no service takes a parameter for
-it. Where none is set, the product acts by itself: a worker, or a scheduled task.
+A middleware, a socket and `manage.py` set the origin for all code that runs inside them, so that services need no
+parameter for it. If no origin is set, the product acts by itself, as in a worker or a scheduled task.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ class How(StrEnum):
 
 @dataclass(slots=True)
 class Origin:
-    """The origin of acts. `name`: who acts outside of the workspace; for a command, the user of the operating system.
+    """The origin of acts. `name`: an actor outside of the workspace, such as the operating system's user of a command.
 
-    `recorded` collects (kind, id) of the rows about which an act was recorded; None collects nothing.
+    `recorded` collects (kind, id) of the rows about which an act was recorded. With None, nothing is collected.
     """
 
     how: How = How.SYSTEM
@@ -54,7 +54,7 @@ def acting(origin: Origin) -> Iterator[Origin]:
 
 
 def with_token(token_id: UUID, name: str) -> None:
-    """Add the token to the origin: a program sent the current request."""
+    """Add the token to the origin. Called when a program with a token sent the current request."""
     current = _origin.get()
     if current is not None:
         current.how = How.API

@@ -1,4 +1,4 @@
-"""The entry point of search: passages by words and by meaning, then in the order of the active re-ranker."""
+"""The entry point of search: find passages by words and by meaning, then order them with the active re-ranker."""
 
 import logging
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 def find_passages(
     *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
 ) -> SearchResult:
-    """Search as `search_many`, and order the hits by the active re-ranker, which gets the first query.
+    """Search as `search_many` does, then order the hits with the active re-ranker. It reads only the first query.
 
-    If the re-ranker fails, the order of the search stays, and a note says why.
+    If the re-ranker fails, the hits stay in the order of the search, and a note says why.
     """
     reranker = Reranker.objects.filter(active=True).first()
     if reranker is None:

@@ -21,7 +21,7 @@ LONGEST_SUFFIX = 8  # characters after the last dot of a name; a longer part bel
 
 
 class FileUses(NamedTuple):
-    """Projects with a file: those that the user sees, and the number of others."""
+    """The projects that contain a file: `projects` that the user sees, and the number of others."""
 
     projects: list[models.Model]
     others: int
@@ -50,9 +50,9 @@ class FileQuerySet(models.QuerySet["File"]):
         entries: models.QuerySet[Any] = File._meta.get_field(
             "project_entries"
         ).related_model._default_manager.order_by()
-        ways = (Q(project__owner=user.pk), *ways_of_sharing(user, "project__memberships"))
-        first, *others = [entries.filter(way).values("file") for way in ways]
-        # The array only decides for files of others; the owner decides for one's own, however many there are.
+        conditions = (Q(project__owner=user.pk), *ways_of_sharing(user, "project__memberships"))
+        first, *others = [entries.filter(condition).values("file") for condition in conditions]
+        # The array decides only about files of other people. The user's own files, which may be many, match by owner.
         return self.filter(Q(owner_id=user.pk) | Q(_OneOf(F("pk"), ArraySubquery(first.union(*others)))))
 
 
@@ -62,7 +62,7 @@ class File(models.Model):
     `blob`: the content, stored once for equal contents; its name is the SHA-256. `tokens` maps the name of a tokenizer
     to a count. `pages`: number of pages or slides; 0 in files without pages. `width` and `height`: pixels of an image.
     `encoding`: the encoding that a text was read in, by Python's name. `chosen_encoding`: the owner's choice. `error`:
-    the reason of a failure, or notes about parts that were left out, one on each line, as `Sentence.dump` writes them.
+    the reason of a failure, or notes about parts that were left out, one per line, as `Sentence.dump` writes them.
     `language`: a text search configuration of PostgreSQL. `indexed_chunks` and `indexed_words`: totals for BM25, words
     with repetitions and without stop words. `chunker`: the version of `files.index.chunking` that made the chunks.
     """
@@ -83,9 +83,9 @@ class File(models.Model):
         FAILED = "failed", "Could not be made searchable"
 
     UNREAD = (Status.UPLOADED, Status.PROCESSING)
-    MAX_INDEXINGS = 10  # attempts, after which indexing is given up
+    MAX_INDEXINGS = 10  # attempts before indexing is given up
     LOCKED = ("encrypted", "wrong_password")  # error codes of files that a password may open
-    HOLDS_LOCKED = "locked_inside"  # code of a file that was read, with protected files inside
+    HOLDS_LOCKED = "locked_inside"  # error code of a file that was read but contains protected files
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files")
@@ -151,27 +151,27 @@ class File(models.Model):
 
     @property
     def is_image(self) -> bool:
-        """Return whether it can be sent to a model as an image. SVG is text, and a damaged image has no size."""
+        """Return whether models can get the file as an image. SVG counts as text, and a damaged image has no width."""
         return self.width is not None
 
     @property
     def converted(self) -> bool:
-        """Return whether users and models get another form of it, which is stored separately."""
+        """Return whether users and models get a converted form of the file, which is stored separately."""
         return self.media_type in (*media_types.CONVERTED, media_types.HEIC)
 
     @property
     def pictured(self) -> bool:
-        """Return whether its pages can be drawn."""
+        """Return whether the pages of the file can be drawn."""
         return self.media_type == media_types.PDF or (self.converted and self.pages > 0)
 
     @property
     def locked(self) -> bool:
-        """Return whether it could not be read without its password."""
+        """Return whether the file could not be read without its password."""
         return self.status == self.Status.FAILED and self.error_code in self.LOCKED
 
     @property
     def opens_further(self) -> bool:
-        """Return whether it was read, and has protected files inside."""
+        """Return whether the file was read, and contains protected files."""
         return not self.unread and self.error_code == self.HOLDS_LOCKED
 
     @property
@@ -197,7 +197,7 @@ class FileText(models.Model):
 
 
 class RecognisedPage(models.Model):
-    """Places of the words recognised on a page, counted from 1, in the format of `readers.outside.places.packed`."""
+    """Places of the words recognised on a page, as `readers.outside.places.packed` writes them. Pages count from 1."""
 
     pk = models.CompositePrimaryKey("file_id", "page")
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -209,7 +209,7 @@ class RecognisedPage(models.Model):
 
 
 class Embedder(models.Model):
-    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews the vectors of others."""
+    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews vectors of the others."""
 
     class Kind(models.TextChoices):
         BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
@@ -276,7 +276,7 @@ class Chunk(models.Model):
 
 
 class Posting(models.Model):
-    """Chunks of a file with a lexeme. One row per file and lexeme, so that an index serves the filter by file.
+    """The chunks of a file that contain a lexeme. One row per file and lexeme, so that an index serves filters by file.
 
     `entries`: 12 bytes for each chunk, big-endian: its id (8 bytes), the frequency of the lexeme in it (2), and the
     number of its lexemes with repetitions (2).

@@ -1,4 +1,4 @@
-"""Create the client of a provider's protocol, and tell which parameters a protocol lacks.
+"""Create the clients of providers' protocols, and find the parameters that a protocol lacks.
 
 To add a protocol:
 
@@ -17,7 +17,7 @@ from core.net.url_safety import is_http
 from core.sentences import Sentence
 from llm.types.model_call import Allocated, ModelRequest, ProviderClient, ReasoningState, Sampling, StepEvent
 
-SILENCE_TIMEOUT = 120.0  # seconds; a model on a slow processor may think that long before its first token
+SILENCE_TIMEOUT = 120.0  # seconds; on a slow processor, the first token of a model may take that long
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_BASE_URLS = {
@@ -26,7 +26,7 @@ DEFAULT_BASE_URLS = {
     "anthropic": "https://api.anthropic.com",
     "ollama": "http://127.0.0.1:11434",
 }
-EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of `output_config` in Anthropic's Messages protocol
+EFFORTS = ("low", "medium", "high", "xhigh", "max")  # values for `output_config` in Anthropic's Messages protocol
 # Parameters of OpenAI's Chat Completions that another protocol lacks.
 _MISSING_PARAMETERS = {
     "anthropic": ("top_p", "presence_penalty", "frequency_penalty", "seed", "verbosity"),
@@ -46,9 +46,9 @@ _CLIENTS = {
 def create(protocol: str, *, base_url: str, api_key: str, silence_timeout: float = SILENCE_TIMEOUT) -> ProviderClient:
     """Return a client for one provider row. Use it on one event loop, and close it on that loop.
 
-    `base_url`: empty for the protocol's own. `silence_timeout`: the longest wait, in seconds, for the next bytes of an
-    answer; the whole answer has no limit. Raises `KeyError` for an unknown protocol, and `ModelError` for a key that no
-    HTTP header can hold or an invalid base URL. Where the stored key cannot be read, the client refuses every call.
+    `base_url`: empty for the protocol's default. `silence_timeout`: the longest wait, in seconds, for the next bytes of
+    an answer; the whole answer has no limit. Raises `KeyError` for an unknown protocol, and `ModelError` for an invalid
+    base URL or a key that no HTTP header can hold. If the stored key cannot be read, the client refuses every call.
     """
     if is_lost(api_key):
         return KeyLostClient()
@@ -71,7 +71,7 @@ class KeyLostClient:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         raise _key_lost()
-        yield  # makes it a generator
+        yield  # makes the function a generator
 
     async def list_models(self) -> list[str]:
         raise _key_lost()
@@ -92,7 +92,7 @@ def _key_lost() -> ModelError:
 def lacking(
     protocol: str, sampling: Sampling, response_format: Mapping[str, Any] | None = None, stop: Sequence[str] = ()
 ) -> str | None:
-    """Return the first parameter that this protocol lacks, by its name in OpenAI's protocol; None where it has all."""
+    """Return the first parameter that this protocol lacks, by its name in OpenAI's protocol; None if it has all."""
     parameters: dict[str, object] = {**sampling.set_values()}
     if stop:
         parameters["stop"] = stop
@@ -100,13 +100,14 @@ def lacking(
         unknown_effort = name == "reasoning_effort" and protocol == "anthropic" and value not in EFFORTS
         if name in _MISSING_PARAMETERS.get(protocol, ()) or unknown_effort:
             return name
-    unplanned = protocol == "anthropic" and response_format and "json_schema" not in response_format
-    return "response_format" if unplanned else None
+    unsupported_format = protocol == "anthropic" and response_format and "json_schema" not in response_format
+    return "response_format" if unsupported_format else None
 
 
 def needed_in_later_turns(state: ReasoningState) -> bool:
-    """Return whether the provider wants this reasoning back in every later turn, too, as DeepSeek does.
+    """Return whether the provider needs this reasoning in every later turn, too, as DeepSeek does.
 
-    Servers that send `reasoning_content` take it back. The others want their reasoning back within the turn at most.
+    Servers that send `reasoning_content` accept it back. Other servers need their reasoning only within the turn, if at
+    all.
     """
     return any("reasoning_content" in item.get("message", {}) for item in state.items)

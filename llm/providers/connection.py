@@ -1,7 +1,7 @@
 """Send HTTP/1.1 requests to the server of a model. Every failure is a `ModelError`.
 
-An answer comes in thousands of small pieces. aiohttp reads them with compiled parsers and no layer above it:
-docs/decisions/0018-model-streams-are-read-by-aiohttp.md.
+An answer arrives in thousands of small pieces. aiohttp reads them with compiled parsers, without a layer above it
+(docs/decisions/0018-model-streams-are-read-by-aiohttp.md).
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from core.net.fetch import system_tls
 from core.sentences import Sentence
 from llm.providers import errors
 
-CONNECT_TIMEOUT = 10.0  # seconds for name, address, proxy and TLS
-SLOWEST = 32 * 1024  # bytes of a request in a second; a server that takes less counts as silent
-IDLE_CONNECTION = 60.0  # seconds that a connection waits for its next call
+CONNECT_TIMEOUT = 10.0  # seconds for name resolution, connection, proxy and TLS
+SLOWEST = 32 * 1024  # bytes of a request per second; a server that reads more slowly counts as silent
+IDLE_CONNECTION = 60.0  # seconds for which an idle connection stays open
 MAX_REDIRECTS = 5
 MAX_HEADER = 64 * 1024  # bytes of one header
-MAX_ANSWER = 8 * 1024 * 1024  # bytes of an answer that is read whole
-MAX_TIME = 60.0  # seconds to read it
+MAX_ANSWER = 8 * 1024 * 1024  # bytes of the largest answer that is read whole
+MAX_TIME = 60.0  # seconds to read such an answer
 
-# Errors of aiohttp: its own, and those of the operating system, time-outs among them.
+# Errors that aiohttp raises: its own, and errors of the operating system, which include time-outs.
 FAILURES = (aiohttp.ClientError, OSError)
 
 # Statuses of redirects that are followed, by the method of the request.
@@ -43,7 +43,7 @@ _GET_REDIRECTS = (301, 302, 303, 307, 308)
 class Connection:
     """Connections to the server at one base URL, on one event loop, for any number of calls at once.
 
-    `host` has the port. `silence`: seconds that the server may send nothing. `headers` are secret, as the key is.
+    `host` includes the port. `silence`: seconds for which the server may send nothing. `headers` are secret, too.
     Proxies come from the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY). Certificate authorities are those
     of the machine, or those of SSL_CERT_FILE or SSL_CERT_DIR.
     """
@@ -65,7 +65,7 @@ class Connection:
         self._client_session: aiohttp.ClientSession | None = None
 
     async def answer(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON that the server answers to a POST with `body`, or to a GET. Raises `ModelError`."""
+        """Send a POST with `body`, or a GET without one, and return the JSON of the answer. Raises `ModelError`."""
         response = await self.send(path, body)
         try:
             return json.loads(await read_body(response))
@@ -73,9 +73,9 @@ class Connection:
             raise errors.wrong_endpoint() from error
 
     async def send(self, path: str, body: Mapping[str, Any] | None = None) -> ClientResponse:
-        """Return the answer as soon as it begins, with a good status. The caller must release it.
+        """Send a request, and return the answer as soon as its headers arrive. The caller must release the answer.
 
-        Releasing it before its end closes the connection. Raises `ModelError`.
+        Releasing it before its end closes the connection. Raises `ModelError`, also for a status of 300 or more.
         """
         content = None
         if body is not None:
@@ -93,7 +93,7 @@ class Connection:
         try:
             error_body = await read_body(response)
         except ModelError:
-            error_body = b""  # the status suffices
+            error_body = b""  # the status is enough
         raise errors.from_answer(response.status, response.headers, error_body, self._api_key)
 
     async def close(self) -> None:
@@ -101,9 +101,9 @@ class Connection:
             await self._client_session.close()
 
     async def _follow_redirects(self, path: str, body: bytes | None) -> ClientResponse:
-        """Send a request along its redirects, and return the last response.
+        """Send a request, follow its redirects, and return the last response.
 
-        A redirect that would turn a POST into a GET is returned as it is: no model answers to that. Another origin does
+        A redirect that would turn a POST into a GET is not followed, since no model answers a GET. Another origin does
         not get the secrets.
         """
         url = URL(self._root + path).extend_query(self._query)
@@ -121,7 +121,7 @@ class Connection:
         raise errors.wrong_endpoint()
 
     async def _request(self, url: URL, body: bytes | None, secrets: Mapping[str, str]) -> ClientResponse:
-        """Send one request. Servers close idle connections: a call that meets a closed one is sent by another."""
+        """Send one request. If it reuses a connection that the server has closed, send it again on another one."""
         proxy = self._proxy(url)
         headers = {"Accept": "application/json", "User-Agent": "Glasshouse", **tracing.headers(), **secrets}
         if body is not None:
@@ -173,7 +173,7 @@ class Connection:
 
 
 def _close_session(session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Close the session of a client that nobody closed: it lived as long as its process, or was replaced."""
+    """Close the session of a client without a call of `close`: the process ends, or the client was replaced."""
     if session.closed or not loop.is_running():
         return
     closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
@@ -187,7 +187,7 @@ async def _note_reuse(_: aiohttp.ClientSession, context: SimpleNamespace, __: ob
 
 
 def _exempt(url: URL, hosts: str) -> bool:
-    """Return whether NO_PROXY has this host or a parent domain of it, with or without its port."""
+    """Return whether NO_PROXY lists this host, with or without its port, or a parent domain of it."""
     exempt = [each.strip().removeprefix("*.").removeprefix(".").lower() for each in hosts.split(",")]
     names = (url.host_subcomponent or "", url.host_port_subcomponent or "", url.host or "")
     return any(each == "*" or each in names or (each and names[0].endswith(f".{each}")) for each in exempt)
@@ -200,7 +200,7 @@ def _with_tls(url: URL) -> URL:
 async def read_body(response: ClientResponse) -> bytes:
     """Return the rest of the body, and release the response.
 
-    Raises `ModelError` for a body that breaks off or is huge.
+    Raises `ModelError` for a body that breaks off, or that is larger than `MAX_ANSWER`.
     """
     body = bytearray()
     try:
@@ -217,14 +217,14 @@ async def read_body(response: ClientResponse) -> bytes:
 
 
 def failure(error: Exception, *, started: bool) -> ModelError:
-    """Return the `ModelError` of one of `FAILURES`. `started`: the answer had started to arrive."""
+    """Return the `ModelError` for one of `FAILURES`. `started`: a part of the answer has arrived."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return errors.timed_out()
     return errors.cut() if started else errors.unreachable()
 
 
 def number_at(answer: Any, *path: str) -> int:
-    """Return the positive number at this path of an answer; 0 where there is none."""
+    """Return the positive number at this path of an answer, or 0 if there is none."""
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
     return answer if type(answer) is int and answer > 0 else 0

@@ -1,7 +1,7 @@
-"""Mend tool calls so that every server takes them: a plain name, and a JSON object of arguments.
+"""Mend tool calls so that every server accepts them: a plain name, and a JSON object of arguments.
 
-Each later request of a conversation repeats its calls. One call that a server refuses would block the conversation for
-ever.
+Each later request of a conversation repeats its calls. So a single call that a server refuses would block the
+conversation for ever.
 """
 
 import json
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def json_object(arguments: str) -> JsonObject:
-    """Return the arguments of a call as an object. Any other text or value becomes a member of it, unchanged."""
+    """Return the arguments of a call as an object. Any other text or value becomes its only member, unchanged."""
     try:
         value = sound(json.loads(arguments or "{}", parse_constant=refuse_constant))
     except (ValueError, RecursionError):
@@ -39,7 +39,7 @@ def is_object(arguments: str) -> bool:
 
 
 def json_text(arguments: str) -> str:
-    """Return the arguments as the text of a JSON object, unchanged where servers take them."""
+    """Return the arguments as the text of a JSON object. They stay unchanged if servers accept them."""
     if is_object(arguments) and not _UNSENDABLE.search(arguments):
         return arguments
     return json.dumps(json_object(arguments), ensure_ascii=False)
@@ -55,7 +55,7 @@ def plain_name(name: str) -> str:
 
 
 def resolved_name(name: str, tools: Collection[str]) -> str:
-    """Return the one tool that a name contains, as in `functions.x` or `x<|channel|>commentary`; else the name."""
+    """Return the only tool that the name contains, as in `functions.x` or `x<|channel|>commentary`; else the name."""
     if name in tools:
         return name
     words = [word for word in _NOT_PLAIN.split(name) if word in tools]
@@ -63,7 +63,7 @@ def resolved_name(name: str, tools: Collection[str]) -> str:
 
 
 def mended(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
-    """Return the messages with calls that every server takes. Clients mend the ids, since protocols differ in them."""
+    """Return the messages with calls that every server accepts. Clients mend the ids, since protocols differ there."""
     return tuple(_mended(message) if message.tool_calls else message for message in messages)
 
 

@@ -9,8 +9,8 @@ Small models, and servers without a parser for a model's format, send calls as a
 * Mistral: `[TOOL_CALLS][{"name": …, "arguments": {…}}]` and `[TOOL_CALLS]NAME[ARGS]{…}`
 * any of them: the object in a fenced block
 
-Text in such a form waits until the step ends, or until its block ends and is no call. Only tools of the request become
-calls; the rest stays text.
+Text that may be a call is held back until the step ends, or until its block ends and is no call. Only names of the
+request's tools become calls. Everything else stays text.
 
 To add a format: 1. add its marker to `_MARKERS`; 2. add its block to `_BLOCK`; 3. read the block in `_read_block`.
 """
@@ -25,14 +25,14 @@ from core.json_types import JsonObject
 from llm.step_filters.valid_calls import is_plain, resolved_name
 from llm.types.model_call import TextDelta
 
-MAX_WAITING = 70_000  # characters, a little more than a call may have; longer text is text
-MAX_CALLS = 64  # of one step
+MAX_WAITING = 70_000  # characters, a little more than the longest call; longer text is passed on
+MAX_CALLS = 64  # calls in one step
 
 _MARKERS = ("<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 _FENCE = "```"
 _LONGEST_MARKER = max(map(len, _MARKERS))
 _BEGINNING = re.compile("|".join(map(re.escape, (*_MARKERS, _FENCE))))
-_INFO = re.compile(r"[ \t]{0,9}[\w-]{0,40}[ \t]{0,9}\n?")  # of a fenced block
+_INFO = re.compile(r"[ \t]{0,9}[\w-]{0,40}[ \t]{0,9}\n?")  # the info string of a fenced block
 _BLOCK = re.compile(
     r"<tool_call>(?P<call>.*?)(?:</tool_call>|(?=<tool_call>)|\Z)"
     r"|<function=(?P<name>[^>\s]{1,200})>(?P<body>.*?)(?:</function>|\Z)"
@@ -56,10 +56,10 @@ class WrittenCall:
 
 
 def parse_calls(text: str, tools: Collection[str]) -> tuple[str, list[WrittenCall]]:
-    """Return the text without the calls of these tools, and the calls. Without calls the text is unchanged."""
-    bare = _of_json(text, tools)
-    if bare:
-        return "", bare
+    """Return the text without its calls of these tools, and the calls. Text without calls is unchanged."""
+    json_calls = _of_json(text, tools)
+    if json_calls:
+        return "", json_calls
     calls: list[WrittenCall] = []
     pieces: list[str] = []
     at = 0
@@ -86,7 +86,7 @@ def _read_block(block: re.Match[str], tools: Collection[str]) -> list[WrittenCal
 
 
 def _of_json(text: str, tools: Collection[str]) -> list[WrittenCall]:
-    """Return the calls of a text of JSON only: an object, a list of objects, or several objects in a row."""
+    """Return the calls in a text that is only JSON: an object, a list of objects, or several objects in a row."""
     values: list[Any] = []
     text = text.strip()
     at = 0
@@ -135,7 +135,7 @@ def _parameters(body: str) -> Mapping[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """Return the value of a parameter. These formats write numbers and lists as JSON, but texts without quotes."""
+    """Return the value of a parameter. These formats write numbers and lists as JSON, but strings without quotes."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ def _named(name: Any, arguments: Any, tools: Collection[str]) -> list[WrittenCal
 
 
 class WrittenCallFilter:
-    """Filter that takes the calls of these `tools` out of the text of one step."""
+    """Filter that removes the calls of these `tools` from the text of one step."""
 
     def __init__(self, tools: Collection[str]) -> None:
         self._tools = tools

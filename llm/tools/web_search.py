@@ -1,4 +1,4 @@
-"""Offer the tool that searches the web, with a server compatible with SearXNG or with Brave's API."""
+"""Search the web, as a tool. The server has the API of SearXNG or of Brave."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ ONE_DENIED = "One result is of a host that this workspace denies; it was left ou
 DENIED = "{count} results are of hosts that this workspace denies; they were left out."
 NO_LISTS = HostLists()
 _MAX_BYTES = 2_000_000
-# Characters.
+# In characters.
 _MAX_URL = 2_000
 _MAX_TITLE = 300
 _MAX_SNIPPET = 1_000
@@ -57,7 +57,7 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class SearchService:
-    """A search service. SearXNG's key may be empty, and so may Brave's base URL."""
+    """A search service. `api_key` may be empty for SearXNG, `base_url` for Brave."""
 
     kind: Literal["searxng", "brave"]
     base_url: str = ""
@@ -83,7 +83,7 @@ class SearchService:
             ) from error
 
     async def _ask(self, client: httpx2.AsyncClient, query: str) -> list["WebResult"]:
-        # Redirects are not followed: the key is for this address.
+        # Redirects are not followed: only this address may get the key.
         async with client.stream("GET", self._url, params=self._parameters(query), headers=self._headers) as response:
             if not response.is_success:
                 raise FetchRefused(_sentence_for(response.status_code, self.kind))
@@ -127,8 +127,11 @@ class WebResult:
 class WebSearchTool:
     """Tool that searches the web.
 
-    `data["documents"]` of its output: id and metadata (both the URL), title and text (the excerpt). `data["notes"]`:
-    sentences about failed queries, and about results of hosts that `hosts` denies. `data["denied"]`: their number.
+    The `data` of its output has three members:
+
+    * `documents`: id and metadata (both are the URL), title, and text (the excerpt) of each result.
+    * `notes`: sentences about failed queries, and about results from hosts that `hosts` denies.
+    * `denied`: the number of different pages on such hosts.
     """
 
     definition = _DEFINITION
@@ -136,7 +139,7 @@ class WebSearchTool:
     def __init__(self, service: SearchService, *, hosts: HostLists = NO_LISTS) -> None:
         self._service = service
         self._hosts = hosts
-        self.timeout = service.timeout + 1  # each query reports its own time-out
+        self.timeout = service.timeout + 1  # so that each query can report its own time-out
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         queries = _queries_of(arguments)
@@ -177,7 +180,10 @@ class WebSearchTool:
 
 
 def interleaved(lists: Sequence[Sequence[WebResult]]) -> list[WebResult]:
-    """Return the first of each list, then the second of each, and so on. Each URL comes once, whatever its fragment."""
+    """Merge the lists: the first results of all lists, then the second results, and so on.
+
+    URLs that differ only in the fragment count as one result.
+    """
     best: dict[str, WebResult] = {}
     for rank in zip_longest(*lists):
         for result in rank:
@@ -211,9 +217,9 @@ def _sentence_for(status: int, kind: str) -> str:
 
 
 def _results(answer: Any, kind: str) -> list[WebResult]:
-    """Return the results of an answer. The excerpt is `content` with SearXNG and `description` with Brave."""
+    """Return the results in the answer of a search service."""
     if kind == "brave" and isinstance(answer, dict):
-        answer = answer.get("web") or {"results": []}  # left out when nothing is found
+        answer = answer.get("web") or {"results": []}  # Brave leaves `web` out if there are no results
     entries = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise FetchRefused(
@@ -227,7 +233,7 @@ def _result(entry: Mapping[str, Any], kind: str) -> WebResult:
     url = _url(entry["url"])
     title = _line(entry.get("title"))
     excerpt = _line(entry.get("content" if kind == "searxng" else "description"))
-    if kind == "brave":  # it escapes its texts, SearXNG does not
+    if kind == "brave":  # Brave escapes HTML in its texts, SearXNG does not
         title = unescape(title)
         excerpt = unescape(excerpt)
     return WebResult(url, title[:_MAX_TITLE] or url, excerpt[:_MAX_SNIPPET])

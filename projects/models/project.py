@@ -15,7 +15,7 @@ from accounts.models import EDITING, Sharing, shared_with
 
 class ProjectQuerySet(models.QuerySet["Project"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
-        """Return the projects that the user owns, and those shared with them or with a group of theirs."""
+        """Return the projects that the user owns, or that are shared with the user or one of their groups."""
         return self._with_role(user, None)
 
     def editable_by(self, user: AbstractBaseUser | AnonymousUser) -> "ProjectQuerySet":
@@ -77,7 +77,7 @@ class Membership(Sharing):
 
 
 class ProjectFile(models.Model):
-    """File in a project. Prompts contain pinned files first. `ordinal`: the position that users have chosen."""
+    """File in a project. Pinned files come first in prompts. `ordinal`: the position that users have chosen."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="entries")
     file = models.ForeignKey("files.File", on_delete=models.CASCADE, related_name="project_entries")

@@ -1,8 +1,9 @@
-"""The draft mark of a task whose checklist a model of the server is to write.
+"""Manage the draft mark of a task. The mark says that a model of the server is to write the task's checklist.
 
-1. `request_draft` sets the mark to “due”: for a new day task of a model or a hybrid one, for one that a user accepts,
-   for a user's own task that becomes one, and for one that is moved to another day without a checklist.
-2. A worker claims the draft (`claim_draft`, called by `chat.runs.drafts`) and starts a run, whose row tells the rest.
+1. `request_draft` sets the mark of a day task to “due” if its archetype is model or hybrid. Services call it when such
+   a task is created or accepted, when a user's own task becomes such a task, and when it moves to another day without a
+   checklist.
+2. A worker claims the draft (`claim_draft`, called by `chat.runs.drafts`) and starts a run. Then the run has the state.
 3. The mark is removed as soon as the checklist has an item, and when the task becomes the user's own or is finished.
 
 Callers hold the lock of the user's tasks (`projects.planner.services.lock_tasks`).
@@ -21,7 +22,7 @@ from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 
-MOST = 20  # due drafts of one user, so that a loop that makes tasks does not cost without limit
+MOST = 20  # due drafts per user, which limit the cost of a loop that creates tasks
 MANY = Sentence(
     "{most} of your checklists wait for a draft, which is the maximum. Ask for this one when they are done.",
     most=MOST,
@@ -40,9 +41,9 @@ def can_be_drafted(row: Task) -> bool:
 
 
 def request_draft(actor: Actor, row: Task) -> None:
-    """Make the draft of a task without items due, if it can be drafted. Above `MOST` due drafts it is refused.
+    """Set the draft of a task without items to due, if a model may draft it. Refuse it if `MOST` drafts are due.
 
-    The draft of a task that a model has made starts after the model's answer, which may contain the checklist.
+    If a model has created the task, the draft starts after the model's answer, which may contain the checklist.
     """
     if not can_be_drafted(row):
         return

@@ -29,7 +29,7 @@ def visible_task(user: User, key: object) -> Task:
 
 
 def written_by_hand(items: Sequence[Task]) -> bool:
-    """Return whether there are items and no model has made any. All belong to one user."""
+    """Return whether there are items, and no model has created any of them. All items belong to one user."""
     created = TaskChange.objects.filter(field="created", code__in=[row.code for row in items]).exclude(model="")
     return bool(items) and not created.filter(owner=items[0].owner_id).exists()
 
@@ -49,12 +49,12 @@ def with_checklists(rows: TaskQuerySet) -> TaskQuerySet:
 def with_progress(rows: Sequence[Task]) -> Sequence[Task]:
     """Set `progress` of each row. Return the same rows. Items have no progress.
 
-    The progress of a day task counts its checklist, that of other rows the tasks below at any depth. Dropped and moved
-    rows do not count. At most four queries for any number of rows, since there are four levels.
+    The progress of a day task counts its checklist. The progress of other rows counts the tasks below at any depth.
+    Dropped and moved rows do not count. Takes at most four queries for any number of rows, since there are four levels.
     """
     counts: dict[UUID, list[int]] = defaultdict(lambda: [0, 0])
     below = {row.pk: {row.pk} for row in rows if row.level != Task.Level.ITEM}
-    level = Q()  # only the first round includes items, which are those of the rows themselves
+    level = Q()  # only the first round counts items: the checklists of the rows themselves
     while below:
         deeper: dict[UUID, set[UUID]] = {}
         children = Task.objects.filter(level, parent__in=below)
@@ -104,29 +104,29 @@ def tasks_for_prompt(
 
     `on`: the user's today. `mentioned`: codes that the user's messages of that day mention (`codes.mentions`). Tasks
     that are mentioned in the day's tasks are included too (seed: WENDY, "@mentioned in the task list of the Day"), but
-    not those that are mentioned only in these.
+    not tasks that only these mention.
 
-    A task that a model has proposed and the user has not accepted is left out, unless the user mentions it. The list is
-    in the system part of the prompt, and a document may have made the model propose the task. In the prompts of the
-    `conversation` in which it was proposed, it is included while it waits for the user.
+    A task that a model has proposed and the user has not accepted is left out, unless the user mentions it. The reason:
+    the list is in the system part of the prompt, and a document may have made the model propose the task. In prompts of
+    the `conversation` in which it was proposed, the task is included while it waits for the user.
 
     The project of a conversation is no filter: the rule includes all tasks of the day, and all belong to the user.
     """
     mentioned = set(mentioned)
-    counts = Q(proposed=False)
+    accepted = Q(proposed=False)
     if conversation is not None:
-        counts |= Q(proposed_in=conversation, status__in=Task.UNFINISHED)
-    of_day = Q(counts, level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
+        accepted |= Q(proposed_in=conversation, status__in=Task.UNFINISHED)
+    of_day = Q(accepted, level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=on)
     rows = with_checklists(Task.objects.visible_to(user).select_related("moved_to"))
     if not whole_day:
-        named = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
-        named.sort(key=lambda row: row.code)
-        return PromptTasks(on, (), tuple(named), frozenset(row.code for row in named), conversation)
+        mentioned_rows = list(rows.filter(code__in=tasks_of(mentioned))) if mentioned else []
+        mentioned_rows.sort(key=lambda row: row.code)
+        return PromptTasks(on, (), tuple(mentioned_rows), frozenset(row.code for row in mentioned_rows), conversation)
     tasks = list(rows.filter(of_day | Q(code__in=tasks_of(mentioned))))
-    in_tasks = {code for row in tasks if _is_of_day(row, on) and not row.proposed for code in _mentions(row)}
-    if missing := tasks_of(in_tasks) - {row.code for row in tasks}:
+    mentioned_in_tasks = {code for row in tasks if _is_of_day(row, on) and not row.proposed for code in _mentions(row)}
+    if missing := tasks_of(mentioned_in_tasks) - {row.code for row in tasks}:
         tasks += rows.filter(code__in=missing, proposed=False)
-    return replace(prompt_tasks(tasks, on=on, mentioned=mentioned | in_tasks), conversation=conversation)
+    return replace(prompt_tasks(tasks, on=on, mentioned=mentioned | mentioned_in_tasks), conversation=conversation)
 
 
 def prompt_tasks(rows: Iterable[Task], *, on: date, mentioned: Iterable[str]) -> PromptTasks:
@@ -184,7 +184,7 @@ def _lines(row: Task, tasks: PromptTasks) -> Iterator[str]:
 
 
 def _waits_here(row: Task, tasks: PromptTasks) -> bool:
-    """Return whether it was proposed in the conversation of this prompt, and waits for the user."""
+    """Return whether the task was proposed in the conversation of this prompt, and waits for the user."""
     return row.to_decide and row.proposed_in is not None and row.proposed_in == tasks.conversation
 
 

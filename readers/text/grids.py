@@ -1,7 +1,7 @@
-"""Find the tables of a page by its ruled lines, and by words that stand in columns.
+"""Find the tables of a page by its ruled lines, and by words that are aligned in columns.
 
-`ruled` yields a grid for each group of lines that meet, `aligned` one for rows whose words keep columns apart.
-`Grid.table` fills a grid with the signs of the page, and returns Markdown where it is a table.
+`ruled` yields a grid for each group of lines that meet. `aligned` yields a grid for rows whose words form columns.
+`Grid.table` fills a grid with the glyphs of the page, and returns Markdown if the grid is a table.
 """
 
 import re
@@ -13,20 +13,20 @@ from unicodedata import bidirectional
 
 from readers.text.tables import Cell, markdown
 
-NEAR = 3.0  # points; places that are nearer count as one
-_SHORTEST = 6.0  # points of a ruled line that may border a cell
-MOST_RULES = 400  # of one direction on a page; a page with more is a drawing
-_MOST_PLACES = 3_000  # of one table
-_MOST_REPEATED = 2  # times the signs of a table that its merged cells may repeat
-_FEWEST = 2  # rows with several cells
-_FILLED = 0.25  # least share of cells with text; a diagram has fewer
-# Of a table without ruled lines, in heights of its lines. Columns of a newspaper are wider.
+NEAR = 3.0  # points; positions closer than this count as one
+_SHORTEST = 6.0  # points; a shorter ruled line borders no cell
+MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
+_MOST_PLACES = 3_000  # cells of one table
+_MOST_REPEATED = 2  # times the glyphs of a table that its Markdown may have, which repeats merged cells
+_FEWEST = 2  # rows with text in several cells
+_FILLED = 0.25  # minimum share of cells with text; a diagram has less
+# Limits for a table without ruled lines. The first three are in heights of its lines.
 _GAP = 0.8  # between columns
-_FARTHEST_ROW = 3  # from the row before
-_WIDEST_CELL = 12  # on average
-_FULL = 0.7  # least share of cells with text
-_SHORTEST_CELL = 2  # signs on average
-_LONGEST_CELL = 40  # signs on average in a column
+_FARTHEST_ROW = 3  # distance from the previous row
+_WIDEST_CELL = 12  # average width; columns of a newspaper are wider
+_FULL = 0.7  # minimum share of cells with text
+_SHORTEST_CELL = 2  # average number of characters
+_LONGEST_CELL = 40  # average number of characters in a column
 _NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
 _FROM_THE_RIGHT = ("R", "AL")
 _FEWEST_ROWS = 3
@@ -47,20 +47,20 @@ class Box(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A straight line from `start` to `end`. `at`: its height, or the distance from the left of an upright one."""
+    """A straight line from `start` to `end`. `at`: the height of a level line, or the x position of an upright one."""
 
     at: float
     start: float
     end: float
 
     def meets(self, other: "Rule") -> bool:
-        """Return whether it meets a line of the other direction."""
+        """Return whether this line meets a perpendicular one."""
         across = other.start - NEAR <= self.at <= other.end + NEAR
         return across and self.start - NEAR <= other.at <= self.end + NEAR
 
 
 class Glyph(NamedTuple):
-    """A visible sign, or a space, which has the box of the sign before. `line`: number of its line on the page."""
+    """A visible character, or a space with the box of the previous one. `line`: the number of its line on the page."""
 
     text: str
     box: Box
@@ -80,18 +80,18 @@ class Grid(NamedTuple):
         return self.columns[0] <= x <= self.columns[-1] and self.rows[0] <= y <= self.rows[-1]
 
     def table(self, glyphs: Sequence[Glyph]) -> str:
-        """Return the Markdown of the signs in the grid; "" if it is no table."""
+        """Return the Markdown of the glyphs in the grid, or "" if the grid is no table."""
         if not self.upright and any(bidirectional(glyph.text[0]) in _FROM_THE_RIGHT for glyph in glyphs):
-            return ""  # the words are in the order of writing, not of places
+            return ""  # right-to-left words are in reading order, not in the order of their positions
         filled = self._filled(glyphs)
         rows = [row for top in range(len(self.rows) - 1) for row in _rows_of(filled, top)]
-        several = sum(sum(bool(cell.text) for cell in row) > 1 for row in rows)
-        shown = sum(bool(cell.pieces) for cell in filled)
-        if several < _FEWEST or shown < _FILLED * len(filled) or not (self.upright or _of_numbers(rows)):
+        full_rows = sum(sum(bool(cell.text) for cell in row) > 1 for row in rows)
+        filled_cells = sum(bool(cell.pieces) for cell in filled)
+        if full_rows < _FEWEST or filled_cells < _FILLED * len(filled) or not (self.upright or _of_numbers(rows)):
             return ""
-        written = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
-        # A form or a drawing: a table of it would repeat the text of merged cells over and over.
-        return "" if written > _MOST_REPEATED * len(glyphs) else markdown(rows)
+        written_characters = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
+        # As a table, a form or a drawing would repeat the text of merged cells over and over.
+        return "" if written_characters > _MOST_REPEATED * len(glyphs) else markdown(rows)
 
     def _filled(self, glyphs: Sequence[Glyph]) -> list["_Place"]:
         places = list(_places(self))
@@ -107,14 +107,14 @@ class Grid(NamedTuple):
 
 
 class _Place:
-    """A cell at its place. Rows count from the top."""
+    """A cell and its position. Rows count from the top."""
 
     def __init__(self, row: int, column: int, rows: int, columns: int) -> None:
         self.row = row
         self.column = column
         self.rows = rows
         self.columns = columns
-        self.pieces: list[tuple[float, list[str]]] = []  # heights and signs of its lines
+        self.pieces: list[tuple[float, list[str]]] = []  # height and characters of each of its lines
         self._line = -1
 
     def covered(self) -> Iterator[tuple[int, int]]:
@@ -143,7 +143,7 @@ class _Place:
 
 
 def _places(grid: Grid) -> Iterator[_Place]:
-    """Yield the cells. Each reaches to the next ruled line."""
+    """Yield the cells. Each extends to the next ruled line."""
     middles = [(left + right) / 2 for left, right in pairwise(grid.columns)]
     heights = [(low + high) / 2 for low, high in pairwise(grid.rows)][::-1]
     borders = list(grid.rows)[::-1]
@@ -174,15 +174,15 @@ def _places(grid: Grid) -> Iterator[_Place]:
 
 
 def _of_numbers(rows: Sequence[Sequence[Cell]]) -> bool:
-    """Return whether columns are surely a table: full, of short cells, and one column has only numbers."""
+    """Return whether the columns are surely a table: mostly full, with short cells, and one column of numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
     full = sum(map(len, columns)) >= _FULL * len(rows) * len(columns)
     short = all(sum(map(len, column)) <= _LONGEST_CELL * max(len(column), 1) for column in columns)
-    words = sum(len(text) for column in columns for text in column) >= _SHORTEST_CELL * sum(map(len, columns))
+    long_enough = sum(len(text) for column in columns for text in column) >= _SHORTEST_CELL * sum(map(len, columns))
     numbers = any(
         sum(bool(_NUMBER.fullmatch(text)) for text in column) > _FULL * len(column) for column in columns if column
     )
-    return full and short and words and numbers
+    return full and short and long_enough and numbers
 
 
 def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
@@ -190,13 +190,18 @@ def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
 
 
 def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
-    """Yield the row; one row for each line where all cells have the same lines, since not all rows are ruled off."""
+    """Yield the row. If all its cells have the same lines, yield one row for each line.
+
+    Not all tables have ruled lines between their rows.
+    """
     cells = [place for place in places if place.row == row]
     heights = [sorted((height for height, _ in cell.pieces), reverse=True) for cell in cells if cell.pieces]
-    same = len(heights) > 1 and len(heights[0]) > 1 and all(len(each) == len(heights[0]) for each in heights)
-    alone = all(cell.rows == 1 for cell in cells)
-    level = same and all(max(at) - min(at) <= NEAR for at in zip(*heights, strict=True))
-    if level and alone:
+    same_line_counts = (
+        len(heights) > 1 and len(heights[0]) > 1 and all(len(each) == len(heights[0]) for each in heights)
+    )
+    unmerged = all(cell.rows == 1 for cell in cells)
+    lines_aligned = same_line_counts and all(max(at) - min(at) <= NEAR for at in zip(*heights, strict=True))
+    if lines_aligned and unmerged:
         for number in range(len(heights[0])):
             yield [Cell(cell.text([number]) if cell.pieces else "", cell.columns) for cell in cells]
     else:
@@ -217,7 +222,7 @@ def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
 
 
 def _joined(rules: Sequence[Rule]) -> list[Rule]:
-    """Return the lines with touching ones joined, without short ones."""
+    """Join lines that touch each other, then drop short lines."""
     merged: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (round(rule.at), rule.start)):
         last = merged[-1] if merged else None
@@ -240,9 +245,9 @@ def _groups(level: Sequence[Rule], upright: Sequence[Rule]) -> list[tuple[list[R
 
 
 def _borders(inner: Sequence[float], outer: Sequence[float]) -> list[float]:
-    """Return the borders in order, near ones once.
+    """Return the borders in order. Borders that are close to each other become one.
 
-    Only the first and last of `outer` count: a table's sides may be open.
+    Only the first and the last of `outer` count, since the sides of a table may be open.
     """
     borders: list[float] = []
     for place in sorted((*inner, *((min(outer), max(outer)) if outer else ()))):
@@ -252,9 +257,9 @@ def _borders(inner: Sequence[float], outer: Sequence[float]) -> list[float]:
 
 
 def aligned(boxes: Sequence[Box]) -> Iterator[Grid]:
-    """Yield the grids of tables without ruled lines: at least three rows below each other with three columns.
+    """Yield the grids of tables without ruled lines: at least three consecutive rows with three columns or more.
 
-    `boxes`: of the words of a page, or of several neighbouring words.
+    Each of `boxes` holds one word of the page, or several neighbouring words.
     """
     run: list[list[Box]] = []
     for row in (*_rows(boxes), []):
@@ -278,7 +283,7 @@ def _rows(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 def _segments(row: Sequence[Box]) -> list[tuple[float, float]]:
-    """Return the left and right ends of words without a wide gap between them."""
+    """Join words without a wide gap between them. Return the left and right end of each segment."""
     segments: list[tuple[float, float]] = []
     for box in sorted(row):
         if segments and box.left - segments[-1][1] <= _GAP * (box.top - box.bottom):
@@ -301,8 +306,8 @@ def _of_rows(run: Sequence[Sequence[Box]]) -> Grid | None:
         else:
             columns_of_words.append((start, end))
     height = max(box.top - box.bottom for row in run for box in row)
-    wide = sum(end - start for start, end in segments) / len(segments) > _WIDEST_CELL * height
-    if len(columns_of_words) < _FEWEST_COLUMNS or wide:
+    too_wide = sum(end - start for start, end in segments) / len(segments) > _WIDEST_CELL * height
+    if len(columns_of_words) < _FEWEST_COLUMNS or too_wide:
         return None
     columns = [
         columns_of_words[0][0],

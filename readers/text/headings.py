@@ -1,4 +1,4 @@
-"""Find the headings of a page by the outline of the document, else by the size and weight of letters."""
+"""Find the headings of a page, by the outline of the document or else by the size and weight of its letters."""
 
 import re
 from collections import Counter
@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 from readers.text.grids import Box
 
-_LARGER = 1.15  # times the size of the text
-_AS_LARGE = 0.95
-# Letters and lines of a heading.
-_SHORTEST = 2
-_LONGEST = 160
-_MOST_LINES = 4
-_MOST_SHARE = 0.4  # of large or bold letters on a page; a page with more is a cover or a list
-_DEEPEST = 6
+_LARGER = 1.15  # times the size of the body text, above which a line is a heading
+_AS_LARGE = 0.95  # times the size of the body text, which a bold heading has at least
+_SHORTEST = 2  # letters
+_LONGEST = 160  # letters
+_MOST_LINES = 4  # lines of one heading
+_MOST_SHARE = 0.4  # share of a page's letters in headings; a page with more is a cover or a list
+_DEEPEST = 6  # levels of Markdown
 _SENTENCE_END = re.compile(r"[,;]$|(?<=[^\W\d_]{3})\.$|\.{3}|(?:\. ){3}|^\W*$|^[\d\W]+$")
 _CAPTION = re.compile(r"(?:table|figure|fig|tabelle|abbildung|tableau|tabla|bảng|hình)\.? ?\d", re.I)
 
 
 class PageLine(NamedTuple):
-    """A line of a page. `size` in points, 0 where it is unknown, as for a table. `box`: its place, if that is known."""
+    """A line of a page. `size` is in points, or 0 if unknown, as for a table. `box`: its place, if that is known."""
 
     text: str
     size: float
@@ -29,7 +28,7 @@ class PageLine(NamedTuple):
 
 
 def key(title: str) -> str:
-    """Return the form of a title by which the outline and the lines are compared."""
+    """Return the form of a title that is used to compare the outline with the lines."""
     return "".join(filter(str.isalnum, title.lower()))
 
 
@@ -50,7 +49,7 @@ def marked(pages: Sequence[Sequence[PageLine]], outline: Mapping[str, int]) -> I
 
 
 def body(pages: Sequence[Sequence[PageLine]]) -> tuple[float, bool]:
-    """Return the size of most of the text, and whether it is bold; 0 where no size is known."""
+    """Return the size that most of the text has (0 if unknown), and whether that text is bold."""
     styles = Counter[tuple[float, bool]]()
     for page in pages:
         for line in page:
@@ -64,7 +63,7 @@ def _size(line: PageLine) -> float:
 
 
 def _level(line: PageLine, body: float, levels: Mapping[float, int], *, bold: bool) -> int:
-    """Return the level of a heading; 0 for another line."""
+    """Return the level of a heading, or 0 for any other line."""
     text = line.text.strip()
     if (
         not line.size
@@ -81,7 +80,7 @@ def _level(line: PageLine, body: float, levels: Mapping[float, int], *, bold: bo
 
 
 def _lines(page: Sequence[PageLine], levels: Sequence[int], outline: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of a page. Following lines of one style are one heading."""
+    """Yield the lines of a page. Consecutive lines in one style become one heading."""
     at = 0
     while at < len(page):
         end = at + 1

@@ -1,4 +1,4 @@
-"""The chosen accent: whether it can be read on our pages, and the colours that are derived from it.
+"""Check whether the chosen accent is readable on the product's pages, and derive further colours from it.
 
 Colours are written #rrggbb. Contrast is WCAG's ratio, 1 to 21.
 """
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 HEX = re.compile(r"#[0-9a-f]{6}")
-READABLE = 4.5  # the least contrast of text of the usual size
-CLEAR = 5.5  # the least contrast of the derived colour for dark pages
+READABLE = 4.5  # minimum contrast for text in the usual size
+CLEAR = 5.5  # minimum contrast for the derived colour on dark pages
 # The backgrounds of text, as in static/css/tokens.css.
 LIGHT = ("#ffffff", "#fdfdfb", "#f5f5f1", "#eceee8")
 DARK = ("#131615", "#1a1e1c", "#212724", "#2b322f")
 WHITE = "#ffffff"
 BLACK = "#000000"
-STEP = 0.04  # of the way to white or black
+STEP = 0.04  # share of the way to white or black
 
 
 class Accent(NamedTuple):
@@ -46,12 +46,12 @@ def mixed(colour: str, into: str, share: float) -> str:
 
 
 def least_contrast(colour: str) -> float:
-    """Return the least contrast of the colour on light pages, as text or behind white text."""
+    """Return the lowest contrast of the colour on light pages, as text or behind white text."""
     return _least(colour, (*LIGHT, _light_tint(colour)))
 
 
 def readable(colour: str) -> str:
-    """Return the colour where it can be read on light pages, else the nearest darker one that can."""
+    """Return the colour if it is readable on light pages, else the nearest darker colour that is."""
     return next(each for each in _towards(colour, BLACK) if least_contrast(each) >= READABLE)
 
 
@@ -62,7 +62,7 @@ def accent(colour: str) -> Accent:
 
 
 def scale(colour: str) -> dict[str, str]:
-    """Return eleven colours from light to dark, by the names of Tailwind's steps; 600 is the colour itself."""
+    """Return eleven colours from light to dark, by Tailwind's names (50 to 950). 600 is the colour itself."""
     dark = accent(colour).dark
     lighter = {"50": 0.06, "100": 0.12, "200": 0.25}
     darker = {"700": 0.85, "800": 0.7, "900": 0.55, "950": 0.35}

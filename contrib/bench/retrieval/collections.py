@@ -1,8 +1,8 @@
 """Collections of documents and questions, with judgements of which document answers which question.
 
-Three collections are generated from invented words, in the shape of public ones: abstracts, titles, and long documents
-with headings. The variable `COLLECTIONS` may name a folder of others, one folder each in BEIR's layout: corpus.jsonl,
-queries.jsonl, and qrels/test.tsv. None is downloaded.
+Three collections are generated from invented words. They have the shape of public ones: abstracts, titles, and long
+documents with headings. The environment variable `COLLECTIONS` may name a folder with more collections, each in a
+folder of its own in BEIR's layout: corpus.jsonl, queries.jsonl, and qrels/test.tsv. Nothing is downloaded.
 """
 
 import json
@@ -19,7 +19,7 @@ FOLDERS = "COLLECTIONS"
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Documents and queries by id. `relevant`: by query, the relevance of documents, at least 1."""
+    """Documents and queries by id. `relevant`: for each query, its relevant documents and their scores, at least 1."""
 
     name: str
     documents: Mapping[str, str]
@@ -28,7 +28,7 @@ class Collection:
 
 
 class Shape(NamedTuple):
-    """The shape of a generated collection: documents, parts of a document, words of a part. One part has no heading."""
+    """The number of documents, of parts per document, and of words per part. A single part has no heading."""
 
     documents: int
     parts: int
@@ -37,9 +37,9 @@ class Shape(NamedTuple):
 
 SHAPES = {"abstracts": Shape(500, 1, 120), "titles": Shape(800, 1, 14), "long documents": Shape(120, 6, 260)}
 QUERIES = 60
-ASKED = (3, 3)  # words of a query: of its topic, and common ones
-TOPIC, OF_TOPIC = 12, 0.08  # words of a topic, and their share of a text about it
-COMMON = 2_000  # words of texts on any topic; the first ones are frequent
+ASKED = (3, 3)  # words of a query: words of its topic, and common words
+TOPIC, OF_TOPIC = 12, 0.08  # words per topic, and their share in a text about the topic
+COMMON = 2_000  # words that occur in texts on any topic; the first ones are the most frequent
 
 
 def collections() -> Iterator[Collection]:
@@ -49,7 +49,7 @@ def collections() -> Iterator[Collection]:
 
 
 def read(folder: Path) -> Collection:
-    """Read a collection in BEIR's layout. Questions without judgements are never asked."""
+    """Read a collection in BEIR's layout. Queries without judgements are never used."""
     documents = {row["_id"]: f"{row.get('title', '')}\n{row['text']}".strip() for row in _rows(folder / "corpus.jsonl")}
     queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl")}
     relevant: dict[str, dict[str, int]] = {}
@@ -66,20 +66,20 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def generated(name: str, shape: Shape) -> Collection:
-    """Generate a collection. Each document has one topic, and a query has some words of a topic."""
-    source = random.Random(name)
-    common = [_word(source) for _ in range(COMMON)]
-    topics = [[_word(source) for _ in range(TOPIC)] for _ in range(QUERIES)]
+    """Generate a collection. Each document has one topic. A query has some words of one topic, and common words."""
+    rng = random.Random(name)
+    common = [_word(rng) for _ in range(COMMON)]
+    topics = [[_word(rng) for _ in range(TOPIC)] for _ in range(QUERIES)]
     documents: dict[str, str] = {}
     relevant: dict[str, dict[str, int]] = {}
     for number in range(shape.documents):
         topic = number % QUERIES
-        parts = [_part(source, topics[topic], common, shape) for _ in range(shape.parts)]
+        parts = [_part(rng, topics[topic], common, shape) for _ in range(shape.parts)]
         documents[str(number)] = "\n\n".join(parts)
         relevant.setdefault(str(topic), {})[str(number)] = 1
-    own, others = ASKED
+    from_topic, from_common = ASKED
     queries = {
-        str(at): " ".join([*source.sample(topic, own), *source.choices(common, k=others)])
+        str(at): " ".join([*rng.sample(topic, from_topic), *rng.choices(common, k=from_common)])
         for at, topic in enumerate(topics)
     }
     return Collection(name, documents, queries, relevant)

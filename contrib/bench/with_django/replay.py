@@ -1,4 +1,7 @@
-"""Measure `manage.py replay` over stored turns, as they were and under another profile. Prints rows as JSON."""
+"""Measure how long `manage.py replay` takes to plan stored turns again, unchanged and under another profile.
+
+Prints rows as JSON.
+"""
 
 import json
 import time
@@ -22,8 +25,8 @@ from llm.services import cache_rule  # noqa: E402
 from personas.models import BudgetProfile  # noqa: E402
 from tests.chat.conversations import past  # noqa: E402
 
-CONVERSATIONS, TURNS = 20, 50  # of each
-LIMIT = 60.0  # seconds for all of them
+CONVERSATIONS, TURNS = 20, 50  # conversations, and turns in each of them
+LIMIT = 60.0  # seconds for all turns
 
 
 def main() -> None:
@@ -38,16 +41,16 @@ def main() -> None:
     for name, variation in (("as they were", AS_IT_WAS), ("and under another profile", narrow)):
         began = time.perf_counter()
         compared = sum(result.planned is not None for result in planned(turns, variation))
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - began
         rows.append(
-            {"name": f"{compared:,} stored turns planned again {name}", "value": round(took, 1), "unit": "s",
-             "limit": LIMIT, "ratio": round(took / LIMIT, 2)}
+            {"name": f"{compared:,} stored turns planned again {name}", "value": round(seconds, 1), "unit": "s",
+             "limit": LIMIT, "ratio": round(seconds / LIMIT, 2)}
         )  # fmt: skip
     print(json.dumps(rows))
 
 
 def answer(user: User, model: Model) -> None:
-    """Store a conversation whose answers have the reports that their turns would have stored."""
+    """Store a conversation with turns. Each turn has the report that it would have stored itself."""
     conversation = past(user, TURNS, words=40, model=model)
     messages = list(Message.objects.filter(conversation=conversation).select_related("parent").order_by("depth"))
     for question, reply in zip(messages[::2], messages[1::2], strict=True):
