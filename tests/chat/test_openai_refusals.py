@@ -133,7 +133,9 @@ def test_a_model_that_fails_before_its_first_word_fails_the_request(openai_clien
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(openai_client: OpenAI, stream: bool) -> None:
+def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(
+    application: Application, openai_client: OpenAI, stream: bool
+) -> None:
     """As Anthropic's newer models and vLLM with some templates refuse it."""
     error = {"status": 400, "message": "This model does not support assistant message prefill."}
     question = user_messages("Hi", {"error": error})
@@ -145,6 +147,8 @@ def test_a_providers_refusal_to_continue_an_answer_is_the_callers_error(openai_c
     with pytest.raises(openai.InternalServerError) as failed:
         openai_client.chat.completions.create(model="scripted", messages=question, stream=stream)
     assert failed.value.status_code == 502
+    [broken] = application.model.take_broken_rules()  # a program may send an answer to go on with; the product does not
+    assert broken.startswith("the_newest_message_is_to_be_answered")
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
