@@ -1,10 +1,10 @@
 """Work outside of requests: coroutines on the process's event loop, and jobs that workers claim.
 
 Each process has one event loop, on its own thread, for all work that mostly waits: answers, summaries, titles,
-deliveries. A thread for each would need a database connection, and could not be cancelled while a model is
-silent.
+deliveries. A thread for each piece of work would need a database connection, and could not be cancelled while a
+model is silent.
 
-The row of a job decides. The broker only makes the job start sooner.
+The row of a job is authoritative. The broker only makes the job start sooner.
 
 1. A service stores the row and calls `enqueue`. Celery hands out all jobs except turns; turns wait in `TURNS`.
 2. A worker calls `claim`, which changes the row's state. Only the worker whose claim succeeds does the work.
@@ -184,7 +184,7 @@ async def first_on_database(
 
 
 async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
-    """Run ORM code as `on_database` does, and try again for `seconds` while the database is away.
+    """Run ORM code as `on_database` does, and retry for `seconds` while the database is down.
 
     `apart`: on the thread of the heartbeats, which must not wait until hundreds of prompts are prepared.
     """

@@ -197,7 +197,7 @@ def cache_points(messages: Sequence[PromptMessage], borders: Sequence[int], rule
 
 
 def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, other_model: bool = False) -> CacheEntry:
-    """Return what the cache will serve of the prompt `now`.
+    """Return the forecast of how much of the prompt `now` the cache will serve.
 
     `before` is the last prompt of this conversation that was sent to the same model. `other_model`: the conversation
     was sent to other models only. For a provider that is not known to report its cache, the entry forecasts

@@ -43,13 +43,13 @@ def finish(job_id: UUID) -> None:
 
 
 def fail(job_id: UUID, code: str, detail: Sentence) -> bool:
-    """End a live job without a summary. Returns False when it has ended already."""
+    """End a live job without a summary. Returns False if it has ended already."""
     logger.warning("summary job %s failed: %s", job_id, code)
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
 
 
 def interrupt(job_id: UUID) -> bool:
-    """End a live job whose worker is lost. Returns False when it has ended already.
+    """End a live job whose worker is lost. Returns False if it has ended already.
 
     Another job replaces it once, with the remaining time. A job that kills its worker must not do so for ever.
     """
@@ -94,7 +94,7 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
 
 
 def time_out(job: SummaryJob) -> bool:
-    """Fail a live job that has no time left. Returns False when it has ended already.
+    """Fail a live job that has no time left. Returns False if it has ended already.
 
     The code of a job that no worker has begun differs, since that is not the model's fault.
     """

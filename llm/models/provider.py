@@ -146,8 +146,8 @@ class Model(models.Model):
 
     `token_ratio`: tokens in prompts that the provider reports per token that we count; see `llm.services.learn_ratio`.
     Learnt limits are stored with their evidence (`llm.learning.Evidence`); an admin can delete them. `found`: the facts
-    that the provider last reported (`llm.types.facts.ModelFacts`). The fields of these facts follow them, except
-    the fields that `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
+    that the provider last reported (`llm.types.facts.ModelFacts`). The fields of the model follow these facts,
+    except the fields that `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
     """
 
     class Tokenizer(TextChoices):

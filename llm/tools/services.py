@@ -111,10 +111,10 @@ def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
 
 @transaction.atomic
 def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
-    """Store the row of a superuser's form. Only superusers may, since a process runs any command with the worker's
-    rights.
+    """Store the row of a superuser's form.
 
-    `api_key`: None keeps the stored key, an empty text removes it.
+    Only superusers may, since a process runs any command with the worker's rights. `api_key`:
+    None keeps the stored key, an empty text removes it.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
