@@ -1,4 +1,4 @@
-"""The admin of people: they are invited by links, deactivated, signed out everywhere, imported from a table."""
+"""The admin of people. It invites people by links, deactivates them, signs them out and imports them from a table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -43,8 +43,8 @@ RIGHTS = {  # the words for Django's rights on the rows of a table
     "view": gettext_lazy("look at"),
 }
 KINDS = {"totp": "Authenticator app", "webauthn": "Passkey"}
-MOST_AT_ONCE = 500  # people of one act in the list
-MOST_BYTES = 500_000  # of a table
+MOST_AT_ONCE = 500  # people per action in the list
+MOST_BYTES = 500_000  # maximum size of a table
 SIGNS_IN = gettext_noop(
     "Whether the person signs in with a password. Without a password, nobody can sign in to this account "
     "until a new link is used."
@@ -52,7 +52,7 @@ SIGNS_IN = gettext_noop(
 
 
 def refuse_in_field(require: Callable[..., None], *arguments: Any) -> None:
-    """Call a check of the services, and raise its error as one of the form's field."""
+    """Call a check of the services, and raise its error as an error of the form field."""
     try:
         require(*arguments)
     except ProductError as error:
@@ -121,7 +121,7 @@ class SignOutForm(Confirmation):
 
 
 class TableForm(forms.Form):
-    """A table of people, pasted or as a file. A table with errors is shown again as text."""
+    """A table of people, pasted or uploaded as a file. If it has errors, the form shows it again as text."""
 
     file = forms.FileField(label=gettext_lazy("File"), required=False, widget=UnfoldAdminFileFieldWidget)
     text = forms.CharField(
@@ -129,7 +129,7 @@ class TableForm(forms.Form):
     )
 
     def clean(self) -> Any:
-        """Put the table into `text`, also that of a file."""
+        """Put the table into `text`, even if it came as a file."""
         cleaned = super().clean() or self.cleaned_data
         file: UploadedFile[bytes] | None = cleaned.get("file")
         if file is None:
@@ -183,7 +183,7 @@ class RightsField(forms.ModelMultipleChoiceField[Permission]):
 
 
 class RightsAdmin(RowAdmin):
-    """An admin with a field of rights: those on kinds of rows with pages here, and other rights that somebody has."""
+    """An admin with a field of rights. It offers rights on the models of this admin, and other rights in use."""
 
     def formfield_for_manytomany(self, db_field: ManyToManyField[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         # Boxes in place of Django's two lists: they fit a phone, and are in the reader's language.
@@ -272,7 +272,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return self.has_add_permission(request) and super().has_change_permission(request)
 
     def _person(self, row_or_id: Any) -> User | None:
-        """Return the person of a row, or of an id, which Unfold passes in the place of a row."""
+        """Return the person for a row or an id. Unfold passes an id instead of a row."""
         if row_or_id is None or isinstance(row_or_id, User):
             return row_or_id
         try:
@@ -302,7 +302,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         services.delete_user(user=acting(request), person=obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Return the numbers of rows that are deleted with these people; the rows are private, and may be many."""
+        """Return how many rows are deleted with these people. The rows themselves are private and may be many."""
         people = User.objects.filter(pk__in=[person.pk for person in objs])
         counts: dict[Any, int] = {self.opts.verbose_name_plural: len(objs)}
         for relation in User._meta.related_objects:
@@ -318,7 +318,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
 
     @button("New link", icon="link")
     def new_link(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Make a new link, after a question: only a POST makes one."""
+        """Ask for confirmation, then make a new link. Only a POST makes one."""
         person = self.row(request, object_id)
         if request.method == "POST":
             key = people.new_key(user=acting(request), person=person)
@@ -393,7 +393,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         self._each(request, rows, act, gettext_noop("{people} were activated."))
 
     def _each(self, request: HttpRequest, rows: QuerySet[User], act: Callable[[User], None], template: str) -> None:
-        """Act on each person in a transaction of its own, and name the refused people with the reasons.
+        """Act on each person in a separate transaction, and name the refused people with the reasons.
 
         `template`: the message about the others, with `{people}`.
         """
@@ -448,7 +448,7 @@ class UserAdmin(DjangoUserAdmin[User], RightsAdmin):  # type: ignore[misc]  # bo
         return page
 
     def _links(self, request: HttpRequest, keys: Iterable[tuple[User, str]]) -> HttpResponse:
-        """Return the page of the links, only this once: no address shows them again. Mails them where it can."""
+        """Return the page of the links, and mail them if it can. No other page shows the links again."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         links = [

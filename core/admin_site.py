@@ -1,4 +1,4 @@
-"""The site of the admin's pages, and who may open it."""
+"""The admin site, and the check of who may open it."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -15,10 +15,10 @@ View = Callable[..., HttpResponseBase]
 
 
 class AdminSite(UnfoldAdminSite):
-    """Unfold's site, for people who have something to administer: staff without a right open none of its pages."""
+    """Unfold's site, closed to staff without any right to administer."""
 
     def admin_view(self, view: View, cacheable: bool = False) -> Any:
-        """Return the view, refused (403) to staff without a right. Other people are sent to the sign-in page."""
+        """Return the view with a check. Staff without a right get 403. Other people are sent to the sign-in page."""
 
         @wraps(view)
         def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

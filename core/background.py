@@ -1,13 +1,14 @@
-"""Work beside requests: coroutines on the process's event loop, and jobs that workers claim.
+"""Work outside of requests: coroutines on the process's event loop, and jobs that workers claim.
 
 Each process has one event loop, on its own thread, for all work that mostly waits: answers, summaries, titles,
-deliveries. A thread for each would cost a database connection each and could not be cancelled while a model is silent.
+deliveries. A thread for each piece of work would need a database connection, and could not be cancelled while a
+model is silent.
 
-The row of a job is the truth; the broker only makes it prompt.
+The row of a job is authoritative. The broker only makes the job start sooner.
 
-1. A service stores the row and calls `enqueue`. Celery hands out all jobs but turns; those wait in the `Queue` `TURNS`.
+1. A service stores the row and calls `enqueue`. Celery hands out all jobs except turns; turns wait in `TURNS`.
 2. A worker calls `claim`, which changes the row's state. Only the worker whose claim succeeds does the work.
-3. While it works, `heartbeat` renews the row's time, by the clock of the database: the clocks of machines differ.
+3. While it works, `heartbeat` renews the row's time, by the clock of the database, since the clocks of machines differ.
 4. A sweeper finds the jobs that the broker or a dead worker lost, by `stale_rows` and `unclaimed`.
 
 Each worker reports every few seconds which queues it serves (`report_queues`).
@@ -49,8 +50,8 @@ from core.logs import tracing
 from core.logs.context import log_context, log_fields
 from core.redis_failover import AsyncFailoverParser, FailoverParser
 
-STALE_AFTER = timedelta(seconds=30)  # without a heartbeat: the worker is dead
-UNCLAIMED_AFTER = timedelta(seconds=10)  # a job that waits longer was lost by the broker, or all workers are busy
+STALE_AFTER = timedelta(seconds=30)  # after this time without a heartbeat, the worker counts as dead
+UNCLAIMED_AFTER = timedelta(seconds=10)  # if a job waits longer, the broker lost it or all workers are busy
 
 QUEUES = ("turns", "background")
 EVERY = 5.0  # seconds between two heartbeats or reports
@@ -67,8 +68,8 @@ logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_carried: "set[asyncio.Task[Any]]" = set()  # touched on the loop alone
-# Few threads on purpose: they bound the database connections of a worker, whatever the number of turns.
+_carried: "set[asyncio.Task[Any]]" = set()  # used only on the loop
+# Few threads on purpose: they limit the database connections of a worker, however many turns it runs.
 _executor = ThreadPoolExecutor(4, thread_name_prefix="database")
 _first = ThreadPoolExecutor(3, thread_name_prefix="first")
 _apart = ThreadPoolExecutor(1, thread_name_prefix="heartbeats")
@@ -89,12 +90,12 @@ def submit(work: Coroutine[Any, Any, Result]) -> "Future[Result]":
 
 
 def carry(work: Coroutine[Any, Any, object]) -> None:
-    """Run the coroutine while the caller goes on. Its errors are logged; a worker that ends waits for it, see `end`."""
+    """Run the coroutine while the caller goes on. Errors are logged. The end of a worker waits for it, see `end`."""
     loop().call_soon_threadsafe(_begin, work)
 
 
 def _begin(work: Coroutine[Any, Any, object]) -> None:
-    # Noted before its first step, so that an `end` in between reaches it, too. Then the task never begins.
+    # Added before its first step, so that an `end` in between cancels it, too. Then the task never begins.
     task = loop().create_task(_logged(work))
     _carried.add(task)
     task.add_done_callback(_carried.discard)
@@ -124,14 +125,14 @@ def _cancel() -> None:
 
 
 def join(seconds: float | None = None) -> None:
-    """Wait until no carried coroutine is left. Raises TimeoutError after so many seconds."""
+    """Wait until no carried coroutine is left. Raises TimeoutError after `seconds`."""
     submit(_join()).result(seconds)
 
 
 def leave(status: int) -> NoReturn:
-    """End the process, whose work is done, and call its `atexit` functions.
+    """Call the `atexit` functions and end the process. Its work must be done.
 
-    Python itself would wait for threads that hang, and free all objects, which takes seconds of a processor.
+    Python itself would wait for threads that hang, and free all objects, which takes seconds of CPU time.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -145,7 +146,10 @@ async def _join() -> None:
 
 
 async def completed(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of the coroutine, also where the caller is cancelled meanwhile. The task notes that."""
+    """Return the result of the coroutine, even if the caller is cancelled meanwhile.
+
+    `Task.cancelling` still counts the cancellation.
+    """
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -174,13 +178,13 @@ async def on_database(
 async def first_on_database(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """Run ORM code that a first token waits for: it does not queue behind the writes of other answers."""
+    """Run ORM code that delays a first token. It does not queue behind the writes of other answers."""
     work = partial(copy_context().run, _with_connection, partial(function, *args, **kwargs))
     return await asyncio.get_running_loop().run_in_executor(_first, work)
 
 
 async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apart: bool = False) -> Result:
-    """Run ORM code as `on_database` does, and try again for `seconds` while the database is away.
+    """Run ORM code as `on_database` does, and retry for `seconds` while the database is down.
 
     `apart`: on the thread of the heartbeats, which must not wait until hundreds of prompts are prepared.
     """
@@ -195,7 +199,7 @@ async def with_retries(work: Callable[[], Result], *, seconds: float = 60.0, apa
             await asyncio.sleep(0.5)
 
 
-class Job(Task):  # type: ignore[type-arg]  # generic in its stubs alone
+class Job(Task):  # type: ignore[type-arg]  # generic only in its stubs
     """A task of Celery whose log lines have the fields of the request behind it. Scheduled tasks note their runs."""
 
     abstract = True
@@ -207,12 +211,12 @@ class Job(Task):  # type: ignore[type-arg]  # generic in its stubs alone
 
 
 def key_of(task: str) -> str:
-    """Return the key of the note that a scheduled task was run, see `chat.background.schedule`."""
+    """Return the key in Redis that records the run of a scheduled task, see `chat.background.schedule`."""
     return f"schedule:{task}"
 
 
 def interval_of(task: str) -> int:
-    """Return the milliseconds that the note of a run stays; 0 for a task that is not scheduled."""
+    """Return how long the record of a run is kept, in milliseconds; 0 for a task that is not scheduled."""
     schedule = settings.CELERY_BEAT_SCHEDULE.values()
     seconds = next((float(str(each["schedule"])) for each in schedule if each["task"] == task), None)
     return 0 if seconds is None else round((seconds + LATE) * 1000)
@@ -227,7 +231,7 @@ def note_run(task: str) -> None:
 
 
 def enqueue(task: str, *args: object) -> None:
-    """Send a task to a worker, by its name, so that nobody imports it. A broker that is away is no error here."""
+    """Send a task to a worker by name, so that the caller need not import it. Ignores a broker that is down."""
     try:
         current_app.send_task(task, [str(each) for each in args], retry=False, headers={LOG_HEADER: log_fields()})
     except (KombuError, RedisError, OSError):
@@ -237,7 +241,7 @@ def enqueue(task: str, *args: object) -> None:
 def streams() -> "redis.Redis":
     """Return the process's client of the Redis of turns, for threads.
 
-    A connection that broke meanwhile is opened again once. A Redis that does not answer within 2 s is not asked again.
+    A broken connection is reopened once. If Redis does not answer within 2 s, there is no retry.
     """
     return _connected(settings.STREAMS_URL)
 
@@ -275,7 +279,7 @@ def streams_of_loop() -> aioredis.Redis:
 
 
 class Queue:
-    """A queue of jobs, in the order of their arrival, from which event loops take as they have room.
+    """A queue of jobs in order of arrival. Event loops take jobs from it when they have room.
 
     `key` is the sorted set in Redis. A job that is put again keeps its place. A sweeper puts lost jobs again.
     """
@@ -284,7 +288,7 @@ class Queue:
         self.key = key
 
     def put(self, job: UUID) -> None:
-        """Add a job. A Redis that is away is no error here."""
+        """Add a job. Ignores a Redis that is down, since the sweeper adds the job again."""
         try:
             streams().zadd(self.key, {str(job): time.time()}, nx=True)
         except (RedisError, OSError):
@@ -296,7 +300,7 @@ class Queue:
             streams().zrem(self.key, str(job))
 
     async def take(self) -> UUID:
-        """Wait for a job, also while Redis is away, and return the first one."""
+        """Wait for a job, also while Redis is down, and return the first one."""
         while True:
             try:
                 async with asyncio.timeout(2 * BLOCK):
@@ -308,7 +312,7 @@ class Queue:
                     return UUID(entry[1])
 
     async def position(self, job: UUID | str) -> int | None:
-        """Return the place of a job, from 1; None where it does not wait here, or Redis is away."""
+        """Return the position of a job, from 1, or None if it does not wait here or Redis is down."""
         try:
             rank = await streams_of_loop().zrank(self.key, str(job))
         except (RedisError, OSError):
@@ -325,13 +329,13 @@ TURNS = Queue("turns:queue")
 
 
 def claim(rows: "QuerySet[Row]", pk: UUID, **changes: Any) -> bool:
-    """Claim the row if it is one of `rows`. Returns False for any other. `changes` must take it out of `rows`."""
+    """Claim the row if it is in `rows`; otherwise return False. `changes` must remove it from `rows`."""
     return bool(rows.filter(pk=pk).update(**{"heartbeat": Now(), **changes}))
 
 
 @contextmanager
 def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
-    """Renew the heartbeat of the row in `rows` while the block runs. A lost claim takes the row out of `rows`."""
+    """Renew the heartbeat of the row in `rows` while the block runs. A row with a lost claim is no longer in `rows`."""
     beat = submit(_beat(rows))
     try:
         yield
@@ -347,12 +351,15 @@ async def _beat(rows: "QuerySet[Row]") -> None:
 
 
 def stale_rows(rows: "QuerySet[Row]", since: timedelta = STALE_AFTER) -> "QuerySet[Row]":
-    """Return the rows without a heartbeat for so long."""
+    """Return the rows without a heartbeat for the time `since`."""
     return rows.filter(heartbeat__lt=Now() - since)
 
 
 def unclaimed(waiting: "QuerySet[Row]") -> list[UUID]:
-    """Return the ids of rows that no worker has claimed, to enqueue them again; each id once in `UNCLAIMED_AFTER`."""
+    """Return the ids of rows that no worker has claimed, to enqueue them again.
+
+    Each id comes once per `UNCLAIMED_AFTER`.
+    """
     lost: list[UUID] = list(stale_rows(waiting, UNCLAIMED_AFTER).values_list("pk", flat=True))
     waiting.filter(pk__in=lost).update(heartbeat=Now())
     return lost
@@ -363,9 +370,9 @@ def _key(queue: str) -> str:
 
 
 async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = bool) -> None:
-    """Report these queues as served, until it is cancelled, while the worker is not `stalled` (`core.consumer`).
+    """Report these queues as served while the worker is not `stalled` (`core.consumer`). Runs until it is cancelled.
 
-    It runs on the event loop, so a loop that is stuck reports nothing.
+    It runs on the event loop, so a stuck loop sends no reports.
     """
     connection = aioredis.Redis.from_url(
         settings.STREAMS_URL, protocol=2, socket_timeout=EVERY, parser_class=AsyncFailoverParser
@@ -377,26 +384,26 @@ async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = b
                     pipe.set(_key(queue), f"{time.time():.3f}", ex=_REMEMBERED)
                 await pipe.execute()
         except (redis.RedisError, OSError):
-            pass  # Redis is away; `queues_heard` raises for that itself
+            pass  # Redis is down; `queues_heard` raises an error then
         await asyncio.sleep(EVERY)
 
 
 async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
-    """Touch the file, until it is cancelled, while the worker is not `stalled`: for a check that starts no Python.
+    """Touch the file while the worker is not `stalled`, so that a health check need not start Python.
 
-    Redis does not matter here, since answers go on without it.
+    Runs until it is cancelled. It does not depend on Redis, since answers go on without it.
     """
     while True:
         if not stalled():
-            with suppress(OSError):  # the check looks at the age of the file
-                file.touch()  # noqa: ASYNC240 - a file system that hangs has to show as well
+            with suppress(OSError):  # the health check reads the age of the file
+                file.touch()  # noqa: ASYNC240 - a file system that hangs must fail the check as well
         await asyncio.sleep(EVERY)
 
 
 def queues_heard() -> dict[str, float]:
-    """Return the seconds since the last report of each queue, by queue; none older than a day. Raises RedisError.
+    """Return the seconds since the last report of each queue, by queue. Raises RedisError.
 
-    The time is Redis's: a day less the time that the report has to live.
+    Reports older than a day are gone. The age is by Redis's clock: a day minus the report's remaining lifetime.
     """
     with streams().pipeline(transaction=False) as pipe:
         for queue in QUEUES:
@@ -406,6 +413,6 @@ def queues_heard() -> dict[str, float]:
 
 
 def missing_queues() -> list[str]:
-    """Return the queues that no live worker reports. Raises RedisError."""
+    """Return the queues that no live worker serves. Raises RedisError."""
     ages = queues_heard()
     return [queue for queue in QUEUES if ages.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]

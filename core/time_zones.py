@@ -1,7 +1,7 @@
-"""Names of time zones, and the present names of legacy ones.
+"""Names of time zones, and the present names for legacy names.
 
-Machines differ in the names that their data has: Debian 13 left out Asia/Saigon, which browsers in Vietnam still send.
-The package `tzdata` has all names of the tz database, with its links from one name to another.
+The names in the system's data differ between machines. Debian 13 left out Asia/Saigon, which browsers in Vietnam still
+send. The package `tzdata` has all names of the tz database, with its links from one name to another.
 """
 
 import zoneinfo
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-# The data links these to the zone that keeps the same time, which is another place; its comments name the place itself.
+# The data links these names to a zone with the same time in another place. Its comments name the right place.
 _SAME_PLACE = {
     "Africa/Asmera": "Africa/Asmara",
     "Africa/Timbuktu": "Africa/Bamako",
@@ -22,12 +22,12 @@ _SAME_PLACE = {
     "Pacific/Truk": "Pacific/Chuuk",
     "Pacific/Yap": "Pacific/Chuuk",
 }
-_NO_PLACES = frozenset({"localtime", "Factory"})  # the machine's own zone, and the one of a machine without
+_NO_PLACES = frozenset({"localtime", "Factory"})  # the machine's own zone, and the zone of a machine that has none set
 _STAY = frozenset({"UTC", "GMT"})  # short names that people use
 
 
 def zone_named(name: str) -> zoneinfo.ZoneInfo | None:
-    """Return the zone, under its present name; None for a name that this machine does not know."""
+    """Return the zone under its present name, or None if this machine does not know the name."""
     return zoneinfo.ZoneInfo(present_name(name)) if is_zone(name) else None
 
 
@@ -36,7 +36,7 @@ def is_zone(name: str) -> bool:
 
 
 def present_name(name: str) -> str:
-    """Return the present name of a zone, such as Asia/Ho_Chi_Minh for Asia/Saigon; any other name as it is."""
+    """Return the present name of a zone, such as Asia/Ho_Chi_Minh for Asia/Saigon; other names unchanged."""
     return legacy_names().get(name, name)
 
 
@@ -47,10 +47,10 @@ def names() -> frozenset[str]:
 
 @cache
 def legacy_names() -> Mapping[str, str]:
-    """Return the present names by the legacy ones.
+    """Return the present name for each legacy name.
 
-    A link whose name is in the table of places (`zone.tab`) is no legacy name: Europe/Stockholm is one to
-    Europe/Berlin, but is what people there choose.
+    A link whose name is in the table of places (`zone.tab`) is not a legacy name. For example, Europe/Stockholm is a
+    link to Europe/Berlin, but people there choose it.
     """
     data = resources.files("tzdata") / "zoneinfo"
     rows = (line.split("\t") for line in (data / "zone.tab").read_text().splitlines() if not line.startswith("#"))

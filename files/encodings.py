@@ -35,5 +35,5 @@ ENCODINGS = {
 
 
 def label(encoding: str) -> str:
-    """Return the name of an encoding for pages; for one that is not in the list, its technical name."""
+    """Return the name of an encoding for pages. If it is not in the list, return its technical name."""
     return str(ENCODINGS.get(encoding, encoding.upper()))

@@ -1,4 +1,4 @@
-"""Pages of PDFs as pictures, each drawn in a process of its own.
+"""Pages of PDFs as pictures. A separate process draws each page.
 
 1. A page that failed recently is refused at once (`files.undrawn`).
 2. The requests of one user are served one after the other. A passage may be on two pages, whose pictures a browser
@@ -28,11 +28,11 @@ from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
 from readers.api import ReaderError, WordPlace, shown_page
 
-DRAWN_AT_ONCE = 2  # pages, by one process
-WAITING_OF_PERSON = 2  # requests of one user, in addition to the one that is being drawn
+DRAWN_AT_ONCE = 2  # pages per process
+WAITING_OF_PERSON = 2  # waiting requests per user, in addition to the request that is being drawn
 PATIENCE = 20.0  # seconds that a request waits for its turn
 SOON = 5  # seconds after which a refused request may be sent again
-LONGEST_MARKED = 10_000  # characters of a passage that are searched for on a page
+LONGEST_MARKED = 10_000  # characters of a passage to search for on a page
 KEPT = 600  # seconds that a browser keeps the picture of a page
 LOCKED = gettext_noop(
     "It is protected with a password that is not stored, so its pages cannot be drawn. Read its text instead."

@@ -1,6 +1,6 @@
 """Invitations to projects. A user sees nothing of a project before they accept.
 
-An invitation does not reveal whether a user name exists: a name that no user has is invited like any other.
+An invitation does not reveal whether a user name exists: an unknown name can be invited like any other.
 """
 
 from datetime import timedelta
@@ -22,8 +22,8 @@ from projects.models.invitation import MAX_USERNAME
 from projects.models.roles import require_owner
 
 LASTS = timedelta(days=30)
-MOST_OF_PROJECT = 50  # pending invitations
-MOST_OF_OWNER = 200  # pending invitations to all of their projects
+MOST_OF_PROJECT = 50  # pending invitations per project
+MOST_OF_OWNER = 200  # pending invitations to all projects of one owner
 
 
 @transaction.atomic
@@ -35,7 +35,7 @@ def invite(*, user: User, project: Project, username: str, role: str = Role.READ
     require_owner(user=user, project=project)
     name = _check_username(username)
     role = check_role(role)
-    owner = project.owner_id  # invitations count for the owner, also if a member with the role of an owner sends them
+    owner = project.owner_id  # invitations count for the owner, even if a member with the role of an owner sends them
     User.objects.select_for_update(no_key=True).get(pk=owner)  # simultaneous invitations must not exceed the limits
     person = User.objects.filter(username=name).first()
     if person is not None and person.pk == owner:
@@ -79,7 +79,7 @@ def _require_room(rows: QuerySet[Invitation], project: Project) -> None:
 
 
 def withdraw(*, user: User, project: Project, invitation: object) -> None:
-    """Delete an invitation (its id). Raises `NotFound` if it is not pending in this project."""
+    """Delete the invitation with this id. Raises `NotFound` if it is not pending in this project."""
     require_owner(user=user, project=project)
     row = get_or_404(Invitation.objects.sent(project), invitation, "invitation")
     row.delete()
@@ -87,7 +87,7 @@ def withdraw(*, user: User, project: Project, invitation: object) -> None:
 
 
 def received(user: User, pk: UUID) -> Invitation:
-    """Return an invitation that the user may answer. Raises `NotFound`, also for one that has expired."""
+    """Return an invitation that the user may answer. Raises `NotFound`, also for an expired invitation."""
     return get_or_404(Invitation.objects.visible_to(user), pk, "invitation")
 
 

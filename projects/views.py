@@ -25,7 +25,7 @@ from projects import members as membership
 from projects.handing_over import files_of_project
 from projects.models import Invitation, Project, ProjectFile, roles
 
-CHOICES = 200  # files that one can add to a project
+CHOICES = 200  # files to choose from when adding one to a project
 RESULTS = 10
 
 
@@ -220,7 +220,7 @@ def delete(request: Request, row: Project) -> HttpResponse:
 
 
 def _go(request: Request, url: str) -> HttpResponse:
-    """Redirect. For htmx, which follows a redirect inside a fragment, HX-Redirect loads the whole page."""
+    """Redirect. htmx would follow a redirect inside a fragment, so HX-Redirect makes it load the whole page."""
     if request.htmx:
         return HttpResponse(status=204, headers={"HX-Redirect": url})
     return redirect(url)
@@ -242,7 +242,7 @@ def _context(row: Project, role: Role) -> Mapping[str, object]:
 
 
 def _entries(request: Request, row: Project) -> HttpResponse:
-    """Show the project after a change; for a script only the rows, with an event for the meter of the prompt's size."""
+    """Show the project after a change. A script gets only the rows, with an event for the prompt's meter."""
     if not request.htmx:
         return redirect("projects:project", row.pk)
     context = _context(row, roles.role_of(request.user, row))

@@ -1,7 +1,7 @@
-"""Rules for giving rights and changing accounts: nobody gains more rights by them than they have.
+"""Rules for giving rights and changing accounts. They prevent privilege escalation.
 
-Without these rules the right to change people would be the right to become a superuser (privilege escalation): by one's
-own form, by a group, or by the password of a person with more rights.
+Without them, a user with the right to change people could become a superuser. The ways: the form of their own account,
+a group, or the password of a person with more rights.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from core.sentences import Sentence
 
 
 def rights_of(person: AbstractUser) -> QuerySet[Permission]:
-    """Return the rights of a person and of their groups, also while the account is off; a superuser has all."""
+    """Return the rights of a person and of their groups, even if the account is inactive. A superuser has all."""
     if person.is_superuser:
         return Permission.objects.all()
     return Permission.objects.filter(Q(user=person) | Q(group__user=person)).distinct()
@@ -42,7 +42,7 @@ def group_outranks(group: Group, user: AbstractUser) -> bool:
 
 
 def require_rank(user: AbstractUser | None, person: User) -> None:
-    """Raise `outranked` (403) where `person` has a right that `user` lacks. None is the product itself."""
+    """Raise `outranked` (403) if `person` has a right that `user` lacks. Without a user, the product itself acts."""
     if user is not None and outranks(person, user):
         sentence = Sentence(
             (
@@ -55,11 +55,11 @@ def require_rank(user: AbstractUser | None, person: User) -> None:
 
 
 def require_held(user: AbstractUser | None, permissions: Iterable[Permission], groups: Iterable[Group] = ()) -> None:
-    """Raise `right_not_held` (403) where `user`, who gives or takes these away, lacks one of the rights."""
+    """Raise `right_not_held` (403) if `user` lacks one of the rights that they want to give or take away."""
     if user is None:
         return
-    of_groups = Permission.objects.filter(group__in=[group.pk for group in groups])
-    lacking = _lacking(user, permissions) or _lacking(user, of_groups)
+    group_permissions = Permission.objects.filter(group__in=[group.pk for group in groups])
+    lacking = _lacking(user, permissions) or _lacking(user, group_permissions)
     if lacking is not None:
         name = f"{lacking.content_type.app_label}.{lacking.codename}"
         sentence = Sentence(

@@ -1,7 +1,7 @@
-"""Sign-ins, by all pages.
+"""The steps of a sign-in, for all pages.
 
-1. The page checks the first factor. `PasswordBackend` signs nobody in by a password alone who has a second factor. A
-   page that goes on to ask for that factor passes `first_of_two`.
+1. The page checks the first factor. `PasswordBackend` refuses a password alone if the person has a second factor. A
+   page that asks for the second factor next passes `first_of_two`.
 2. The page calls `proceed`. It signs in a person without a second factor. For any other it stores the pending sign-in
    in the session and returns the address of the page for the second factor.
 3. That page calls `pending_sign_in`, checks the factor, and calls `enter`.
@@ -34,8 +34,8 @@ from workspace.models import Workspace
 FRESH_FOR = 15 * 60  # seconds
 WAITS_FOR = 10 * 60  # seconds between the password and the second factor
 # Keys of the session.
-SIGNED_IN = "signed_in_at"  # when its person signed in last, in Unix time
-SECURED = "second_factor"  # that the person has a second factor
+SIGNED_IN = "signed_in_at"  # the time of the last sign-in, in Unix time
+SECURED = "second_factor"  # whether the person has a second factor
 PENDING = "waiting_for_second_factor"  # the sign-in that still needs a second factor, a `_StoredSignIn`
 OPENID_SESSION = "openid_session"  # the session at the OpenID provider, an `OpenIDSession`
 BACKEND = "accounts.access.login.PasswordBackend"
@@ -44,7 +44,7 @@ View = Callable[..., HttpResponseBase]
 
 
 class PasswordBackend(ModelBackend):
-    """Django's backend, for people without a second factor. Named by `AUTHENTICATION_BACKENDS`."""
+    """Django's backend, for people without a second factor. `AUTHENTICATION_BACKENDS` names it."""
 
     def authenticate(  # type: ignore[override]  # Django passes credentials by name
         self,
@@ -53,7 +53,7 @@ class PasswordBackend(ModelBackend):
         password: str | None = None,
         first_of_two: bool = False,
     ) -> Any:
-        """Return the user of a password. `first_of_two`: the caller goes on to ask for the second factor."""
+        """Return the user if the password is right. `first_of_two`: the caller asks for the second factor next."""
         user = super().authenticate(request, username, password)
         return None if isinstance(user, User) and not first_of_two and has_second_factor(user) else user
 
@@ -85,8 +85,8 @@ class PendingSignIn:
 def proceed(request: HttpRequest, user: User, then: str, *, through: OpenIDSession | None = None) -> str:
     """Sign in a person without a second factor. Returns the next address: `then`, or the page for the second factor.
 
-    `through`: the session at the OpenID provider that has identified the person. A factor there is no second factor
-    here. Without it raises `provider_only` (403), as `require_own_way`.
+    `through`: the session at the OpenID provider that has identified the person. A second factor at
+    the provider does not count here. Without `through` it raises `provider_only` (403), as `require_own_way` does.
     """
     if through is None:
         require_own_way(user)
@@ -112,23 +112,23 @@ def providers() -> list[OpenIDProvider]:
 
 
 def require_own_way(user: User) -> None:
-    """Raise `provider_only` (403) where people sign in only through a provider, unless this is an administrator."""
-    only = [each.name for each in providers() if each.only]
-    if only and not administers(user):
+    """Raise `provider_only` (403) if people sign in only through a provider. Administrators are exempt."""
+    names = [each.name for each in providers() if each.only]
+    if names and not administers(user):
         sentence = Sentence(
-            "This workspace signs people in with {only}, no longer with passwords or passkeys.", only=" or ".join(only)
+            "This workspace signs people in with {only}, no longer with passwords or passkeys.", only=" or ".join(names)
         )
         raise ProductError("provider_only", sentence, status=403)
 
 
 def local_address(request: HttpRequest, address: str) -> str:
-    """Return the address if it is of this site, else the first page."""
-    ours = url_has_allowed_host_and_scheme(address, {request.get_host()}, require_https=request.is_secure())
-    return address if ours else reverse(settings.LOGIN_REDIRECT_URL)
+    """Return the address if it belongs to this site, else the first page."""
+    is_local = url_has_allowed_host_and_scheme(address, {request.get_host()}, require_https=request.is_secure())
+    return address if is_local else reverse(settings.LOGIN_REDIRECT_URL)
 
 
 def pending_sign_in(request: HttpRequest) -> PendingSignIn | None:
-    """Return the sign-in that still needs a second factor; None where there is none, or it has ended."""
+    """Return the sign-in that still needs a second factor, or None if there is none or it has expired."""
     stored: _StoredSignIn | None = request.session.get(PENDING)
     if stored is None or time.time() - stored["since"] > WAITS_FOR:
         return None
@@ -141,7 +141,8 @@ def pending_sign_in(request: HttpRequest) -> PendingSignIn | None:
 def enter(request: HttpRequest, user: User) -> None:
     """Sign in a person who has given all required factors; others go through `proceed`.
 
-    Where the person is signed in already, the session stays, so that their pages stay open; only its sign-in is fresh.
+    If the person is signed in already, they keep the session, so that their pages stay open. Only the time of the
+    sign-in changes.
     """
     request.session.pop(PENDING, None)
     if request.user.pk != user.pk:
@@ -166,8 +167,8 @@ def needs_fresh(user: User) -> bool:
     return not user.has_usable_password() or has_second_factor(user)
 
 
-# Opens a page only after a fresh sign-in. Others are sent to sign in, and led back; their forms are refused as by
-# `require_fresh`. `accounts.second_factors.adapter` answers both.
+# Opens a page only after a fresh sign-in. All other people are redirected to sign in and then back to the page. Their
+# forms are refused, as `require_fresh` does. `accounts.second_factors.adapter` handles both.
 fresh_sign_in: Callable[[View], View] = reauthentication_required()
 # The same for people with a second factor or without a password; the page asks all others for their password.
 fresh_second_factor: Callable[[View], View] = reauthentication_required(
@@ -176,9 +177,9 @@ fresh_second_factor: Callable[[View], View] = reauthentication_required(
 
 
 def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
-    """Redirect to the page for a fresh sign-in, which leads back.
+    """Redirect to the page for a fresh sign-in, which redirects back to this page.
 
-    Raises `fresh_sign_in_needed` (403) where nothing could lead back: for a form, or a request of a script.
+    Raises `fresh_sign_in_needed` (403) for a form or a request of a script, since a redirect cannot repeat those.
     """
     if request.method != "GET" or request.headers.get("HX-Request"):
         require_fresh(request)
@@ -187,7 +188,7 @@ def sign_in_again(request: HttpRequest) -> HttpResponseRedirect:
 
 @dataclass(frozen=True, slots=True)
 class RequiredAction:
-    """An action that a person has to do on `page` before any other page opens. Programs get `code` and `sentence`."""
+    """An action that a person must take on `page` before any other page opens. Programs get `code` and `sentence`."""
 
     page: str
     code: str
@@ -209,7 +210,7 @@ SET_UP_FACTOR = RequiredAction(
 
 
 def required_action(request: HttpRequest, workspace: Workspace) -> RequiredAction | None:
-    """Return the action that the person of this session has to do first; None without one."""
+    """Return the action that the person of this session must take first, or None."""
     if isinstance(request.user, User) and request.user.password_once:
         return CHOOSE_PASSWORD
     return SET_UP_FACTOR if must_set_up_factor(request, workspace) else None

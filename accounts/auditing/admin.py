@@ -26,7 +26,7 @@ SEARCHED = ("actor_name", "object_name", "object_id", "request_id", "address")
 
 
 def _actions() -> list[tuple[str, str]]:
-    """Return the choices of acts, each by its name and the code for programs."""
+    """Return the choices of acts. A choice shows the name of the act and its code for programs."""
     return [(action, f"{act_in_words(action)} · {action}") for action in ACTIONS]
 
 
@@ -89,7 +89,7 @@ class EntryAdmin(RecordAdmin):
     actions_list: Any = ("take_along",)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        """Search by whole values, each by its index."""
+        """Search for whole values, since only those have an index."""
         term = search_term.strip()
         if not term:
             return queryset, False
@@ -113,7 +113,7 @@ class EntryAdmin(RecordAdmin):
 
     @display(description="What changed")
     def what_changed(self, entry: Entry) -> str:
-        """Return a line for each field; for texts and secrets only that they changed."""
+        """Return a line for each field. For texts and secrets the line only states that they changed."""
         lines = [(field_in_words(entry.object_type, name), _change(change)) for name, change in entry.changes.items()]
         return format_html_join(mark_safe("<br>"), "{} {}", lines) or "–"
 

@@ -1,4 +1,4 @@
-"""The acts of deleted administrators."""
+"""Records of what deleted administrators changed in the admin."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 
 
 class AdminRecord(models.Model):
-    """An entry of the admin's log by a deleted administrator: Django deletes its own entries with the person.
+    """A copy of an entry in the admin's log, kept because Django deletes the entry with the administrator.
 
     `what`: the kind of the changed row; `row`: its name at that time; `message`: the change.
     """
@@ -34,8 +34,8 @@ class AdminRecord(models.Model):
 
     @classmethod
     def of(cls, entry: LogEntry, username: str) -> "AdminRecord":
-        """Return the record of an entry that was read with its content type."""
-        with override("en"):  # readers of the record may have another language than the person who deletes
+        """Return the record of an entry. The caller has read the entry with its content type."""
+        with override("en"):  # readers of the record may use another language than the person who deletes
             what = entry.content_type.name if entry.content_type is not None else ""
             message = entry.get_change_message()
         return cls(

@@ -18,10 +18,10 @@ class WebhookQuerySet(models.QuerySet["Webhook"]):
 
 
 class Webhook(models.Model):
-    """A webhook. `events` is a list of `Event` values. `origin`: the address of this site in links of payloads.
+    """A webhook. `events` is a list of `Event` values. `origin`: the address of this site for links in payloads.
 
-    `failing_since`: the time of the first failure since the last success. `note`: why it was switched off; empty where
-    its owner did that.
+    `failing_since`: the time of the first failure since the last success. `note`: why the product switched it off;
+    empty if its owner did.
     """
 
     class Event(models.TextChoices):
@@ -60,10 +60,11 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 
 
 class WebhookDelivery(models.Model):
-    """The delivery of one event to one webhook. `event` is the id of the event, by which receivers drop repeats.
+    """The delivery of one event to one webhook. `event` is the id of the event. Receivers use it to drop repeats.
 
-    While it waits, `next_attempt` is the time of the next attempt; `accounts.webhooks.sending.claim` moves it on first.
-    `log` has an object for each of the last attempts: at, status, detail, code, ms.
+    While it waits, `next_attempt` is the time of the next attempt. A claim moves it forward first
+    (`accounts.webhooks.sending.DELIVERIES`). `log` has one object for each of the last attempts:
+    at, status, detail, code, ms.
     """
 
     class Status(models.TextChoices):

@@ -1,7 +1,7 @@
-"""The forms that check a second factor: a code, a passkey that signs in, a passkey that is added.
+"""The forms that check a second factor: a code, a passkey for a sign-in, a new passkey.
 
-The checks of passkeys (WebAuthn) are django-allauth's. The challenge is in the session. A device finds a passkey
-without a user name, and asks for its PIN or a fingerprint (`MFA_WEBAUTHN_USER_VERIFICATION`): so it is two factors.
+django-allauth checks passkeys (WebAuthn). The challenge is in the session. A device finds a passkey without a user
+name. It asks for its PIN or a fingerprint (`MFA_WEBAUTHN_USER_VERIFICATION`), so a passkey counts as two factors.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from accounts.second_factors import services
 from core.errors import ProductError
 from core.sentences import Sentence
 
-LONGEST = 20_000  # characters of a browser's answer
-LONGEST_NAME = 100  # of a passkey
+LONGEST = 20_000  # characters in a browser's answer
+LONGEST_NAME = 100  # characters in a passkey's name
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)  # raised by malformed answers
 
 
@@ -33,7 +33,7 @@ def passkey_refused() -> ProductError:
 
 
 class CodeForm(LimitedTriesMixin, forms.Form):
-    """A code of the person's app, or a recovery code, with a limit of tries."""
+    """Checks a code of the person's app or a recovery code. The number of tries is limited."""
 
     code = forms.CharField(max_length=40)
 
@@ -63,7 +63,7 @@ class CredentialField(forms.JSONField):
 
 
 class PasskeyForm(AuthenticateWebAuthnForm):  # type: ignore[misc]  # it has no types
-    """Checks the passkey that has signed the challenge. Without a `user` it may be anybody's."""
+    """Checks the passkey that has signed the challenge. Without a `user` it accepts the passkey of any person."""
 
     credential = CredentialField()
 
@@ -91,7 +91,7 @@ def require_passkey(user: User, data: Any) -> Authenticator:
 
 
 class PasskeySignInForm(PasskeyForm):
-    """Checks the passkey of a person who signs in; for a repeated sign-in only their own is accepted."""
+    """Checks the passkey of a person who signs in. A person who is signed in must use their own passkey."""
 
     def __init__(self, request: HttpRequest, **options: Any) -> None:
         super().__init__(user=request.user if request.user.is_authenticated else None, **options)

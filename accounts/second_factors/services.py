@@ -1,8 +1,8 @@
 """Changes to a person's second factors, and the check of their codes.
 
-The rows are django-allauth's `Authenticator`. Its views store them, within `adding` and `making_codes`. A code of an
-app is accepted once: the row stores the time step of the last code, and no code of that step or an earlier one is
-accepted again (RFC 6238, section 5.2).
+The rows are django-allauth's `Authenticator`. Its views store them, within `adding` and `making_codes`. A code
+of an app is accepted once (RFC 6238, section 5.2). The row stores the time step of the last accepted code. Codes of
+that step and of earlier steps are refused.
 """
 
 import time
@@ -30,7 +30,7 @@ from core.sentences import Sentence
 from workspace.models.settings import workspace_at
 
 Type = Authenticator.Type
-MOST_PASSKEYS = 20  # of one person
+MOST_PASSKEYS = 20  # passkeys per person
 
 
 def factors_of(user: User) -> list[Authenticator]:
@@ -39,7 +39,7 @@ def factors_of(user: User) -> list[Authenticator]:
 
 
 def recovery_codes(user: User) -> list[str] | None:
-    """Return the unused recovery codes; None where none were made. Raises `secret_lost` (409)."""
+    """Return the unused recovery codes, or None if none were made. Raises `secret_lost` (409)."""
     row = Authenticator.objects.filter(user=user, type=Type.RECOVERY_CODES).first()
     return None if row is None else list(row.wrap().get_unused_codes())
 
@@ -48,7 +48,7 @@ def recovery_codes(user: User) -> list[str] | None:
 def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
     """Open the transaction in which a factor of this kind is stored.
 
-    `session` is the key of the one that stays signed in, where this is the first factor. Raises `app_is_set_up` and
+    `session` is the key of the session that stays signed in if this is the first factor. Raises `app_is_set_up` and
     `too_many_passkeys` (409).
     """
     with transaction.atomic():
@@ -60,7 +60,7 @@ def adding(*, user: User, kind: str, session: str | None) -> Iterator[None]:
             raise ProductError("too_many_passkeys", "You have 20 passkeys. Remove one that you do not use.", status=409)
         yield
         record(user=user, action="second_factor.set_up", row=user, name=user.get_username(), changes={"kind": kind})
-        if first:  # a session that was opened with the password alone may be a thief's
+        if first:  # an attacker with the password alone may have opened a session
             end_sessions(user=user, but=session)
 
 
@@ -77,7 +77,7 @@ def no_second_factor() -> ProductError:
 
 
 def use_up_code(*, user: User, code: str) -> None:
-    """Mark the code as used with which the person has just set up their app."""
+    """Mark the code as used that the person entered to set up their app."""
     _app_takes(Authenticator.objects.get(user=user, type=Type.TOTP), code)
 
 
@@ -97,9 +97,9 @@ def making_codes(*, user: User) -> Iterator[None]:
 
 @transaction.atomic
 def remove(*, user: User, pk: int, session: str | None) -> None:
-    """Remove a person's app or passkey; with the last one, the recovery codes and all sessions but `session`.
+    """Remove a person's app or passkey. The last one takes the recovery codes and all sessions but `session` with it.
 
-    Raises `second_factor_required` (409) for the last one while the workspace asks for one.
+    Raises `second_factor_required` (409) for the last factor if the workspace requires one.
     """
     _locked(user)
     rows = {row.pk: row for row in factors_of(user)}
@@ -120,7 +120,7 @@ def remove(*, user: User, pk: int, session: str | None) -> None:
 def reset(*, user: AbstractUser | None, person: User) -> None:
     """Remove all second factors of a person who has lost them, and sign them out everywhere.
 
-    None as `user` is the product itself, by a command. Raises `outranked` (403) and `no_second_factor` (409).
+    `user` is None if a command calls it. Raises `outranked` (403) and `no_second_factor` (409).
     """
     require_store(user, person)
     require_rank(user, person)
@@ -134,14 +134,14 @@ def reset(*, user: AbstractUser | None, person: User) -> None:
 
 
 def kind_of_code(code: str) -> str:
-    """Return “app” for a code in the form of an app's, else “recovery”. Tries of the two are counted apart."""
+    """Return “app” if the code has the form of an app's code, else “recovery”. Each kind has its own count of tries."""
     digits = _without_signs(code)
     return "app" if len(digits) == app_settings.TOTP_DIGITS and digits.isdecimal() else "recovery"
 
 
 @transaction.atomic
 def takes_code(*, user: User, code: str) -> bool:
-    """Use up a code of the person's app, or a recovery code. Returns False for any other. Raises `secret_lost`."""
+    """Use up a code of the person's app or a recovery code. Returns False for a wrong code. Raises `secret_lost`."""
     kind = Type.TOTP if kind_of_code(code) == "app" else Type.RECOVERY_CODES
     for row in Authenticator.objects.select_for_update().filter(user=user, type=kind):
         if _app_takes(row, code) if row.type == Type.TOTP else row.wrap().validate_code(code):
@@ -167,7 +167,7 @@ def _without_signs(code: str) -> str:
 
 
 def _step_of(secret: str, code: str) -> int | None:
-    """Return the time step around now to which the code belongs; None for a wrong code."""
+    """Return the time step of the code, near the current time; None for a wrong code."""
     period = app_settings.TOTP_PERIOD
     tolerance = app_settings.TOTP_TOLERANCE
     app = TOTP(b32decode(secret), app_settings.TOTP_DIGITS, SHA1(), period)  # noqa: S303 - the hash that apps know

@@ -1,8 +1,8 @@
-"""Sends what waits for a webhook, signed as the Standard Webhooks specification 1.0 says.
+"""Send waiting deliveries to webhooks, signed according to the Standard Webhooks specification 1.0.
 
-Each try is a claim of the delivery (`core.jobs`), which moves `next_attempt` on to when another worker may try. So two
-workers do not send the same try, and a worker that dies loses nothing. A receiver may still get an event twice, where
-its answer was lost: it recognises the second by `webhook-id`.
+Each try claims the delivery (`core.jobs`). The claim sets `next_attempt` to the time when another worker may try. So
+two workers never send the same try, and a worker that dies loses nothing. A receiver may get an event twice if its
+answer was lost. It recognises the repeat by `webhook-id`.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from core.net.url_safety import FetchRefused, Guard
 from core.sentences import NO_SENTENCE, Sentence
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the specification's marker of a secret, not a secret
-TIMEOUT = 10.0  # seconds for one try, all of it
-LEASE = timedelta(seconds=60)  # after which a try without a report counts as lost
+TIMEOUT = 10.0  # seconds for a whole try
+LEASE = timedelta(seconds=60)  # a try without a report counts as lost after this time
 DELAYS = (5.0, 30.0, 120.0, 600.0, 3_600.0, 21_600.0, 21_600.0)  # seconds after each try but the last
 MAX_TRIES = len(DELAYS) + 1
-JITTER = 0.2  # share of a delay that is added at most, so that a receiver that was away does not get all at once
-GIVE_UP_AFTER = timedelta(days=5)  # in which every try failed; then the webhook is switched off
+JITTER = 0.2  # maximum share added to a delay, so that a receiver that was down does not get all deliveries at once
+GIVE_UP_AFTER = timedelta(days=5)  # after this time with failed tries only, the webhook is switched off
 LOG_ENTRIES = 20
-AT_ONCE = 200  # deliveries that one sweep hands out
+AT_ONCE = 200  # deliveries per sweep
 GONE = 410
 
 SWITCHED_OFF = "Switched off: every try has failed since {since}. Mend what receives them, then switch it on again."
@@ -47,7 +47,7 @@ UNSIGNED = (
 )
 SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
 
-# `next_attempt` is a lease: once it is over, the delivery is due, after a pause or since the worker of a try was lost.
+# `next_attempt` is a lease. Once it is over, the delivery is due: after a pause, or because the worker was lost.
 DELIVERIES = JobKind(
     model=WebhookDelivery,
     task="accounts.webhooks.tasks.deliver",
@@ -68,7 +68,7 @@ _random = random.SystemRandom()
 class DeliveryAttempt:
     """The outcome of one try. `status` is None without an answer; then `detail` says why, as a dumped sentence.
 
-    `code` is the error of a try that was not made, and empty for one that was. `ms` is how long it took.
+    `code` is the error that prevented the try; it is empty if the request was sent. `ms` is the duration.
     """
 
     status: int | None
@@ -85,7 +85,7 @@ def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     """Return the signature of the Standard Webhooks specification, version 1.
 
     It is `v1,` and the base64 of the HMAC-SHA256 of id, timestamp (Unix, seconds) and body, joined by dots. Raises
-    `secret_lost` for an empty secret, with which anybody could sign.
+    `secret_lost` for an empty secret, since anybody could sign with it.
     """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     if not key:
@@ -165,7 +165,7 @@ def _delay(attempts: int) -> timedelta:
 
 
 def _note_outcome(webhook: Webhook, outcome: DeliveryAttempt, now: datetime) -> None:
-    """Note since when every try of the webhook has failed, and switch it off after `GIVE_UP_AFTER`."""
+    """Store the time since which all tries of the webhook have failed. Switch it off after `GIVE_UP_AFTER`."""
     rows = Webhook.objects.filter(pk=webhook.pk)
     if outcome.succeeded:
         rows.exclude(failing_since=None).update(failing_since=None)
@@ -179,7 +179,7 @@ def _note_outcome(webhook: Webhook, outcome: DeliveryAttempt, now: datetime) -> 
 
 
 def switch_off(webhook: Webhook, note: Sentence = NO_SENTENCE) -> None:
-    """Switch a webhook off and give up its waiting deliveries, which would be old news once it is on again."""
+    """Switch a webhook off and give up its waiting deliveries. They would be outdated once it is on again."""
     Webhook.objects.filter(pk=webhook.pk).update(enabled=False, note=note)
     waiting = WebhookDelivery.objects.filter(webhook=webhook, status=WebhookDelivery.Status.WAITING)
     waiting.update(status=WebhookDelivery.Status.FAILED, next_attempt=None)

@@ -1,11 +1,11 @@
 """Celery tasks of chat. Each hands its work to the event loop, or calls one function, and returns.
 
-1. `_start` begins the loops of a worker. One with the queue `turns` takes turns on its event loop (`take_turns`), each
-   when there is room for it. Turns are no Celery task.
-2. Other work comes as a task by its name. No task waits for a model: such work is carried by the event loop.
-3. `follow_up` decides from the rows what begins next in a conversation.
-4. `sweep_turns` begins what a dead worker or the broker has lost. `core.tasks.sweep_jobs` does so for jobs.
-5. `_end` lets running answers finish for a while when the worker is asked to end.
+1. `_start` begins the loops of a worker. A worker with the queue `turns` runs turns on its event loop (`take_turns`),
+   as many as it has room for. Turns are not Celery tasks.
+2. Other work arrives as a named task. No task waits for a model: the event loop carries such work.
+3. `follow_up` reads the rows and decides which work begins next in a conversation.
+4. `sweep_turns` begins work that a dead worker or the broker has lost. `core.tasks.sweep_jobs` does so for jobs.
+5. `_end` gives running answers some time to finish when the worker is asked to end.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from core.consumer import ConsumerWatchdog
 from core.logs import metrics
 
 CLAIMS_AT_ONCE = 2
-STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after these
+STORED_WITHIN = 6.0  # seconds after `DRAIN_SECONDS`; supervisors kill a worker ten seconds after `DRAIN_SECONDS`
 
 logger = logging.getLogger(__name__)
 _room = asyncio.Semaphore(settings.TURNS_PER_WORKER)
@@ -59,10 +59,10 @@ _draining = False  # the worker was asked to end: it takes no more, and no longe
 
 
 async def take_turns() -> None:
-    """Run the turns that wait in `TURNS`, as long as there is room, until it is cancelled.
+    """Run the turns that wait in `TURNS`, as many as there is room for, until it is cancelled.
 
-    The others stay in the queue, where another worker may take them and their person sees the position. Few are
-    claimed at a time, so that of a hundred turns the first ask their model before the last have read their rows.
+    The others stay in the queue, where another worker may take them and their person sees the position. It claims only
+    `CLAIMS_AT_ONCE` turns at a time: of a hundred turns, the first must reach their model before the last read rows.
     """
     await asyncio.gather(*(_take_turns() for _ in range(CLAIMS_AT_ONCE)))
 
@@ -112,7 +112,7 @@ def summarise(job_id: str) -> None:
 
 
 async def write_summary(job_id: UUID) -> bool:
-    """Carry out a queued job and begin the work that follows. Returns False where it could not be claimed."""
+    """Run a queued job and begin the work that follows. Returns False if the job could not be claimed."""
     conversation = await jobs.run(job_id)
     if conversation is not None:
         await _summary_ended(conversation)
@@ -120,7 +120,7 @@ async def write_summary(job_id: UUID) -> bool:
 
 
 async def _summary_ended(conversation_id: UUID) -> None:
-    """Announce that the conversation is open again, and begin what waited due."""
+    """Announce that the conversation is open again, and begin the work that waited for the summary."""
     await announce_state(conversation_id, await on_database(state_of, conversation_id), summary="ended")
     await follow_up(conversation_id)
 
@@ -132,7 +132,7 @@ def write_title(turn_id: str) -> None:
 
 @shared_task(name="chat.tasks.sweep_turns")
 def sweep_turns() -> None:
-    """End turns that a dead worker left, and begin work that it or the broker has lost. Runs every 5 s."""
+    """End turns of a dead worker, and begin work that it or the broker has lost. Runs every 5 s."""
     turns = store.stale()
     for turn_id in turns.interrupted:
         background.carry(_recover(turn_id))
@@ -149,7 +149,7 @@ def sweep_turns() -> None:
 
 
 def end_lost_summaries(lost: QuerySet[SummaryJob]) -> None:
-    """End summary jobs that are late or lost, and go on in their conversations."""
+    """End summary jobs that are late or lost, and begin the next work in their conversations."""
     for conversation_id in jobs.end_lost(lost):
         background.carry(_summary_ended(conversation_id))
 
@@ -168,7 +168,7 @@ def forget_requests() -> None:
 
 @shared_task(name="chat.tasks.sum_usage")
 def sum_usage() -> None:
-    """Sum the usage of days that have ended. Runs every ten minutes; most runs have nothing to do."""
+    """Sum the usage of days that have ended. Runs every ten minutes. Most runs find no such day."""
     sum_days()
 
 
@@ -194,7 +194,7 @@ def read_all(reading_id: str) -> None:
 
 @shared_task(name="chat.tasks.tidy_conversations")
 def tidy_conversations() -> None:
-    """Erase what was deleted a day ago, from the disk of Redis too, and uploads of imports that failed long ago.
+    """Erase rows that were deleted a day ago, also from the disk of Redis, and old uploads of failed imports.
 
     Runs every minute.
     """
@@ -222,7 +222,7 @@ def _start(sender: Any, **kwargs: Any) -> None:
 
 @worker_shutting_down.connect
 def _end(**kwargs: Any) -> None:
-    """Let running answers finish for a while. Then they are interrupted with their text, and another worker goes on."""
+    """Give running answers some time to finish, then interrupt them. Their text is kept, and another worker goes on."""
     global _draining
     _draining = True
     if _taking is not None:
@@ -244,17 +244,17 @@ def _leave() -> None:
 
 @worker_shutdown.connect
 def _wait(sender: Any, **kwargs: Any) -> None:
-    """Wait for the event loop, then end the process. Celery waits for its tasks alone, and these have returned."""
+    """Wait for the event loop, then end the process. Celery waits only for its tasks, which have returned already."""
     background.join()
     background.leave(sender.exitcode or 0)
 
 
 async def follow_up(conversation_id: UUID) -> None:
-    """Begin the next work in a conversation once an answer or a summary has ended due.
+    """Begin the work that is due in a conversation once an answer or a summary has ended.
 
-    That is an interrupted answer, the waiting message, the run's next step, the summary, the person's next draft of a
-    checklist, the title. It is decided from the rows alone, so it may be called at any time and repeatedly. The sweeper
-    finds work that is left undone, because a worker is killed in here or the database is away.
+    The work: an interrupted answer, the waiting message, the run's next step, the summary, the person's next draft of a
+    checklist, the title. The decision depends on the rows alone, so the call may be repeated at any time. If the worker
+    is killed in here or the database is down, the sweeper finds the work that was not begun.
     """
     try:
         pages_change = await on_database(_begin, conversation_id)
@@ -266,7 +266,7 @@ async def follow_up(conversation_id: UUID) -> None:
 
 
 def _begin(conversation_id: UUID) -> bool:
-    """Begin that work. Returns whether open pages show a change."""
+    """Begin the work that is due. Returns whether open pages must show a change."""
     due = follow_ups(conversation_id)
     if due.line:
         move_up(conversation_id)

@@ -1,6 +1,6 @@
 """Find the sentences of an answer that cite documents.
 
-They are read from the parser's tokens, so they are the sentences as users see them, without Markdown.
+The sentences come from the parser's tokens, so they have no Markdown, as users see them.
 """
 
 import re
@@ -16,7 +16,7 @@ from chat.rendering.references import Source
 
 _LINK = "\0"
 _CITATION = re.compile(r"\[{1,2}(?:\0|\d+)(?:\s*,\s*(?:\0|\d+))*\]{1,2}")
-MAX_CLAIMS = 100  # claims of one text; later ones are not checked
+MAX_CLAIMS = 100  # claims per text; later claims are not checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ def _claims_of_block(children: Sequence[Token]) -> Iterator[Claim]:
 def _plain_text(children: Sequence[Token]) -> tuple[str, list[_CitationMark]]:
     """Return the words of a block without its citations, and the citations."""
     words: list[str] = []
-    cited: list[tuple[int, int]] = []  # citation and number of each link, in order; a NUL marks its place in the words
+    cited: list[tuple[int, int]] = []  # citation and number of each link; a NUL marks its place in the words
     links = iter(children)
     for child in links:
         if child.type == "link_open" and child.meta:
             text = next(links).content
-            if text.isdecimal():  # other links are the signs of doubts
+            if text.isdecimal():  # other links mark doubts
                 cited.append((child.meta["citation"], int(text)))
                 words.append(_LINK)
         elif child.type in ("softbreak", "hardbreak"):
@@ -95,5 +95,5 @@ def _as_sentence(words: str) -> str:
 
 
 def _is_comparable(text: str) -> bool:
-    """Tell whether the text has enough words to be compared with a passage."""
+    """Return whether the text has enough words to be compared with a passage."""
     return sum(word.content for word in words_of(text)) >= LEAST_WORDS

@@ -1,4 +1,4 @@
-"""Compare a prompt with the prompt that a provider has cached, and tell where and why the match ends.
+"""Compare a prompt with the prompt that a provider has cached, and find where and why the match ends.
 
 Providers keep the beginnings of the prompts they have read. A `SentPrompt` is the fingerprint of a prompt: a digest of
 each message. The fingerprint of the last prompt shows how far the next prompt begins the same and what differs first.
@@ -50,9 +50,9 @@ Digestible: TypeAlias = "str | int | Sequence[Digestible] | Mapping[str, Digesti
 class PromptPiece(NamedTuple):
     """The fingerprint of one message of a prompt. The first piece stands for the definitions of the tools.
 
-    `digest` is that of the message as sent. `source` is a digest of the row's id, for S of its text without the date
-    line. `state` is `reasoned` if reasoning was sent with the message, else the message's own state. `blocks` is the
-    number of content blocks, as Anthropic counts them.
+    `digest` is the digest of the message as sent. `source` is a digest of the row's id; for the system prompt, a digest
+    of its text without the date line. `state` is `reasoned` if reasoning was sent with the message, else the message's
+    own state. `blocks` is the number of content blocks, as Anthropic counts them.
     """
 
     section: str
@@ -79,9 +79,9 @@ class StoredPrompt(TypedDict):
 class SentPrompt:
     """The fingerprint of a prompt that was sent at the time `at`, in seconds since the epoch.
 
-    `points` are numbers of pieces after which the provider was asked to keep the prompt. `settings` is a digest of the
-    other settings for which some providers read a prompt again. `reported`: the provider reported how much its cache
-    served. `answer` is the provider's id of the answer; with it the provider can be asked what has changed since.
+    `points` are numbers of pieces after which the provider was asked to cache the prompt. `settings` is a digest of
+    other settings; some providers read a prompt again if these change. `reported`: the provider reported how much its
+    cache served. `answer` is the provider's id of the answer; with it we can ask the provider what has changed since.
     """
 
     pieces: tuple[PromptPiece, ...]
@@ -123,7 +123,7 @@ class CacheEntry(TypedDict):
 
     `read`, `written` and `uncached` are the provider's own counts, None until it reports them. The prompt was read
     again from `missed_section` on, for `reason`; both are None if the cache served all that had been sent before.
-    `again` are the tokens, by our count, that were sent before and stand after that place.
+    `again` is the number of tokens, by our count, that were sent before and come after that place.
     """
 
     expected: int
@@ -176,15 +176,15 @@ def _piece(message: PromptMessage) -> PromptPiece:
 
 
 def _without_date(text: str) -> str:
-    """Return a system prompt without its last line if that holds a date. The words of the line are editable."""
+    """Return a system prompt without its last line if that holds a date. Administrators can edit the line."""
     above, _, last = text.rpartition("\n")
     return above.rstrip() if _DATE.search(last) else text
 
 
 def cache_points(messages: Sequence[PromptMessage], borders: Sequence[int], rule: CacheRule) -> tuple[int, ...]:
-    """Return the numbers of messages after which the provider is asked to keep the prompt.
+    """Return the numbers of messages after which the provider is asked to cache the prompt.
 
-    `borders` are those of `chat.context.build.Prompt`. If only a user message can carry a point, each border moves up
+    `borders` is from `chat.context.build.Prompt`. If only a user message can carry a point, each border moves up
     to the last user message above it.
     """
     if rule.points == "any":
@@ -197,11 +197,11 @@ def cache_points(messages: Sequence[PromptMessage], borders: Sequence[int], rule
 
 
 def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, other_model: bool = False) -> CacheEntry:
-    """Return what the cache will serve of the prompt `now`.
+    """Return the forecast of how much of the prompt `now` the cache will serve.
 
     `before` is the last prompt of this conversation that was sent to the same model. `other_model`: the conversation
-    was sent to other models only. For a provider that is not known to report its cache, the entry promises nothing and
-    names nothing missed.
+    was sent to other models only. For a provider that is not known to report its cache, the entry forecasts
+    no cached tokens and no miss.
     """
     entry: CacheEntry = {
         "expected": 0, "read": None, "written": None, "uncached": None, "missed_section": None, "reason": None,
@@ -232,7 +232,7 @@ def forecast(now: SentPrompt, before: SentPrompt | None, rule: CacheRule, *, oth
 def tokens_to_write(now: SentPrompt, served: int, rule: CacheRule) -> int:
     """Return the tokens that the provider will bill as written into its cache, without those `served` from it.
 
-    A provider that keeps prompts by itself bills none.
+    A provider that caches prompts by itself bills none.
     """
     up_to_point = sum(piece.tokens for piece in now.pieces[: max(now.points, default=0)])
     return max(0, up_to_point - served) if rule.points and up_to_point >= rule.least else 0
@@ -252,7 +252,7 @@ def _before_messages(now: SentPrompt) -> int:
 
 
 def _served(now: SentPrompt, before: SentPrompt, same: int, rule: CacheRule) -> int:
-    """Return the tokens of the common beginning that the provider has kept and will serve."""
+    """Return the number of tokens at the common beginning that the provider has cached and will serve."""
     end = same
     if rule.points:
         end = max((point for point in before.points if point <= same and _reaches(now, point, rule)), default=0)
@@ -261,7 +261,7 @@ def _served(now: SentPrompt, before: SentPrompt, same: int, rule: CacheRule) -> 
 
 
 def _reaches(now: SentPrompt, earlier_point: int, rule: CacheRule) -> bool:
-    """Tell whether a point of the prompt is near enough to `earlier_point` for the provider to find it."""
+    """Return whether a point of the prompt is near enough to `earlier_point` for the provider to find it."""
     if not rule.reach:
         return True
     later = (point for point in now.points if point >= earlier_point)
@@ -298,8 +298,8 @@ def _system_change(was: PromptPiece, new: PromptPiece, now: SentPrompt, before: 
 
 def _change(section: str, now: SentPrompt, before: SentPrompt) -> str:
     """Return the reason of a changed section. The persona's section holds the project's instructions too."""
-    of_project = section == "persona" and not _version_changed("persona", now, before)
-    return "project_changed" if of_project and _version_changed("project", now, before) else _CHANGED[section]
+    is_project = section == "persona" and not _version_changed("persona", now, before)
+    return "project_changed" if is_project and _version_changed("project", now, before) else _CHANGED[section]
 
 
 def _version_changed(name: str, now: SentPrompt, before: SentPrompt) -> bool:
@@ -319,9 +319,9 @@ def with_usage(
 ) -> CacheEntry:
     """Return the entry with the provider's counts. If the cache served less than expected, name the section and reason.
 
-    `usage` is sensible (`Usage.sensible`). `counted` are the tokens of the whole prompt by our count; the provider's
-    counts are scaled to it. `changed` is the part that the provider names as changed. It replaces the reason of the
-    entry, unless the entry's first difference is in the same part or an earlier one.
+    `usage` is sensible (`Usage.sensible`). `counted` is the number of tokens in the whole prompt by our count; it
+    gives the ratio between the provider's counts and ours. `changed` is the part that the provider names as changed. It
+    replaces the reason of the entry, unless the entry's first difference is in the same part or an earlier one.
     """
     read = usage.cached_input
     written = usage.cache_written
@@ -332,7 +332,7 @@ def with_usage(
     promised = entry["expected"] * ratio
     missed = read < promised * TOLERATED_SHARE - TOLERATED_TOKENS
     if entry["reason"] and read > promised + max(TOLERATED_TOKENS, entry.get("again", 0) * ratio / 2):
-        # An earlier prompt than the last one began the same, and the provider still had it.
+        # The provider still had a prompt from before the last one, and it began the same.
         return {**reported, "missed_section": None, "reason": None, "again": 0}
     if changed and (missed or entry["reason"]) and _is_earlier(changed, entry):
         return {**reported, "missed_section": _first_section(changed, sent), "reason": _PARTS[changed]}
@@ -351,7 +351,7 @@ _PARTS: Mapping[Changed, str] = {
 
 
 def _is_earlier(changed: Changed, entry: CacheEntry) -> bool:
-    """Tell whether the part `changed` stands before the part with the entry's first difference."""
+    """Return whether the part `changed` comes before the part with the entry's first difference."""
     if entry["reason"] in (None, "model_changed"):
         return entry["reason"] is None
     section = entry["missed_section"]

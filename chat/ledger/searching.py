@@ -1,4 +1,4 @@
-"""Calls of embedders and re-rankers in the ledger. Registered with `files.index.ledger` by the app's configuration."""
+"""Calls of embedders and re-rankers in the ledger. The app's configuration registers it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +25,8 @@ def record_search_call(
 ) -> Iterator[SearchUsage]:
     """Store a call in the ledger before it is made, and its real usage afterwards.
 
-    Implements `files.index.ledger.Ledger`. `limited`: raises `limit_reached` (429) if tokens or money of the payer are
-    used up or reserved. Simultaneous calls of one payer are checked one after the other. A call that fails without any
+    Implements `files.index.ledger.Ledger`. `limited`: raises `limit_reached` (429) if the payer's tokens or money are
+    used up or reserved. Simultaneous calls of one payer are checked one after the other. A call that fails without
     usage leaves no row.
     """
     row = _store_call(server, payer, expected, limited=limited)
@@ -75,10 +75,10 @@ def _set_usage(row: ModelCall, server: Embedder | Reranker, usage: SearchUsage) 
 
 
 def _cost(server: Embedder | Reranker, tokens: int, searches: int) -> Decimal | None:
-    """Return US dollars; None without a price. The bundled embedder is free: it runs in the product's processes."""
-    of_searches = server.search_price if isinstance(server, Reranker) else None
+    """Return the cost in US dollars; None without a price. The bundled embedder is free: it runs in our process."""
+    search_price = server.search_price if isinstance(server, Reranker) else None
     if isinstance(server, Embedder) and server.kind == Embedder.Kind.BUNDLED:
         return Decimal(0)
-    if server.input_price is None and of_searches is None:
+    if server.input_price is None and search_price is None:
         return None
-    return (server.input_price or Decimal(0)) * tokens / MILLION + (of_searches or Decimal(0)) * searches / THOUSAND
+    return (server.input_price or Decimal(0)) * tokens / MILLION + (search_price or Decimal(0)) * searches / THOUSAND

@@ -1,7 +1,7 @@
 """The state of a conversation: look-ups, its scope, its lock, its status, and how it settles when something ends.
 
-Code that begins or ends a turn, a summary or a run locks the conversation first, with the functions in here.
-`chat.summaries.idle` refuses to begin something while something else is under way.
+Code that begins or ends a turn, a summary or a run locks the conversation first, with the functions in this module.
+`chat.summaries.idle` refuses to begin work while other work is under way.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals t
 
 @dataclass(frozen=True, slots=True)
 class ChatScope:
-    """The conversation of a question, if there is one yet, and the project and persona that apply to it."""
+    """The conversation of a question, if it exists already, and the project and persona that apply to it."""
 
     conversation: Conversation | None = None
     project: Project | None = None
@@ -43,30 +43,31 @@ class ChatScope:
 def scope_of(conversation: Conversation) -> ChatScope:
     """Return the project and the persona that apply in the conversation.
 
-    Those that are no longer shared with its owner do not. The persona of a project answers all of its members.
+    A project or persona that is no longer shared with the owner does not apply. A project's persona applies for all
+    members.
     """
     project = conversation.project
     persona = conversation.persona
     if project is not None and not Project.objects.visible_to(conversation.owner).filter(pk=project.pk).exists():
         project = None
-    of_project = persona is not None and project is not None and project.persona_id == persona.pk
-    if persona is not None and not of_project and _closed(persona, conversation.owner):
+    is_project_persona = persona is not None and project is not None and project.persona_id == persona.pk
+    if persona is not None and not is_project_persona and _closed(persona, conversation.owner):
         persona = None
     return ChatScope(conversation, project, persona or (project.persona if project else None))
 
 
 def _is_borrowed(persona: Persona, user: User) -> bool:
-    """Return whether the persona is private and somebody else's."""
+    """Return whether the persona is private and belongs to another user."""
     return persona.visibility == Persona.Visibility.PRIVATE and persona.owner_id != user.pk
 
 
 def _closed(persona: Persona, user: User) -> bool:
-    """Return whether the user may not use the persona. It asks the database only about a borrowed one."""
+    """Return whether the user may not use the persona. Only a borrowed persona needs a query."""
     return _is_borrowed(persona, user) and not Persona.objects.visible_to(user).filter(pk=persona.pk).exists()
 
 
 def require_persona(conversation: Conversation, status: "ConversationStatus") -> None:
-    """Raise `persona_lost` (403) where the conversation's own persona is no longer shared with its owner."""
+    """Raise `persona_lost` (403) if the conversation's own persona is no longer shared with its owner."""
     if status.borrows and conversation.persona != scope_of(conversation).persona:
         raise ProductError(
             "persona_lost",
@@ -79,11 +80,11 @@ def require_persona(conversation: Conversation, status: "ConversationStatus") ->
 def visible_conversation(user: User, pk: object) -> Conversation:
     """Return a conversation of the user. Raises `NotFound`.
 
-    It has `waits`: whether a next message waits; and `newest_model`: the id of the model that was asked last.
+    The row is annotated with `waits` (whether a next message waits) and `newest_model` (id of the last model asked).
     """
     related = ("persona__budget_profile", "project__persona__budget_profile", "owner", "leaf")
     rows = Conversation.objects.visible_to(user).select_related(*related).defer("leaf__parts", "leaf__tokens")
-    # In the same query, since a page has few queries to spend.
+    # In the same query, since the number of queries per page is limited.
     waits = Exists(NextMessage.objects.filter(conversation=OuterRef("pk")))
     newest_model = Coalesce("leaf__turn__model", "leaf__model")
     return get_or_404(rows.annotate(waits=waits, newest_model=newest_model), pk, "conversation")
@@ -109,8 +110,8 @@ SELECT * FROM locked WHERE pg_advisory_xact_lock(hashtextextended('turns:' || ow
 def lock(conversation: Conversation) -> Conversation:
     """Return the row, locked until the transaction ends, together with its owner's line.
 
-    Two sends of one person come one after the other, whatever the conversation. Statements after this one see all that
-    the sends before have done. Raises `NotFound` for a conversation that was deleted meanwhile.
+    The sends of one person run one after the other, in all conversations. Statements after this one see all that the
+    earlier sends have done. Raises `NotFound` for a conversation that was deleted meanwhile.
     """
     for locked in Conversation.objects.raw(_LOCK, [conversation.pk]):
         return locked
@@ -127,10 +128,10 @@ class ConversationStatus(NamedTuple):
     """Facts that decide whether something may begin in a conversation.
 
     `answering`, `summarising`, `running`: whether an answer, a summary or a run is under way.
-    `live`: how many answers of its owner are being written or wait, in all conversations.
-    `leaf_depth`: depth of its leaf. `version`: of the workspace (`workspace.models.version`).
-    `borrows`: its persona is private and somebody else's.
-    `sent_before`: tokens of its newest prompt that has a count; the next prompt has the same messages.
+    `live`: the number of its owner's answers that are being written or wait, in all conversations.
+    `leaf_depth`: the depth of its leaf. `version`: the version of the workspace (`workspace.models.version`).
+    `borrows`: its persona is private and belongs to another user.
+    `sent_before`: tokens in its newest prompt that has a count; the next prompt has the same messages.
     """
 
     answering: bool
@@ -150,7 +151,7 @@ _VERSION = Subquery(WorkspaceVersion.objects.values("version"))
 def _statuses() -> QuerySet[Conversation, tuple[Any, ...]]:
     """Return the fields of `ConversationStatus`, in their order, for every conversation.
 
-    The query set is built once, since that takes longer than the query.
+    The query set is built once, since building it takes longer than the query.
     """
     here = OuterRef("pk")
     owner = OuterRef("owner")
@@ -198,11 +199,11 @@ def status_of_new(conversation: Conversation) -> ConversationStatus:
 
 
 def require_room(status: ConversationStatus, turns: int, most: int | None) -> None:
-    """Raise `too_many_answers` (429) where so many more turns are too many for one person.
+    """Raise `too_many_answers` (429) if `turns` more turns exceed the limit of one person.
 
-    A person may have `most` turns written at once, None for any number, and `settings.WAITING_TURNS` more that wait in
-    their own line (`chat.turns.line`). A run's turns do not wait there, and leave one place for what their person
-    writes meanwhile; the run goes on when another answer is complete.
+    `most` of a person's turns may be written at once; None means no limit. `settings.WAITING_TURNS` more may wait in
+    the person's line (`chat.turns.line`). A run's turns do not wait in the line. They leave one place free for the
+    person's own messages. The run goes on when another answer is complete.
 
     `status` must be read after `lock`, in the transaction that begins the turns.
     """
@@ -246,11 +247,11 @@ def require_owner(user: User, conversation: Conversation) -> None:
 
 
 def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
-    """Return the conversation's state once a turn or a summary job has ended; inside that transaction.
+    """Store and return the conversation's state, in the transaction that ends a turn or a summary job.
 
-    While an answer is live it stays answering. After the last one a summary that is `due` is queued: in the same
-    transaction, so that no question comes between. The row is locked first: of two turns that end at once, the second
-    must see that the first has ended.
+    While an answer is live, the state stays “answering”. After the last answer, the summary `due` is queued in the same
+    transaction, so that no question comes between. The row is locked first: if two turns end at once, the second must
+    see that the first has ended.
     """
     locked = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
     if locked is None:
@@ -260,7 +261,7 @@ def settle(conversation_id: UUID, due: SummaryJob | None = None) -> str:
         return locked.state
     if due is not None:
         SummaryJob.objects.bulk_create([due], ignore_conflicts=True)
-    # A due job is live now, or conflicts with one that is.
+    # The due job is live now, or it conflicts with a live job.
     summarising = status.summarising or due is not None
     locked.state = Conversation.State.SUMMARISING if summarising else Conversation.State.IDLE
     locked.updated = timezone.now()
@@ -275,11 +276,11 @@ def state_of(conversation_id: UUID) -> str:
 
 
 class FollowUps(NamedTuple):
-    """Work that may follow in a conversation in which something has ended. A hint: each starter checks again itself.
+    """Work that may be due in a conversation once an answer or a job has ended. A hint: each starter checks again.
 
-    `message`: a message waits. `run`, `summary`: there is a run, a queued summary. `draft`: a checklist of its owner is
-    to be drafted. `untitled`: nobody has given it a title yet. `line`: turns of its owner that no worker has claimed.
-    `interrupted`: the answer on show was interrupted.
+    `message`: a message waits. `run`: it has a run. `summary`: a summary is queued. `draft`: a checklist of its owner
+    must be drafted. `untitled`: it has no title yet. `line`: its owner has turns that no worker has claimed.
+    `interrupted`: the visible answer was interrupted.
     """
 
     message: bool
@@ -296,7 +297,7 @@ NO_FOLLOW_UPS = FollowUps(*[False] * 7)
 
 @cache
 def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
-    """Return the fields of `FollowUps`, in their order, for every conversation. Built once, too."""
+    """Return the fields of `FollowUps`, in their order, for every conversation. It is built once, too."""
     here = OuterRef("pk")
     owner = OuterRef("owner")
     return Conversation.objects.values_list(
@@ -311,13 +312,13 @@ def _follow_ups() -> QuerySet[Conversation, tuple[bool, ...]]:
 
 
 def follow_ups(conversation_id: UUID) -> FollowUps:
-    """Read in one query what may follow; nothing in a conversation that is gone."""
+    """Read in one query which work may be due. A deleted conversation has none."""
     row = _follow_ups().filter(pk=conversation_id).first()
     return FollowUps(*row) if row is not None else NO_FOLLOW_UPS
 
 
 def place_in_line(turn_id: UUID) -> int | None:
-    """Return the place, from 1, of a turn among its owner's turns that no worker has claimed; None when it is none."""
+    """Return the place of a turn among its owner's unclaimed turns, counted from 1; None if it is not one of them."""
     owner = _queued().filter(pk=turn_id).values_list("conversation__owner", flat=True).first()
     return _queued().filter(conversation__owner=owner, pk__lte=turn_id).count() if owner is not None else None
 
@@ -329,7 +330,7 @@ def _queued() -> QuerySet[Turn]:
 def list_changed(conversation: Conversation) -> None:
     """Tell the owner's pages on commit that their list of conversations has changed.
 
-    A conversation that no list shows (`Conversation.objects.listed_for`) changes none.
+    Does nothing for a conversation that no list shows (`Conversation.objects.listed_for`).
     """
     if conversation.origin == Conversation.Origin.WORKSPACE:
         tell(conversation.owner_id, News.CONVERSATIONS)

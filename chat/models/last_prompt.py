@@ -10,10 +10,10 @@ from chat.models.conversation import Conversation
 class LastPrompt(models.Model):
     """The fingerprint of the newest prompt that a conversation has sent to a model (`chat.context.cache.SentPrompt`).
 
-    The next plan compares itself with it to tell what the provider's cache will serve. It holds no text of the prompt.
+    The next plan is compared with it to forecast what the provider's cache will serve. It holds no text of the prompt.
 
-    `window_cap`: tokens; the window under which it was planned, where the provider had refused a longer prompt of this
-    conversation without naming its limit. See `chat.prompts.turn_context.wider_cap`.
+    `window_cap`: the window, in tokens, for which the prompt was planned after the provider had refused a longer prompt
+    of this conversation without naming its limit. See `chat.prompts.turn_context.wider_cap`.
     """
 
     conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="last_prompts")

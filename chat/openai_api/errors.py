@@ -8,7 +8,7 @@ from django.http import JsonResponse
 from core.errors import ProductError
 from core.sentences import Sentence
 
-# The protocol's names for our codes. Its clients look for them.
+# The protocol's names for our codes. Clients of the protocol check for these names.
 CODES = {
     "bad_token": "invalid_api_key",
     "not_authenticated": "invalid_api_key",
@@ -20,7 +20,7 @@ CODES = {
     "content_filtered": "content_filter",
     "model_declined": "content_filter",
 }
-# The statuses of failed turns, by code. Other failures of models and providers are 502.
+# HTTP statuses of failed turns, by code. Other failures of models and providers have the status 502.
 STATUSES = {
     "context_too_long": 400,
     "file_too_long": 400,
@@ -52,15 +52,15 @@ class ErrorBody(TypedDict):
 
 
 def refused(param: str | None, detail: str, code: str = "invalid_value") -> ProductError:
-    """Return the error (400) of a request that cannot be honoured. `param` names the member: `messages[2].content`."""
+    """Return the error (400) for an invalid request. `param` names the member: `messages[2].content`."""
     return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
 def failure(event: Mapping[str, Any], *, ends_with_answer: bool) -> ProductError:
-    """Return the error of a turn's RUN_ERROR, or of its answer's `code` and `detail`.
+    """Return the error for a turn's RUN_ERROR, or for its answer's `code` and `detail`.
 
-    If the last message of the request is the assistant's, a provider that refuses the request refuses the caller's
-    messages: 400.
+    If the last message of the request is the assistant's and the provider refuses the request, the caller's messages
+    are at fault: the status is 400.
     """
     code = event["code"]
     if code == "bad_model_request" and ends_with_answer:
@@ -71,14 +71,14 @@ def failure(event: Mapping[str, Any], *, ends_with_answer: bool) -> ProductError
 
 
 def body(error: ProductError) -> ErrorBody:
-    """Return the body of an error."""
+    """Return the error as the body of a response."""
     kind = "server_error" if error.status >= 500 else TYPES.get(error.status, "invalid_request_error")
     code = CODES.get(error.code, error.code)
     return {"error": {"message": error.detail, "type": kind, "param": error.extra.get("param"), "code": code}}
 
 
 def refusal(error: ProductError) -> JsonResponse:
-    """Return the response of an error."""
+    """Return the error as a response."""
     response = JsonResponse(body(error), status=error.status, headers=error.headers)
     if "should_retry" in error.extra:
         # The official clients retry after 409, 429 and 5xx unless this header says no.

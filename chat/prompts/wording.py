@@ -1,4 +1,4 @@
-"""Hold the words of plans and reports: names of sections, states and reasons, and the line that sums a report up."""
+"""The wording of plans and reports: names of sections, states and reasons, and the line that sums up a report."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -102,7 +102,7 @@ CHANGES = {
 }
 # To add a reason: 1. Return its code in `chat.context.cache`. 2. Add its words here.
 #
-# Reasons for which the provider read a prompt again that was sent before. The codes are those of `chat.context.cache`.
+# The reasons why the provider read part of a prompt again. `chat.context.cache` has the same codes.
 CACHE_REASONS = {
     "model_changed": gettext_lazy("this model was not asked before, another was"),
     "expired": gettext_lazy("the last call is longer ago than the provider keeps prompts (Anthropic: 5 minutes)"),
@@ -138,7 +138,7 @@ VERSIONS = {
 
 
 def version_named(name: str) -> str:
-    """Return the name of something with versions. A text has its name in the admin."""
+    """Return the name of a versioned object. A text has the title that the admin shows."""
     if name in VERSIONS:
         return str(VERSIONS[name])
     return _("Text “%(title)s”") % {"title": TEXTS[name].title if name in TEXTS else name}
@@ -152,7 +152,7 @@ class StatusLine(NamedTuple):
 
 
 def plan_line(plan: Plan) -> StatusLine:
-    """Return the line at the composer: what would not be sent unchanged, and how much of the room is used."""
+    """Return the line at the composer: sources that would not be sent unchanged, and the share of the room in use."""
     if plan["fits"] is False:
         return StatusLine("warn", _too_long(plan["error"]))
     status = status_line(plan, _("Everything you gave fits"))
@@ -165,7 +165,7 @@ def plan_line(plan: Plan) -> StatusLine:
 
 
 def _too_long(error: PlanError) -> str:
-    """Return by how much a draft is too long, with advice; for another error its whole sentence."""
+    """Return the words for a draft that is too long, with advice. For another error, return its whole sentence."""
     over = error["needed"] - error["limit"] if "needed" in error else error.get("over", 0)
     if over <= 0:
         return str(error["detail"])
@@ -175,7 +175,7 @@ def _too_long(error: PlanError) -> str:
 
 
 def too_long(over: int, whole: int) -> str:
-    """Return the words for `over` tokens too many in a room of `whole` tokens."""
+    """Return the words for a prompt that exceeds a room of `whole` tokens by `over` tokens."""
     if whole <= 0:
         return _("No room is left")
     return _("Too long by %(number)s %%") % {"number": grouped(too_long_by(over, whole))}
@@ -196,7 +196,7 @@ def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> St
     `whole` is the sentence for a prompt in which nothing was left out, shortened or summarised. Without `names` the
     line only counts.
     """
-    # The user knows the sources that they exclude.
+    # The user knows which sources they have excluded.
     sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
     lines = [
         *_missing(sources, names),
@@ -221,7 +221,7 @@ def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine
 
 
 def _left_out_messages(sources: Sequence[SourceEntry], unloaded: int) -> Iterator[StatusLine]:
-    """Yield lines on the messages that are not sent: for lack of room, and unfinished ones."""
+    """Yield lines on the messages that are not sent, because there is no room or because they are unfinished."""
     reasons = [
         source.get("reason") or "no_room"
         for source in sources
@@ -260,7 +260,7 @@ def name_of(source: SourceEntry) -> str:
 
 
 def state_of(source: SourceEntry) -> str:
-    """Return the words for a source's state and the reason of it."""
+    """Return the words for a source's state and its reason."""
     words = str(STATES[source["state"]])
     if source["state"] == "shortened" and (whole := source.get("cut_from")):
         shares = {"percent": percent(source["tokens"] or 0, whole), "whole": grouped(whole)}

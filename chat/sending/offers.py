@@ -1,6 +1,6 @@
-"""Offers that make a draft fit, or leave less of the conversation out, each with the tokens that it frees.
+"""Offers that make a draft fit, or leave less of the conversation out. Each offer states the tokens that it frees.
 
-After an answer: an offer of a model that would see more than the answer's did.
+After an answer there is one offer: to answer again with a model that has more room.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,15 +20,15 @@ from chat.summaries.services import would_free
 from files.services import tokens_of
 from llm.models import Model
 
-FILES = 2  # of the conversation, the largest ones
+FILES = 2  # number of files to offer, the largest of the conversation
 
 
 class RoomOffer(TypedDict):
     """A way to make more room for a prompt. `title`: the file's or the model's name. `frees`: tokens.
 
     `kind`: `remove_file` (of the draft, by its `id`), `model` (with a larger window), `leave_out` (the file `id` of the
-    question `message`), `summarise` (for the model `id`), or `again`: the answer `message` anew, by the model `id`.
-    `fits`: whether the draft then fits; true for a draft that fits already.
+    question `message`), `summarise` (for the model `id`), or `again` (write the answer `message` again with the
+    model `id`). `fits`: whether the offer makes the draft fit; true for a draft that fits already.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class RoomOffer(TypedDict):
 
 
 def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str, Any], model: Model) -> list[RoomOffer]:
-    """Return the offers for a `plan` of the draft under the model; empty where everything fits."""
+    """Return the offers for a `plan` of the draft under the model; empty if everything fits."""
     if not plan["fits"]:
         return [*_files_to_remove(user, draft, plan["error"]), *_larger(user, scope, draft, plan, model)]
     if not _without_room(plan):
@@ -50,7 +50,7 @@ def offers(*, user: User, scope: ChatScope, draft: TurnDraft, plan: Mapping[str,
 
 
 def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[RoomOffer]:
-    """Return the smallest model with more room than the turn's `report` shows; empty where everything had room."""
+    """Return the smallest model with more room than the turn's `report` shows; empty if everything had room."""
     if not _without_room(report) or turn.status in Turn.LIVE or turn.model is None:
         return []
     context = base_context(user=turn.conversation.owner, model=turn.model, scope=scope_of(turn.conversation))
@@ -70,7 +70,7 @@ class WordedOffer(RoomOffer):
 
 
 def in_words(offered: Iterable[RoomOffer], limit: int) -> list[WordedOffer]:
-    """Return the offers for a page. `limit`: of the plan or report that they were made for."""
+    """Return the offers for a page. `limit`: the limit of the plan or report, in tokens."""
     more = ("model", "again")
     return [{**each, "words": freed(each["frees"], limit, more=each["kind"] in more)} for each in offered]
 
@@ -109,7 +109,7 @@ def _larger(
 
 
 def _files_to_leave_out(plan: Mapping[str, Any]) -> list[RoomOffer]:
-    """Return files and pictures of earlier turns, largest first. Each precedes its message among the sources."""
+    """Return files and pictures of earlier turns, largest first. In the sources, each comes before its message."""
     offered: list[RoomOffer] = []
     message = ""
     for source in reversed(plan["sources"]):
@@ -124,7 +124,7 @@ def _files_to_leave_out(plan: Mapping[str, Any]) -> list[RoomOffer]:
 
 
 def _is_row(message: str) -> bool:
-    """Return whether this is the id of a stored message, which can be marked; a draft has none."""
+    """Return whether this is the id of a stored message. A draft has no id, so its files cannot be left out."""
     try:
         return bool(UUID(message))
     except ValueError:

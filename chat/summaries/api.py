@@ -23,7 +23,7 @@ from core.api.pagination import pages
 from core.errors import NotFound
 from core.requests import identifier
 
-MOST_SECTIONS = 2 * len(SECTION_SHARES)  # the last of a name counts
+MOST_SECTIONS = 2 * len(SECTION_SHARES)  # for a repeated name, the last section counts
 
 
 class SectionSerializer(Strict):

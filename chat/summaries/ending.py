@@ -1,6 +1,6 @@
-"""The ends of a summary job: done, failed, interrupted, or timed out.
+"""Functions that end a summary job: as done, failed, interrupted or timed out.
 
-Each ends a live job once, and settles its conversation in the same transaction.
+Each function ends a live job once, and settles its conversation in the same transaction.
 """
 
 import logging
@@ -19,17 +19,17 @@ from chat.models.summary import SummaryJobQuerySet
 from core.jobs import NO_ROWS, JobKind
 from core.sentences import NO_SENTENCE, Sentence
 
-# All three count from the creation of the first job; one that stands in for it has the rest of its time.
+# All three count from the creation of the first job. A job that replaces it has only the remaining time.
 PATIENCE = timedelta(seconds=120)  # then sending works again
 TIMEOUT = timedelta(seconds=110)  # then the job gives up by itself
-BEGUN_WITHIN = timedelta(seconds=90)  # a later job is not begun, since it would hardly get done
+BEGUN_WITHIN = timedelta(seconds=90)  # after that no worker begins the job, since it would hardly finish in time
 
 SUMMARIES = JobKind(
     model=SummaryJob,
     task="chat.tasks.summarise",
     waiting=Q(status=SummaryJob.Status.QUEUED, created__gt=Now() - BEGUN_WITHIN),
     running=Q(status=SummaryJob.Status.RUNNING),
-    resumable=NO_ROWS,  # another job stands in for a lost one, see `interrupt`
+    resumable=NO_ROWS,  # another job replaces a lost job, see `interrupt`
     on_claim={"status": SummaryJob.Status.RUNNING},
     attempt_column=None,
 )
@@ -43,15 +43,15 @@ def finish(job_id: UUID) -> None:
 
 
 def fail(job_id: UUID, code: str, detail: Sentence) -> bool:
-    """End a live job without a summary. Returns False when it has ended already."""
+    """End a live job without a summary. Returns False if it has ended already."""
     logger.warning("summary job %s failed: %s", job_id, code)
     return _end(job_id, SummaryJob.Status.FAILED, code=code, detail=detail)
 
 
 def interrupt(job_id: UUID) -> bool:
-    """End a live job whose worker is lost. Returns False when it has ended already.
+    """End a live job whose worker is lost. Returns False if it has ended already.
 
-    Another job stands in for it with the rest of its time, once: a job that kills its worker must not do so for ever.
+    Another job replaces it once, with the remaining time. A job that kills its worker must not do so for ever.
     """
     logger.warning("the worker of summary job %s is gone", job_id)
     in_time = SummaryJob.objects.filter(created__gt=timezone.now() - BEGUN_WITHIN)
@@ -68,11 +68,11 @@ def interrupt(job_id: UUID) -> bool:
 def _end(
     job_id: UUID, status: str, due: SummaryJob | None = None, code: str = "", detail: Sentence = NO_SENTENCE
 ) -> bool:
-    """End a live job, once. `due` is the job that stands in for it, see `settle`."""
+    """End a live job, once. `due` is the job that replaces it, see `settle`."""
     with transaction.atomic():
         # The conversation is locked before its job, as in a send and `store`. Otherwise each could wait for the other.
-        of_job = Conversation.objects.select_for_update(of=("self",)).filter(summary_jobs=job_id)
-        conversation = of_job.values_list("pk", flat=True).first()
+        rows = Conversation.objects.select_for_update(of=("self",)).filter(summary_jobs=job_id)
+        conversation = rows.values_list("pk", flat=True).first()
         live = SummaryJob.objects.live().filter(pk=job_id)
         if conversation is None or not live.update(status=status, finished=timezone.now(), code=code, detail=detail):
             return False
@@ -81,9 +81,9 @@ def _end(
 
 
 def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
-    """End the jobs that have used up their time, or were not begun in time, so that sending works again.
+    """End the jobs that have used up their time or were not begun in time, so that sending works again.
 
-    Returns their conversations. A lost job is interrupted, so that the model is not blamed.
+    Returns the ids of their conversations. A lost job counts as interrupted, since that is not the model's fault.
     """
     now = timezone.now()
     not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
@@ -94,7 +94,7 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
 
 
 def time_out(job: SummaryJob) -> bool:
-    """Fail a live job that has no time left. Returns False when it has ended already.
+    """Fail a live job that has no time left. Returns False if it has ended already.
 
     The code of a job that no worker has begun differs, since that is not the model's fault.
     """

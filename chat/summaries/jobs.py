@@ -1,12 +1,12 @@
-"""A summary job from claim to end.
+"""Run a summary job, from its claim to its end.
 
 1. `claim` takes the job, unless an answer is being written or too little time is left.
-2. `load` reads all that the writer needs: the summary so far, the messages, the budget.
-3. `_carry_out` has the messages written in chunks, and stores a summary after each chunk that ends with a whole turn.
+2. `load` reads the input of the writer: the summary so far, the messages, the budget.
+3. `_carry_out` summarises the messages in chunks, and stores a summary after each chunk that ends with a whole turn.
 4. The end of the job opens the conversation again (`chat.summaries.ending`).
 
-A job that fails, hangs or loses its worker changes no message. After a lost worker another job goes on from the stored
-part. Otherwise the window's policy keeps prompts in bounds until the next turn leads to a job.
+A job that fails, hangs or loses its worker changes no message. If a worker is lost, another job goes on from the
+stored part. Otherwise the window's policy limits prompts until the next turn starts a job.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """The input of a job: the summary `before` (None: there is none), and the `rows` to add to it, oldest first.
+    """The input of a job: the previous summary `before`, or None, and the `rows` to add to it, oldest first.
 
-    `marks` are those of the branch when it was loaded; messages with a mark are not among the rows.
+    `marks`: the marks of the branch when it was loaded. Messages with a mark are not among the rows.
     """
 
     job: SummaryJob
@@ -58,7 +58,7 @@ class SummaryTask:
 
 
 def claim(job_id: UUID) -> SummaryJob | None:
-    """Claim a job. Returns None when it is not queued, has too little time left, or an answer is being written."""
+    """Claim a job. Returns None if it is not queued, if too little time is left, or if an answer is being written."""
     live = Turn.objects.live().filter(conversation__in=SummaryJob.objects.filter(pk=job_id).values("conversation"))
     if live.exists():
         return None
@@ -67,7 +67,7 @@ def claim(job_id: UUID) -> SummaryJob | None:
 
 
 async def run(job_id: UUID) -> UUID | None:
-    """Claim a job and carry it out. Returns its conversation; None where it could not be claimed."""
+    """Claim a job and carry it out. Returns the id of its conversation, or None if it could not be claimed."""
     job = await on_database(claim, job_id)
     if job is None:
         return None
@@ -93,7 +93,7 @@ async def run(job_id: UUID) -> UUID | None:
 
 
 async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> None:
-    """Have the summary written by this model, from the part on that another model has stored.
+    """Write the summary with this model. It continues the part that another model has stored.
 
     `patience`: see `writing.Brief`.
     """
@@ -118,7 +118,7 @@ async def _carry_out(job: SummaryJob, writer: Model, patience: float | None) -> 
 
 
 def load(job: SummaryJob, writer: Model, patience: float | None) -> SummaryTask | None:
-    """Return all that the job needs, read at once; None when there is nothing to summarise.
+    """Read the input of the job. Returns None if there are no messages to summarise.
 
     Raises `summary_window_too_small`.
     """
@@ -192,9 +192,9 @@ def context_for(job: SummaryJob) -> TurnContext:
 def _writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
     """Return the model that writes the summary, and the fallbacks that are allowed; None allows any.
 
-    It is the model that an administrator chose for summaries while that is usable, with any fallback, since it is the
-    workspace's choice. Otherwise it is the conversation's, with the models that its person may use. Raises
-    `limit_reached`.
+    If the model that an administrator chose for summaries is usable, it writes the summary. Any fallback is allowed
+    then, since the workspace chose the model. Otherwise the conversation's model writes it, and the fallbacks are the
+    models that its person may use. Raises `limit_reached`.
     """
     require_unused(job.conversation.owner_id, job.token_id)
     context = context_for(job)
@@ -206,10 +206,10 @@ def _writer(job: SummaryJob) -> tuple[Model, Collection[UUID] | None]:
 def store(
     task: SummaryTask, written: Summary, covered: Sequence[writing.TranscriptMessage], *, last: bool
 ) -> Summary | None:
-    """Store the summary `written` of these messages, and after the `last` chunk end the job.
+    """Store the summary `written` of these messages, and end the job after the `last` chunk.
 
-    Returns None when the job is not live any more. A summary of a part of the rows is in force, too: should the rest
-    fail, the next job goes on from it.
+    Returns None if the job is no longer live. A summary of some of the rows is in force, too. If the rest fails, the
+    next job goes on from it.
     """
     before = task.before
     brief = task.brief
@@ -250,19 +250,19 @@ def store(
 def _left_aside(task: SummaryTask, rows: Sequence[Message], last: Message) -> list[str]:
     """Return the ids of messages down to `last` that the summary does not cover.
 
-    They are those with a mark, and those that the summary before left aside and `rows` do not have.
+    These are messages with a mark, and messages that the previous summary left aside and `rows` does not contain.
     """
     waiting = {*(task.before.left_aside if task.before else ())} - {str(row.pk) for row in rows}
     return sorted(waiting | {str(message.id) for message in task.marks.messages if message.depth <= last.depth})
 
 
 def end_lost(lost: QuerySet[SummaryJob]) -> list[UUID]:
-    """End the jobs whose time is over, and those whose worker is lost. Returns the conversations of both."""
+    """End the jobs whose time is over, and the `lost` jobs. Returns the ids of all their conversations."""
     ended = expire(SummaryJob.objects.live())
     return ended + [job.conversation_id for job in lost if interrupt(job.pk)]
 
 
 def queued_in(conversation_id: UUID) -> list[UUID]:
-    """Return the jobs of this conversation that wait for a worker."""
+    """Return the ids of this conversation's jobs that wait for a worker."""
     queued = SummaryJob.objects.filter(conversation=conversation_id, status=SummaryJob.Status.QUEUED)
     return list(queued.values_list("pk", flat=True))

@@ -1,6 +1,6 @@
-"""Filters of texts: mentions as links, answers without Markdown, and names of tools.
+"""Template filters for texts: mentions as links, answers without Markdown, and names of tools.
 
-`{{ text|mentions }}` makes HTML of a plain text, in which mentions are links.
+`{{ text|mentions }}` converts a plain text to HTML, with its mentions as links.
 """
 
 from django import template

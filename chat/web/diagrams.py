@@ -1,7 +1,7 @@
-"""Serve the frame in which a diagram of an answer is drawn.
+"""Serve the frame that draws a diagram of an answer.
 
-A model's text may be hostile and Mermaid may have flaws. So its script runs in a frame without session, storage,
-network and access to the page.
+A model's text may be hostile and Mermaid may have flaws. So Mermaid runs in a frame without session, storage,
+network or access to the page.
 """
 
 from django.http import HttpResponse
@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 
 from accounts.access.sessions import SignedInRequest as Request
 
-# Mermaid writes its styles into the drawing. `sandbox` also holds when the frame is opened as a page.
+# Mermaid writes its styles into the drawing. `sandbox` also applies if a person opens the frame as a page.
 POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-scripts"

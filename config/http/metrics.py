@@ -1,8 +1,8 @@
 """`/metrics` for Prometheus: the load of the workspace, and its queues.
 
-It is open to the scrape token (`METRICS_TOKEN`), and to staff who may see calls of models, with a session or a token of
-scope `admin`. Tables that grow without bound are not counted whole: turns and files are those of the last hour, found
-by the time inside their ids. The metrics of one process are in `core.logs.metrics`.
+It is open to the scrape token (`METRICS_TOKEN`). Staff who may see model calls can read it with a session or a token of
+scope `admin`. Tables that grow without bound are not counted in full: turns and files of the last hour are counted,
+found by the time inside their ids. The metrics of one process are in `core.logs.metrics`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def metrics(request: HttpRequest) -> HttpResponseBase:
-    """Return the metrics for the scrape token; for others as `MetricsView` does."""
+    """Return the metrics for the scrape token. `MetricsView` answers all other requests."""
     if may_read(request.headers.get("Authorization", "")):
         return _metrics()
     return _for_staff(request)
@@ -66,14 +66,14 @@ _for_staff = MetricsView.as_view()
 
 
 def _metrics() -> HttpResponse:
-    """Return the workspace's numbers, which are the same at each web process, and those of this process."""
-    of_workspace = CollectorRegistry()
-    of_workspace.register(_WorkspaceCollector())
-    return HttpResponse(generate_latest(of_workspace) + generate_latest(REGISTRY), content_type=MEDIA_TYPE)
+    """Return the metrics of the workspace, which are the same at each web process, and the metrics of this process."""
+    workspace_registry = CollectorRegistry()
+    workspace_registry.register(_WorkspaceCollector())
+    return HttpResponse(generate_latest(workspace_registry) + generate_latest(REGISTRY), content_type=MEDIA_TYPE)
 
 
 class _WorkspaceCollector(Collector):
-    """Reads the workspace's numbers when Prometheus asks for them."""
+    """Reads the workspace's metrics when Prometheus scrapes them."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         now = timezone.now()
@@ -137,7 +137,7 @@ def _workers() -> Iterator[GaugeMetricFamily]:
 
 
 def _queues() -> list[Sample]:
-    """Return the lengths of the queues, by the broker and Redis; none while one of them is away."""
+    """Return the lengths of the queues from the broker and Redis. Returns no sample if either is unavailable."""
     connection: Any = current_app.connection_for_read()  # each kind of broker has its own type of channel
     try:
         with connection:
@@ -149,7 +149,7 @@ def _queues() -> list[Sample]:
 
 
 def _length(connection: Any, queue: str) -> int:
-    """Return the length of a queue; 0 for one that does not exist, since no task was ever put into it."""
+    """Return the length of a queue. It is 0 for a queue that does not exist yet, because no task was ever added."""
     try:
         return int(connection.channel().queue_declare(queue=queue, passive=True).message_count)
     except ChannelError:
@@ -157,7 +157,7 @@ def _length(connection: Any, queue: str) -> int:
 
 
 def _by(label: str, values: Iterable[str], counts: Mapping[Any, int]) -> list[Sample]:
-    """Return a sample for each value, also for those that do not occur: a gap in a series is hard to watch."""
+    """Return a sample for each value. A value that does not occur has 0: series with gaps are hard to monitor."""
     return [({label: str(value)}, counts.get(str(value), 0)) for value in values]
 
 

@@ -1,11 +1,11 @@
 """daphne with limits on bodies, slow senders and memory, which an application could not set.
 
-An ASGI application gets a request only when daphne has all of it, and all at once. Here
+daphne passes a request to an ASGI application only when it has received all of it, and all at once. Here
 
 1. `TimedChannel` bounds the time for the head of a request and between the parts of its body;
-2. `LimitedRequest` counts the body while it arrives, refuses a too large one, and keeps it on disk;
+2. `LimitedRequest` counts the body while it arrives, refuses a body that is too large, and stores it on disk;
 3. `reading` passes the body to the application piece by piece, large ones in turns (`config.http.large_bodies`);
-4. `LimitedServer.handle_reply` writes the response piece by piece, as its client reads it (`config.http.unread`).
+4. `LimitedServer.handle_reply` writes the response piece by piece, as the client reads it (`config.http.unread`).
 
 `python -m config.web` starts it.
 """
@@ -65,39 +65,39 @@ logger = logging.getLogger(__name__)
 access = logging.getLogger("access")
 
 MOST_OF_A_STRANGER = 100_000  # bytes; a client that is not signed in sends at most a form
-ROOM_FOR_FORM = 1_000_000  # bytes of a multipart form around the file
+ROOM_FOR_FORM = 1_000_000  # bytes that a multipart form may have in addition to the file
 UPLOADS = {  # the views that take files
     *("files:list", "projects:upload", "chat:imports", "file-list", "import-list"),
     *("admin:projects_project_add", "admin:projects_project_change"),
 }
 HEAD_SECONDS = 20  # for the whole head (first line and headers) of a connection's first request
-KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and have to be first to end it
-BODY_SECONDS = 30  # in which `BODY_BYTES` have to arrive
+KEPT_SECONDS = 75  # between requests; proxies keep a connection for 60 s and must be the first to end it
+BODY_SECONDS = 30  # time in which `BODY_BYTES` must arrive
 BODY_BYTES = 10_000
-UNREAD_SECONDS = 300  # in which a client has to read the buffer of its connection
-CLOSED_WITHIN = 1.0  # seconds for answers that the end of the process cuts off, to stop their work
-LINGER_SECONDS = 5  # for which a client may go on sending after a refusal; cut off, it would not read the refusal
-SERVICE_RESTART = 1012  # a close code (IANA's list): the page of the socket connects again, to another process
+UNREAD_SECONDS = 300  # time in which a client must read the buffer of its connection
+CLOSED_WITHIN = 1.0  # seconds in which answers that are cut off at the end of the process must stop
+LINGER_SECONDS = 5  # a client may go on sending so long after a refusal; if cut off, it would not read the refusal
+SERVICE_RESTART = 1012  # a close code (IANA's list) after which the page reconnects to another process
 IN_MEMORY = 100_000  # bytes; a longer body waits on disk
 PIECE = 65_536
-LONGEST_SHOWN = 300  # bytes of a too long request line in which its path is searched
-UNSENT = 131_072  # unsent bytes that the kernel accepts; else it accepts megabytes that no client reads
+LONGEST_SHOWN = 300  # bytes of a request line that is too long; the path is searched in them
+UNSENT = 131_072  # unsent bytes that the kernel may buffer; by default it buffers megabytes
 CHECKED_EVERY = 1.0  # seconds between two checks while too much waits for clients to read it
 
 App = Callable[..., Awaitable[None]]
 
 
 class Sender(NamedTuple):
-    """The person who sends a body that is larger than `MOST_OF_A_STRANGER`. `upload`: it is for a view of files."""
+    """The sender of a body that is larger than `MOST_OF_A_STRANGER`. `upload`: it goes to a view that takes files."""
 
     person: UUID
     upload: bool
 
 
 class LimitedRequest(WebRequest):  # type: ignore[misc]
-    """Counts its body while that arrives, chunked or not, and refuses a too large one.
+    """Counts its body while it arrives, chunked or not, and refuses a body that is too large.
 
-    Before it reads more than `MOST_OF_A_STRANGER`, it looks the sender up; nothing is read meanwhile.
+    Before it reads more than `MOST_OF_A_STRANGER`, it looks up the sender. It reads nothing during the look-up.
     """
 
     def __init__(self, channel: "TimedChannel", queued: object) -> None:
@@ -106,7 +106,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         self.received = 0
         self.looked_up = self.looking = self.refused = self.complete = self.upload = False
         self.uploader: UUID | None = None
-        self.sender: Sender | None = None  # of a body that was looked up
+        self.sender: Sender | None = None  # set by the look-up
         self.body: BinaryIO = BytesIO()
         self.log_fields: dict[str, str] = {}  # filled by the middleware
 
@@ -133,10 +133,10 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         # daphne would read all of `content` into memory; `LimitedServer` reads `body`.
         self.body = self.content
         self.content = BytesIO()
-        # daphne would trust this header of any client, and answer 500 where it is not ASCII.
+        # daphne would trust this header from any client, and answer 500 if it is not ASCII.
         self.requestHeaders.removeHeader(b"daphne-root-path")
         if not self.requestHeaders.hasHeader(b"content-length") and self.received:
-            # Django REST framework ignores a body without a length, as a chunked one is.
+            # Django REST framework ignores a body without a length, such as a chunked body.
             self.requestHeaders.setRawHeaders(b"content-length", [str(self.received).encode()])
         return super().process()
 
@@ -150,14 +150,14 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         super().finish()
 
     def address(self) -> str:
-        """Return the client's address, also behind proxies; empty for an unknown one."""
+        """Return the client's address, also behind proxies. It is empty if unknown."""
         direct = str(getattr(self.channel.getPeer(), "host", ""))
         forwarded = b",".join(self.requestHeaders.getRawHeaders(b"x-forwarded-for") or ())
         return client_address(direct, forwarded.decode("latin-1"))
 
     @property
     def followed(self) -> bool:
-        """Return whether it is answered by a stream of events that its client can resume."""
+        """Return whether the response is a stream of events that the client can resume."""
         kind = self.responseHeaders.getRawHeaders(b"content-type") or [b""]
         return bool(self.method == b"GET" and self._response_started and kind[0].startswith(b"text/event-stream"))
 
@@ -186,7 +186,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
         if not (token or session):
             self._refuse(self._too_large())
             return
-        self.looking = True  # bytes that were read already still arrive; they are counted after the look-up
+        self.looking = True  # bytes that were read before still arrive; they are counted after the look-up
         self.channel.hold_on()
         self._looking_up = asyncio.ensure_future(self._look_up(token, session, size))
 
@@ -228,7 +228,7 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self.server.uploading[user_id] += 1
 
     def _credential(self) -> tuple[str, str]:
-        """Return the bearer token, or the key of the session, that the request carries."""
+        """Return the bearer token or the session key of the request."""
         token = bearer_token(_last(self.requestHeaders, b"authorization"))
         if token is not None:
             return token, ""
@@ -265,21 +265,22 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
             self.uploader = None
 
 
-_Channel: Any = HTTPChannel  # Twisted types only a part of it, by zope's interfaces
+_Channel: Any = HTTPChannel  # Twisted has types for only a part of it (zope interfaces)
 
 
 class TimedChannel(_Channel):  # type: ignore[misc]
-    """A connection with a time for a request's whole head, and for every `BODY_BYTES` of its body.
+    """A connection with a time limit for a request's whole head, and for every `BODY_BYTES` of its body.
 
-    Twisted begins its time again with every byte, so a byte a minute would hold a connection for ever.
+    Twisted restarts its time limit with every byte, so a client that sends one byte a minute would hold a
+    connection for ever.
     """
 
     def connectionMade(self) -> None:
         self.timeOut = HEAD_SECONDS
-        self._arrived = 0  # bytes of a body since the time began
+        self._arrived = 0  # bytes of a body since the time limit was restarted
         self._lingering: Any = None
         self._paused = self._continue_due = self._head_refused = False
-        self._read_on: asyncio.Future[None] | None = None  # set while the client has to read first
+        self._read_on: asyncio.Future[None] | None = None  # set while the client must read first
         self._unread: Any = None
         if isinstance(self.transport, tcp.Server) and self.transport.getHandle().family != socket.AF_UNIX:
             self.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
@@ -288,7 +289,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
     def dataReceived(self, data: bytes) -> None:
         if self._head_refused:
             return
-        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel begins the time again
+        LineReceiver.dataReceived(self, data)  # type: ignore[no-untyped-call]  # HTTPChannel would restart the time limit
 
     def lineReceived(self, line: bytes) -> None:
         if self._receivedHeaderSize + len(line) > self.totalHeadersSize:
@@ -327,12 +328,12 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         self._refuse_head(ProductError("headers_too_long", detail, status=431), self._first_line())
 
     def _respondToBadRequestAndDisconnect(self) -> None:
-        """Answer with a sentence, which Twisted's own answer lacks."""
+        """Answer with a sentence. Twisted's own answer has no text."""
         detail = Sentence("This is not a valid HTTP request. Correct the program that sent it.")
         self._refuse_head(ProductError("bad_request", detail, status=400), self._first_line())
 
     def _first_line(self) -> bytes:
-        """Return the request line as far as it was parsed; empty before."""
+        """Return the request line as far as it has been parsed. It is empty before that."""
         return b" ".join(getattr(self, name, b"") for name in ("_command", "_path"))
 
     def _refuse_head(self, error: ProductError, first: bytes) -> None:
@@ -369,7 +370,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
 
     @property
     def stalled(self) -> bool:
-        """Return whether the client has to read before more is written."""
+        """Return whether the client must read before more is written."""
         return self._read_on is not None
 
     def abort(self) -> None:
@@ -411,7 +412,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
             self.transport.loseConnection()
 
     def hold_on(self) -> None:
-        """Read nothing until `go_on`. A client that waits for `100 Continue` does not get it before, either."""
+        """Read nothing until `go_on`. A client that waits for `100 Continue` gets it only then."""
         self._paused = True
         self._networkProducer.pauseProducing()
 
@@ -426,7 +427,7 @@ class TimedChannel(_Channel):  # type: ignore[misc]
         return self._command.decode("latin-1"), _path(self._path)
 
     def refuse(self, error: ProductError) -> None:
-        """Answer at once and end the connection after `LINGER_SECONDS`, in which further bytes are dropped.
+        """Answer at once, and end the connection after `LINGER_SECONDS`. Bytes that arrive in this time are dropped.
 
         A client that is cut off while it sends does not read the answer.
         """
@@ -459,13 +460,13 @@ class LimitedFactory(HTTPFactory):  # type: ignore[misc]
 
 
 class LimitedServer(Server):  # type: ignore[misc]
-    """daphne's server with our factory. `Server.run` makes its own factory, which the setter replaces."""
+    """daphne's server with our factory. `Server.run` makes its own factory; the setter replaces it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.uploading: Counter[UUID] = Counter()  # uploads that are arriving at this process, by person
-        self._ports: list[Any] = []  # of the sockets that it listens on
-        self._ending: asyncio.TimerHandle | None = None  # while too much waits for clients to read it
+        self._ports: list[Any] = []  # ports that it listens on
+        self._ending: asyncio.TimerHandle | None = None  # set while too much waits for clients to read it
 
     @property
     def http_factory(self) -> HTTPFactory:
@@ -480,17 +481,17 @@ class LimitedServer(Server):  # type: ignore[misc]
         super().listen_success(port)
 
     def kill_all_applications(self) -> Any:
-        """Drain the server at the end of the process, which waits for the returned object."""
+        """Drain the server at the end of the process. Twisted waits for the returned object."""
         return Deferred.fromFuture(asyncio.ensure_future(self._drain()))
 
     async def _drain(self) -> None:
         """Accept no further requests, and end the current ones.
 
-        Sockets and resumable streams end at once, so that their readers connect again, to another process. Other
+        Sockets and resumable streams end at once, so that their clients reconnect to another process. Other
         answers have `DRAIN_SECONDS`.
         """
         for port in self._ports:
-            port.stopListening()  # the sockets are closed a moment later, which needs no waiting
+            port.stopListening()  # the sockets are closed a moment later; no need to wait
         for channel in list(self._factory.channels):
             channel.no_more()
         for protocol in list(self.connections):
@@ -501,7 +502,7 @@ class LimitedServer(Server):  # type: ignore[misc]
         clock = asyncio.get_running_loop().time
         until = clock() + settings.DRAIN_SECONDS
         while (left := self._under_way()) and clock() < until:
-            # Others may still begin: they were read already.
+            # More may still begin: requests that were read already.
             await asyncio.wait(left, timeout=min(1.0, until - clock()))
         for each in left:
             each.cancel()
@@ -513,9 +514,9 @@ class LimitedServer(Server):  # type: ignore[misc]
         return [each for each in running if each is not None and not each.done()]
 
     async def handle_reply(self, protocol: Any, message: AsgiMessage) -> None:
-        """Write a message of the application, piece by piece, each once the client has read the one before.
+        """Write a message of the application piece by piece.
 
-        Messages to a socket that is closing are dropped.
+        Each piece waits until the client has read the previous piece. Messages to a socket that is closing are dropped.
         """
         channel = getattr(protocol, "channel", None)
         if not isinstance(channel, TimedChannel):
@@ -553,7 +554,7 @@ class LimitedServer(Server):  # type: ignore[misc]
             unread.remove(channel)
 
     def _end_some(self) -> None:
-        """End connections whose clients read nothing, every `CHECKED_EVERY` seconds while too much waits."""
+        """End connections whose clients read nothing. Repeats every `CHECKED_EVERY` seconds while too much waits."""
         unread: UnreadBytes = self._factory.unread
         loop = asyncio.get_running_loop()
         if ended := unread.end_some(loop.time()):
@@ -568,7 +569,7 @@ class LimitedServer(Server):  # type: ignore[misc]
         return super().create_application(protocol, scope)
 
     def log_action(self, protocol: str, action: str, details: Mapping[str, Any]) -> None:
-        """Write a line of the access log; none for successful health checks, which proxies send every second."""
+        """Write a line of the access log. Successful health checks get none, since proxies send them every second."""
         path = details["path"]
         address = path.decode(errors="replace") if isinstance(path, bytes) else path
         if address in WATCHED and details.get("status") == HTTPStatus.OK:
@@ -596,7 +597,7 @@ class CommandLine(CommandLineInterface):  # type: ignore[misc]
 
 
 def reading(application: App) -> App:
-    """Return an application that gets its request's body piece by piece. A large body waits for its turn."""
+    """Return an application that gets the body of its request piece by piece. A large body waits for its turn."""
     turns = LargeBodies()
 
     async def app(scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
@@ -622,7 +623,7 @@ def reading(application: App) -> App:
 async def _in_turn(
     turns: LargeBodies, application: App, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend, person: UUID
 ) -> None:
-    """Run the application in the turn of the person's body; answer with `busy` where it has to wait too long."""
+    """Run the application when it is the turn of the person's body. Answers with `busy` if it must wait too long."""
     try:
         async with turns.turn(person) as turn:
 
@@ -642,7 +643,7 @@ async def _in_turn(
 
 
 def _pieces(body: BinaryIO, receive: AsgiReceive) -> AsgiReceive:
-    """Return a function that yields the messages of a body, and then those of `receive`."""
+    """Return a function that returns the messages of a body, and then the messages from `receive`."""
     more = True
 
     async def piece() -> AsgiMessage:

@@ -1,6 +1,6 @@
 """PostgreSQL with a synchronous replica, and PgBouncer in front of the primary.
 
-The binaries are those of the wheel that `make run` uses: Debian's have no pgvector in every release.
+The binaries come from the wheel that `make run` uses, since not every Debian release has pgvector.
 """
 
 import os
@@ -57,7 +57,7 @@ class Postgres:
         self.second.start()
 
     def follow(self) -> None:
-        """Make `second` a new replica. Each later commit waits for it."""
+        """Make `second` a new replica. All later commits wait for it."""
         port = self.first.port
         if self.wired:
             if self.line is not None:
@@ -75,7 +75,7 @@ class Postgres:
         self._synchronous("'*'")
 
     def go_alone(self) -> None:
-        """Make no commit wait for the replica. Commits that wait for it go on."""
+        """Let commits go on without the replica, also commits that wait for it now."""
         self._synchronous("''")
 
     def fail_over(self) -> None:
@@ -101,7 +101,7 @@ class Server:
             "unix_socket_directories": "",
             "max_connections": CONNECTIONS,
             "cluster_name": name.replace("-", "_"),
-            # A commit waits for the replica, which looks every five seconds by default whether the first is back.
+            # Commits wait for the replica. By default it checks only every five seconds whether the primary is back.
             "wal_retrieve_retry_interval": "1s",
         }
         set_to = [each for key, value in options.items() for each in ("-c", f"{key}={value}")]
@@ -116,12 +116,12 @@ class Server:
         )
 
     def copy(self, port: int) -> None:
-        """Replace the data by a copy of the server at `port`."""
+        """Replace the data with a copy from the server at `port`."""
         self.process.stop()
         shutil.rmtree(self.data, ignore_errors=True)
         self._made()
-        where = f"host=127.0.0.1 port={port} user={SUPERUSER}"
-        self._run("pg_basebackup", "-D", str(self.data), "-d", where, "-R", "-c", "fast", "-X", "stream")
+        dsn = f"host=127.0.0.1 port={port} user={SUPERUSER}"
+        self._run("pg_basebackup", "-D", str(self.data), "-d", dsn, "-R", "-c", "fast", "-X", "stream")
 
     def start(self) -> None:
         self.process.start()
@@ -136,8 +136,8 @@ class Server:
                 time.sleep(0.1)
 
     def connected(self, database: str = SUPERUSER) -> "psycopg.Connection[Any]":
-        where = f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={database}"
-        return psycopg.connect(where, autocommit=True, connect_timeout=5)
+        dsn = f"host=127.0.0.1 port={self.port} user={SUPERUSER} dbname={database}"
+        return psycopg.connect(dsn, autocommit=True, connect_timeout=5)
 
     def _made(self) -> None:
         self.data.mkdir(mode=0o700)
@@ -152,7 +152,7 @@ class Server:
 
 
 class PgBouncer:
-    """PgBouncer in transaction mode. `point` leads it to another server without a restart."""
+    """PgBouncer in transaction mode. `point` directs it to another server without a restart."""
 
     def __init__(self, directory: Path) -> None:
         self.port, self._home = free_port(), directory / "pgbouncer"
@@ -178,7 +178,7 @@ class PgBouncer:
             "max_client_conn": 500,
             "default_pool_size": POOL,
             "ignore_startup_parameters": "options,extra_float_digits",
-            # Retry a server that is away soon, and fail the clients that wait for it.
+            # Retry an unavailable server soon, and fail the clients that wait for it.
             "server_login_retry": 1,
             "server_connect_timeout": 3,
             "query_wait_timeout": QUERY_WAIT_TIMEOUT,
@@ -190,7 +190,7 @@ class PgBouncer:
 
 
 def answers(port: int, seconds: float) -> None:
-    """Return when something listens at the port. Raises OSError after `seconds`."""
+    """Wait until a server listens at the port. Raises OSError after `seconds`."""
     until = time.monotonic() + seconds
     while True:
         try:

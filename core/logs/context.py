@@ -1,7 +1,7 @@
 """The fields of log lines: the ids of the request, the person and the turn.
 
-All code inside a request has them, and so do the jobs that the request leads to: one id finds the lines of the web
-server, the worker and the call of the model.
+All code inside a request has them, and so do the jobs that the request starts. One id finds the lines of the web
+server, the worker and the model call.
 """
 
 import hashlib
@@ -17,15 +17,16 @@ _fields: ContextVar[dict[str, str] | None] = ContextVar("fields of log lines", d
 
 
 def log_fields() -> dict[str, str]:
-    """Return a copy of the current fields, by the names of `NAMES`, without those that are not set."""
+    """Return a copy of the current fields by name (`NAMES`), without unset fields."""
     return dict(_fields.get() or {})
 
 
 @contextmanager
 def log_context(values: Mapping[str, object], fields: dict[str, str] | None = None) -> Iterator[None]:
-    """Give the log lines of the block these values, those that `add_log_fields` adds, and none from outside.
+    """Set the fields of the log lines in the block: these values and the values that `add_log_fields` adds.
 
-    `fields`: the dictionary that holds them, for a caller that reads them after the block.
+    Fields from outside the block do not apply. `fields`: the dictionary to store them in, for a caller that reads them
+    after the block.
     """
     fields = {} if fields is None else fields
     fields.update({name: str(values[name]) for name in NAMES if values.get(name)})
@@ -44,10 +45,10 @@ def add_log_fields(**values: object) -> None:
 
 
 def trace_of(request_id: str) -> tuple[int, int]:
-    """Return the ids of a request's trace and of its first span.
+    """Return the ids of a request's trace and its first span.
 
-    The id of the trace is the request's where that has the form of one (32 hexadecimal digits, hyphens aside), as the
-    ids that we make have; else a digest of it.
+    If the request's id has the form of a trace id (32 hexadecimal digits, hyphens ignored), it is the id of the trace.
+    Ids that we make have this form. Otherwise the id of the trace is a digest of the request's id.
     """
     plain = request_id.replace("-", "").lower()
     digest = hashlib.blake2b(request_id.encode(), digest_size=24).digest()

@@ -3,9 +3,9 @@
 A text in a language with a stemmer in PostgreSQL gets the configuration of that language. All other texts (Vietnamese,
 Chinese, source code, tables of numbers, short texts) get `simple`, which only folds case.
 
-In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) the parser would make one
-word of a sentence. Such runs are divided into overlapping pairs of characters, in chunks and in queries, so that every
-part of at least two characters is found. A single character is only found where it stands alone.
+In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) the parser would treat a
+sentence as one word. Such runs are split into overlapping pairs of characters, in chunks and in queries. So a search
+finds every part of at least two characters. It finds a single character only if that stands alone.
 """
 
 import re
@@ -47,8 +47,8 @@ CONFIGURATIONS = {
     "ta": "tamil",
     "tr": "turkish",
 }
-SAMPLE = 2_000  # characters of each of the three samples of a text
-CONFIDENT = 0.7  # probability of a language from which on its configuration is used
+SAMPLE = 2_000  # characters in each of the three samples of a text
+CONFIDENT = 0.7  # minimum probability of a language to use its configuration
 FEWEST_LETTERS = 40
 # Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code.
 CODE_SIGNS = frozenset('{}[]()<>=;_/\\|&*+#$@^~`"0123456789')
@@ -80,7 +80,7 @@ def configuration_of(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """Return the text for the parser of PostgreSQL: in normal form NFKC, and unspaced scripts in pairs."""
+    """Return the text for the parser of PostgreSQL: in normal form NFKC, with unspaced scripts in pairs."""
     return UNSPACED_RUN.sub(_pairs, unicodedata.normalize("NFKC", text))
 
 

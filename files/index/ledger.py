@@ -30,7 +30,7 @@ NOBODY = Payer()
 class SearchUsage:
     """Usage of an embedder or re-ranker so far.
 
-    `reported`: tokens by the server's report. `counted`: tokens by our count, of requests without a report.
+    `reported`: tokens as the server reports them. `counted`: tokens by our count, for requests without a report.
     `searches`: the unit that vendors of re-rankers bill.
     """
 
@@ -39,7 +39,7 @@ class SearchUsage:
     searches: int = 0
 
     def add(self, reported: int, counted: int, searches: int = 0) -> None:
-        """Add one request. `reported` is 0 where the server reports nothing."""
+        """Add one request. `reported` is 0 if the server reports nothing."""
         self.reported += reported
         self.counted += 0 if reported else counted
         self.searches += searches
@@ -49,8 +49,8 @@ class Ledger(Protocol):
     def __call__(self, server: Embedder | Reranker, payer: Payer, expected: int) -> AbstractContextManager[SearchUsage]:
         """Return a context manager around one call.
 
-        It stores the `expected` tokens before the call, and replaces them by the real usage after it. A call that fails
-        without any usage leaves no row.
+        It stores the `expected` tokens before the call, and replaces them with the real usage after it. A call that
+        fails without usage leaves no row.
         """
 
 
@@ -58,7 +58,7 @@ _ledgers: list[Ledger] = []
 
 
 def register_ledger(ledger: Ledger) -> None:
-    """Register the ledger, in `AppConfig.ready()` of the app that has it. Raises ValueError for a second one."""
+    """Register the ledger. Its app calls this in `AppConfig.ready()`. Raises ValueError for a second ledger."""
     if _ledgers:
         raise ValueError(f"the ledger {_ledgers[0]!r} is registered already")
     _ledgers.append(ledger)

@@ -1,6 +1,6 @@
-"""Lexemes of single words by PostgreSQL's stemmers, with a cache in each process.
+"""Lexemes of single words from PostgreSQL's stemmers, with a cache in each process.
 
-A process queries each word once, so most words of a collection are cached soon.
+A process queries each word only once, so most words of a collection are soon in the cache.
 """
 
 from collections.abc import Collection, Mapping

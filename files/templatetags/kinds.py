@@ -31,7 +31,7 @@ KINDS: dict[str, str | Promise] = {
 
 @register.filter
 def kind_in_words(media_type: str) -> str | Promise:
-    """Return the name of a media type; without a name, the media type itself; for a file that was not read, a dash."""
+    """Return the name of a media type, or the media type itself if it has no name. An unread file has a dash."""
     if media_type.startswith("image/"):
         return gettext_lazy("Picture")
     return KINDS.get(media_type, media_type or "–")

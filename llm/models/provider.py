@@ -1,6 +1,6 @@
-"""Store providers, their models, web searches and tool servers, as an admin sets them up.
+"""Providers, their models, web searches and tool servers, as an administrator sets them up.
 
-The rows decide. Known data only suggests values for them.
+The rows are authoritative. Known data about models only suggests values for them.
 """
 
 import shlex
@@ -22,13 +22,13 @@ from core.net.url_safety import is_http
 from llm.providers import OPENAI_URL
 from llm.types.model_call import Prices
 
-# Most tools in one request, by the kind of the provider. OpenAI's API takes 128, and so do Azure, Groq and others.
+# Maximum number of tools in one request, by kind of provider. OpenAI's API takes 128, and so do Azure, Groq and others.
 KNOWN_TOOL_LIMITS = {"openai": 128, "responses": 128}
 UNKNOWN_WINDOW = 4096  # tokens; small enough for every model in use, and the admin shows a warning
 
 
 def validate_base_url(url: str) -> None:
-    # Django's URLField would refuse http://ollama:11434/v1, the way one container calls another.
+    # Django's URLField would refuse http://ollama:11434/v1, the address of another container.
     if not is_http(url):
         raise ValidationError(gettext("Begin with http:// or https:// and a host, as in http://127.0.0.1:11434/v1."))
 
@@ -77,12 +77,12 @@ class Provider(models.Model):
 
     @property
     def tool_limit(self) -> int | None:
-        """Return how many tools one request may define; None where no limit is known."""
+        """Return how many tools one request may define, or None if no limit is known."""
         return self.max_tools or KNOWN_TOOL_LIMITS.get(self.kind)
 
     @property
     def protocol(self) -> str:
-        """Return the protocol to speak. At OpenAI itself, models that reason need Responses for their tools."""
+        """Return the protocol to speak. At OpenAI itself, reasoning models need Responses to call tools."""
         own = urlsplit(self.base_url or OPENAI_URL).hostname == urlsplit(OPENAI_URL).hostname
         return str(self.Kind.RESPONSES if self.kind == self.Kind.OPENAI and own else self.kind)
 
@@ -90,14 +90,14 @@ class Provider(models.Model):
     def append_only(self) -> bool:
         """Return whether later calls of a turn must only add to the earlier ones.
 
-        Anthropic binds the signature of a thought to the whole prompt before it. The cache of OpenAI's newer models
-        serves only a beginning that ends where an earlier call ended.
+        Anthropic signs a thought together with the whole prompt before it. The cache of OpenAI's newer models serves
+        only a prefix that ends where an earlier call ended.
         """
         return self.protocol in (self.Kind.ANTHROPIC, self.Kind.RESPONSES)
 
 
 class Effort(TextChoices):
-    """Effort of reasoning before an answer, in the words of OpenAI's protocol. No model takes them all."""
+    """Effort of reasoning before an answer, in the words of OpenAI's protocol. No model accepts all of them."""
 
     NONE = "none", _("no reasoning")
     MINIMAL = "minimal", _("minimal")
@@ -108,11 +108,11 @@ class Effort(TextChoices):
     MAX = "max", _("maximal")
 
 
-# The choice of a request without an effort, instead of the least effort.
+# The choice to send requests without an effort, instead of the least effort.
 UNSAID = "unsaid"
 OWN_EFFORTS = [*Effort.choices, (UNSAID, _("not said"))]
 
-# Efforts to offer for a model that reasons and whose own efforts are unknown.
+# Efforts to offer for a reasoning model whose efforts are unknown.
 OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
 LONGEST_EFFORT = 10  # characters
 
@@ -142,12 +142,12 @@ def price(name: str, help_text: str) -> "models.DecimalField[Any, Any]":
 
 
 class Model(models.Model):
-    """One model of a provider. Windows and outputs are in tokens, prices in US dollars for a million tokens.
+    """One model of a provider. Windows and outputs are in tokens, prices in US dollars per million tokens.
 
-    `token_ratio`: tokens of prompts as the provider reports them, for one of ours; see `llm.services.learn_ratio`.
+    `token_ratio`: tokens in prompts that the provider reports per token that we count; see `llm.services.learn_ratio`.
     Learnt limits are stored with their evidence (`llm.learning.Evidence`); an admin can delete them. `found`: the facts
-    that the provider last reported (`llm.types.facts.ModelFacts`). Their fields follow them, except those that
-    `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
+    that the provider last reported (`llm.types.facts.ModelFacts`). The fields of the model follow these facts,
+    except the fields that `set_by_hand` names. `learnt_on`: the days on which answers proved a deviation, by its field.
     """
 
     class Tokenizer(TextChoices):
@@ -201,7 +201,7 @@ class Model(models.Model):
         default=True,
         help_text="Off: all system messages are sent as one, at the start.",
     )
-    # Deviations of its server from the protocol. The first follows reported facts, the others are learnt from answers.
+    # Deviations of its server from the protocol. The first comes from reported facts, the others from answers.
     written_calls = models.BooleanField(
         "writes tool calls as text",
         default=False,
@@ -288,20 +288,20 @@ class Model(models.Model):
 
     @property
     def offered_efforts(self) -> list[str]:
-        """Return the efforts of reasoning that can be chosen, from the least upwards."""
+        """Return the efforts of reasoning that can be chosen, from the least to the greatest."""
         accepted = self.efforts or (OFF_AND_ON if self.reasoning else ())
         return [each for each in Effort.values if each in accepted]
 
     @property
     def least_effort(self) -> str | None:
-        """Return the effort for the product's own requests, such as titles and summaries; None: none is sent."""
+        """Return the effort for the product's own requests, such as titles and summaries; None to send no effort."""
         if self.own_effort:
             return None if self.own_effort == UNSAID else self.own_effort
         return next(iter(self.offered_efforts), None)
 
     @property
     def own_efforts(self) -> list[str | None]:
-        """Return the efforts to try for the product's own requests: the least, the next one, and none at all."""
+        """Return the efforts to try for the product's own requests: the least, the next, and no effort."""
         least = self.least_effort
         if least is None:
             return [None]
@@ -311,20 +311,20 @@ class Model(models.Model):
 
     @property
     def window(self) -> int:
-        """Return the window in force, in tokens: the smaller of the row's and the learnt one."""
+        """Return the window in force, in tokens: the smaller of the row's window and the learnt window."""
         return min(self.context_window, self.learnt_window or self.context_window)
 
     @property
     def image_limit(self) -> int | None:
-        """Return the most images of one prompt that are sent; None where no limit is known."""
+        """Return the maximum number of images in one prompt, or None if no limit is known."""
         limits = [limit for limit in (self.max_images, self.learnt_max_images) if limit is not None]
         return min(limits, default=None)
 
     @property
     def prices(self) -> Prices | None:
-        """Return the prices; None unless prompts and answers have one.
+        """Return the prices, or None if prompts or answers have no price.
 
-        Without prices of the cache there is no discount.
+        A missing price of the cache equals the price of prompts.
         """
         stored = (self.input_price, self.output_price, self.cached_input_price, self.cache_write_price)
         prompt, answer, cached, written = (price if price is not None and price >= 0 else None for price in stored)
@@ -334,7 +334,7 @@ class Model(models.Model):
 
 
 class WebSearch(models.Model):
-    """A service that searches the web. Answers search with the active one; without one they do not search."""
+    """A service that searches the web. Answers search with the active service. Without one, they do not search."""
 
     class Kind(TextChoices):
         SEARXNG = "searxng", "SearXNG or compatible"

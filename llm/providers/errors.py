@@ -21,12 +21,12 @@ from core.errors import ModelError
 from core.sentences import Sentence
 from llm.providers.overflow import Overflow, known_overflow, overflow_by_numbers
 
-# Characters of a key from which it is removed from a provider's message. Local servers have shorter keys such as `x` or
-# `none`, which are no secrets and whose letters stand in any sentence.
+# Keys of at least this length, in characters, are removed from a provider's message. Local servers have shorter keys,
+# such as `x` or `none`. These are no secrets, and any sentence may contain them.
 SECRET_FROM = 8
 MAX_QUOTE = 300  # characters of a provider's own message shown to people
 
-# Wordings of a limit on the images of one request, with the number as their first group.
+# Wordings for a limit on the images in one request. The first group is the number.
 _IMAGE_LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -50,7 +50,7 @@ _MODEL_WORDS = re.compile(
     r"model_not_found|not a valid model|(?:unknown|invalid) model|model .{1,100}(?:not found|does not exist)",
     re.IGNORECASE,
 )
-# Wordings of servers that refuse a parameter, or its value, for this model. The first group is its name.
+# Wordings of servers that refuse a parameter or its value for this model. The first group is the parameter's name.
 _PARAMETERS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -58,14 +58,14 @@ _PARAMETERS = tuple(
         r"unknown parameter: ['\"`]([\w.]+)['\"`]",  # OpenAI
         r"unrecognized request arguments? supplied: (\w+)",  # Azure
         r"unknown name ['\"](\w+)['\"]",  # Google
-        r"(prompt_cache_breakpoint|cache_control)\b",  # in any sentence: the product adds them, people do not
+        r"(prompt_cache_breakpoint|cache_control)\b",  # in any sentence, since only the product adds them
         r"property ['\"`]([\w.]+)['\"`] is unsupported",  # Groq
         r"^['\"`]?([\w.]+)['\"`]?: extra inputs are not permitted",  # Anthropic, vLLM
-        r"\b(think) value .{1,40} is not supported",  # Ollama, of models that know on and off only
+        r"\b(think) value .{1,40} is not supported",  # Ollama, for models that know only on and off
         r"['\"`]([\w.]+)['\"`] is (?:not supported|unsupported|deprecated|not permitted|not allowed)",
         r"does not support (?:the )?(?:parameter )?['\"`]([\w.]+)['\"`]",
         r"does not support (thinking)\b",  # Ollama
-        r"adaptive (thinking) is not supported",  # Anthropic, of older models
+        r"adaptive (thinking) is not supported",  # Anthropic, for older models
         r"(tool call id) was .{1,100} but must be",  # Mistral
         r"when (tool_choice) forces tool use",  # Anthropic
         r"does not support this (tool_choice)",  # DeepSeek, while it thinks
@@ -75,7 +75,7 @@ _PARAMETERS = tuple(
         r"^(tool_choice|temperature|top_p)\b.{0,80}(?:not supported|not compatible|may not be|is not allowed)",
     )
 )
-# Refusals to stream: of OpenAI for organisations that are not verified, of gateways.
+# Refusals to stream, by OpenAI for organisations that are not verified, and by gateways.
 _NO_STREAM = re.compile(
     r"\bstream(?:ing)?\b.{0,60}\b(?:not (?:supported|available|allowed|enabled|permitted|implemented)|unsupported)"
     r"|(?:does not|doesn't|do not|cannot|can't|not able to|unable to) (?:support )?stream(?:ing)?\b"
@@ -121,7 +121,7 @@ _CODE_OF_TYPE = {
     "timeout_error": "provider_timeout",
     "invalid_request_error": "bad_model_request",
 }
-_REFUSALS = (None, 400, 413, 422, 429)  # statuses of a wrong or too large request; None: an error within a stream
+_REFUSALS = (None, 400, 413, 422, 429)  # statuses for a wrong or too large request; None: an error within a stream
 _UNCLEAR = ("bad_model_request", "rate_limited", "provider_overloaded")  # codes that our own count may correct
 _SENTENCES = {
     "bad_credentials": gettext_noop(
@@ -192,7 +192,7 @@ class _Report:
 
 
 def malformed() -> ModelError:
-    """Return the error for an answer that is no valid stream."""
+    """Return the error for an answer that is not a valid stream."""
     return _error("malformed_stream")
 
 
@@ -220,7 +220,7 @@ def timed_out() -> ModelError:
 
 
 def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: str) -> ModelError:
-    """Return the error of an answer that is one by its status. Names of `headers` may have any case."""
+    """Return the error for an answer with an error status. Names in `headers` may have any case."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -233,7 +233,7 @@ def from_answer(status: int, headers: Mapping[str, str], body: bytes, api_key: s
 
 
 def from_event(body: Any, api_key: str) -> ModelError:
-    """Return the error of an error object within a stream. Without a known reason it is retryable."""
+    """Return the error for an error object within a stream. If its reason is unknown, it is retryable."""
     return _classify(_report(body, None), api_key, None)
 
 
@@ -254,8 +254,8 @@ _MOST_TOOLS = re.compile(
     r"|\d (?:tools|functions)\D{1,20}(?:max|limit|most)\D{1,20}(\d+)",
     re.IGNORECASE,
 )
-MAX_WORDS = 20_000  # characters of an error that are searched for tools
-MAX_DEPTH = 8  # of its JSON
+MAX_WORDS = 20_000  # characters of an error to search for tools
+MAX_DEPTH = 8  # levels of its JSON to search
 
 
 def refused_tools(body: Any) -> frozenset[str | int]:
@@ -269,15 +269,15 @@ def refused_tools(body: Any) -> frozenset[str | int]:
 
 
 def most_tools(body: Any) -> int | None:
-    """Return the largest number of tools that an error allows; None where it names none."""
+    """Return the maximum number of tools that an error names, or None if it names none."""
     match = _MOST_TOOLS.search(_words(body))
     return int(next(number for number in match.groups() if number)[:6]) if match else None
 
 
 def _words(body: Any, depth: int = 0) -> str:
-    """Return all texts of an error's JSON, one a line.
+    """Return all texts in an error's JSON, one per line.
 
-    Lists of names and numbers, as validators send, join with dots.
+    Lists of names and numbers, which validators send, are joined with dots.
     """
     if isinstance(body, str):
         return body[:MAX_WORDS]
@@ -292,16 +292,16 @@ def _words(body: Any, depth: int = 0) -> str:
     return ""
 
 
-# Members with the message: of most servers; Jina and FastAPI; Baidu; many in China; MiniMax; Apigee.
+# Members that hold the message, of most servers; Jina and FastAPI; Baidu; many in China; MiniMax; Apigee.
 _MESSAGES = ("message", "detail", "error_msg", "error_message", "errorMessage", "msg", "status_msg", "faultstring")
 _CODES = ("code", "error_code", "status_code")
 # Members that hold the error: Mistral; Cloudflare and watsonx; MiniMax; Apigee.
 _INSIDE = ("error", "message", "errors", "base_resp", "fault")
-MAX_INSIDE = 4  # errors in one another
+MAX_INSIDE = 4  # levels of nested errors
 
 
 def says_error(body: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is an error instead of an answer, as far as its form tells."""
+    """Return whether a JSON object has the form of an error instead of an answer."""
     inside = body.get("base_resp")
     if isinstance(inside, Mapping) and inside.get("status_code"):
         return True
@@ -311,7 +311,7 @@ def says_error(body: Mapping[str, Any]) -> bool:
 
 
 def of_list(body: bytes) -> Mapping[str, Any] | None:
-    """Return the error in a JSON list; None where the body is no such list."""
+    """Return the error in a JSON list, or None if the body is not such a list."""
     try:
         first = next(iter(json.loads(body)), None)
     except (ValueError, RecursionError):
@@ -320,7 +320,7 @@ def of_list(body: bytes) -> Mapping[str, Any] | None:
 
 
 def _innermost(body: Any) -> Any:
-    """Return the error in a body: servers and gateways wrap it in objects and lists."""
+    """Return the error in a body. Servers and gateways wrap it in objects and lists."""
     for _ in range(MAX_INSIDE):
         if isinstance(body, list):
             body = body[0] if body else None  # Google's compatible endpoint
@@ -359,7 +359,7 @@ def _report(body: Any, status: int | None) -> _Report:
 
 
 def _upstream(metadata: Any) -> str:
-    """Return the message of the provider behind OpenRouter. OpenRouter's own is “Provider returned error” then."""
+    """Return the message of the provider behind OpenRouter. OpenRouter's own is only “Provider returned error”."""
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
     if not isinstance(raw, str):
         return ""
@@ -370,7 +370,7 @@ def _upstream(metadata: Any) -> str:
 
 
 def _parameter(message: str, named: Any, code: Any) -> str:
-    """Return the parameter that the model refuses; "" where the error is about another thing."""
+    """Return the parameter that the model refuses, or "" if the error has another cause."""
     if named == "stream" or _NO_STREAM.search(message):
         return "stream"
     if code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") and isinstance(named, str):
@@ -382,7 +382,7 @@ def _parameter(message: str, named: Any, code: Any) -> str:
 
 
 def _invalid_fields(details: list[Any], status: int | None) -> _Report:
-    """Return the report of a list of refused fields, as FastAPI's servers and Mistral send it."""
+    """Return the report for a list of refused fields, the form that FastAPI servers and Mistral send."""
     first = details[0] if details and isinstance(details[0], Mapping) else {}
     place = [str(each) for each in first.get("loc") or () if each != "body" and not isinstance(each, int)]
     message = str(first.get("msg") or "")
@@ -410,13 +410,13 @@ def _classify(report: _Report, api_key: str, retry_after: float | None) -> Model
         )
         return _error(code, sentence=sentence, parameter=report.parameter, message=report.message)
     wait_for = retry_after if code in _RETRYABLE else None
-    # `with_count` examines the message of a refusal only: the numbers of a server that is down mean other things.
+    # `with_count` examines the message of a refusal only: if a server is down, its numbers mean other things.
     message = report.message if report.status in _REFUSALS else ""
     return _error(code, retry_after=wait_for, parameter=report.parameter, message=message)
 
 
 def with_count(error: ModelError, counted: int | None) -> ModelError:
-    """Return `context_too_long` where the numbers in the error show that; else the error itself.
+    """Return `context_too_long` if the numbers in the error show that cause, else the error itself.
 
     `counted`: tokens of the prompt by our count.
     """
@@ -427,8 +427,8 @@ def with_count(error: ModelError, counted: int | None) -> ModelError:
     if overflow is None:
         return error
     # A rate limit says nothing about the model's window.
-    of_account = overflow.of_account or error.code == "rate_limited"
-    return _too_long(replace(overflow, of_account=of_account), error.message)
+    about_account = overflow.of_account or error.code == "rate_limited"
+    return _too_long(replace(overflow, of_account=about_account), error.message)
 
 
 def _too_long(overflow: Overflow, message: str) -> ModelError:
@@ -440,7 +440,7 @@ def _too_long(overflow: Overflow, message: str) -> ModelError:
 
 
 def _code(report: _Report) -> str:
-    """Return the code of a failure. Words decide before the status: providers agree on words better."""
+    """Return the code of a failure. The words come before the status, since providers agree more on words."""
     text = f"{report.names} {report.message}"
     if _QUOTA_WORDS.search(text):
         return "quota_exhausted"

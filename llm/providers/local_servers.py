@@ -1,7 +1,7 @@
-"""Ask local servers outside of their protocol: the window that they allocated for a model, the tokens of a prompt.
+"""Ask local servers for facts outside of their protocol: the window allocated for a model, the tokens in a prompt.
 
-The shape of an answer tells which server it is. Its status does not: some servers answer unknown paths with a page and
-status 200.
+The shape of an answer identifies the server. The status does not, since some servers answer unknown paths with a page
+and status 200.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PATIENCE = 2.0  # seconds
 
 
 async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
-    """Return the JSON object that the server answers to a GET, or to a POST with `body`; else an empty one."""
+    """Return the JSON object that the server answers to a GET, or to a POST with `body`; {} after a failure."""
     try:
         async with asyncio.timeout(PATIENCE):
             return members(await server.answer(path, body))
@@ -27,7 +27,7 @@ async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = No
 
 
 async def count_prompt(server: Connection, body: Mapping[str, Any]) -> int | None:
-    """Return the tokens of a request of Chat Completions by vLLM or llama.cpp; None from other servers."""
+    """Return the tokens in a Chat Completions request, as vLLM or llama.cpp counts them; None for other servers."""
     answer = await ask(server, "/tokenize", body)
     if "count" in answer:  # vLLM
         return tokens(answer["count"]) or None
@@ -41,7 +41,7 @@ async def count_prompt(server: Connection, body: Mapping[str, Any]) -> int | Non
 
 
 async def allocated(server: Connection, model: str) -> Allocated | None:
-    """Return the window that Ollama or llama.cpp has allocated for a model; None from other servers."""
+    """Return the window that Ollama or llama.cpp has allocated for a model; None for other servers."""
     running = (await ask(server, "/api/ps")).get("models")
     if isinstance(running, list):
         names = (model, f"{model}:latest")

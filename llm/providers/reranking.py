@@ -1,6 +1,6 @@
 """Speak the two protocols of re-rankers, which score how well a text answers a query.
 
-Cohere, Jina, vLLM and llama.cpp speak Cohere's `POST /rerank`. Text Embeddings Inference has a protocol of its own.
+Cohere, Jina, vLLM and llama.cpp speak Cohere's `POST /rerank`. Text Embeddings Inference has its own protocol.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from llm.providers import errors
 from llm.providers.connection import Connection, number_at
 
 TEI = "tei"
-# Texts of one request. Text Embeddings Inference takes 32 by default, the others a hundred or more.
+# Texts per request. Text Embeddings Inference accepts 32 by default, the others a hundred or more.
 BATCH = {TEI: 32}
 MOST = 100
 
 
 class RerankScores(NamedTuple):
-    """Scores of texts for one query, and what they cost.
+    """Scores of texts for one query, and the usage.
 
-    `scores`: one for each text, the higher the better, on the model's own scale. `tokens`: as the server reports them;
-    0 without a report. `searches`: as the server bills them; one for each request without a report.
+    `scores`: one per text, on the model's own scale; higher is better. `tokens`: as the server reports them; 0 without
+    a report. `searches`: as the server bills them; without a report, one per request.
     """
 
     scores: list[float]

@@ -1,6 +1,6 @@
-"""Turn the failure of a tool server into a `ServerFailed` that tells an administrator what to do.
+"""Turn the failure of a tool server into a `ServerFailed` with advice for an administrator.
 
-`Exchange` collects what happens in a session. `_cause` finds the cause in it, most specific first, with the advice.
+`Exchange` collects the observations of a session. `_cause` finds the most specific cause in them, with the advice.
 """
 
 import re
@@ -16,10 +16,10 @@ from core.sentences import Sentence
 from core.text import clean
 from llm.tools.servers import ServerFailed, ToolServerConfig
 
-# Of the last output of a process.
+# How much of the last output of a process is shown.
 MAX_LINES = 8
 MAX_TAIL = 1_000  # characters
-SHORTEST_SECRET = 4  # characters; a shorter text is no secret, and occurs in any word
+SHORTEST_SECRET = 4  # characters; a shorter text is no secret, and any word may contain it
 _KEYS = re.compile(
     r"\b(?:sk|key|ghp|gho|github_pat|glpat|xox[abp]|AKIA|AIza)[-_]?[\w-]{10,}"
     r"|\b(?:Bearer|Basic)\s+[\w.~+/=-]{4,}"
@@ -40,7 +40,7 @@ class Exchange:
 
     `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `ended`: the
     process has closed its output by itself. `exit_code`: how it ended. `stderr`: its last bytes. `strange`: the first
-    output that is no message of the protocol; None if there was none. `too_large`: an answer was too large to be read.
+    output that is not a message of the protocol, or None. `too_large`: an answer was too large to be read.
     """
 
     status: int = 0
@@ -53,7 +53,7 @@ class Exchange:
     too_large: bool = False
 
     def note_strange(self, output: bytes) -> None:
-        """Store the first output that is no message of the protocol."""
+        """Store the output if it is the first that is not a message of the protocol."""
         self.strange = self.strange or clean(output[:400].decode("utf-8", "replace")).strip()
 
 
@@ -109,7 +109,7 @@ def _cause(server: ToolServerConfig, exchange: Exchange, error: BaseException | 
         cause = _of_start(server, causes) or _of_process(server, exchange)
     if cause is not None:
         return cause
-    # A server that answers in another protocol may also break its next connection off. Its answer tells more.
+    # A server with another protocol may also break off its next connection. Its answer shows the cause better.
     if message.startswith(_UNREADABLE) or (not message and server.url and exchange.strange is not None):
         return "tool_server_invalid", _unreadable(_host(server), _shown(server, exchange))
     if message:

@@ -1,4 +1,4 @@
-"""Change the services that tools use, and make tools of them."""
+"""Change the services that tools use, and create tools from them."""
 
 import asyncio
 from typing import Literal
@@ -19,12 +19,12 @@ from llm.tools.mcp import Listing, problems_as_stored, stored_problems, stored_t
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.tools.web_search import SearchService, WebSearchTool
 
-ACTIVE_LOCK = "active web search"  # makes two admins choose a service one after the other
+ACTIVE_LOCK = "active web search"  # two administrators choose a service one after the other
 TRIAL_QUERY = "weather"  # every index has results for it
 
 
 def web_search_tool() -> WebSearchTool | None:
-    """Return the tool of the active service, without hosts that the workspace denies; None without one."""
+    """Return the tool for the active service, without hosts that the workspace denies, or None."""
     row = WebSearch.objects.filter(active=True).first()
     return None if row is None else WebSearchTool(_service(row), hosts=host_lists())
 
@@ -60,7 +60,7 @@ def use_web_search(*, user: AbstractUser, web_search: WebSearch, active: bool) -
 
 
 def try_web_search(*, web_search: WebSearch) -> int:
-    """Return the number of results of a search. Raises `ProductError` with advice for an administrator."""
+    """Return the number of results of a trial search. Raises `ProductError` with advice for an administrator."""
     try:
         service = _service(web_search)
         with wait_outside():
@@ -70,7 +70,7 @@ def try_web_search(*, web_search: WebSearch) -> int:
 
 
 def host_lists() -> HostLists:
-    """Return the hosts that tools reach without asking, and the hosts that they never reach."""
+    """Return the hosts that tools may reach without approval, and the hosts that they may never reach."""
     row = WebAccess.objects.first()
     return HostLists() if row is None else row.lists
 
@@ -85,17 +85,17 @@ def store_web_access(*, user: AbstractUser, web_access: WebAccess) -> None:
 
 
 def tool_servers() -> list[ToolServerConfig]:
-    """Return the enabled servers, by name. `llm.tools.mcp.tools_of` asks one for its tools."""
+    """Return the enabled servers, by name. `llm.tools.mcp.tools_of` asks a server for its tools."""
     return [_server(row) for row in ToolServer.objects.filter(enabled=True)]
 
 
 def known_tools() -> list[tuple[ToolServerConfig, Listing | None]]:
-    """Return the enabled servers, by name, with their last listings; None for a server that was never asked."""
+    """Return the enabled servers, by name, with their last listings. A server that was never asked has None."""
     return [(_server(row), last_listing(row)) for row in ToolServer.objects.filter(enabled=True)]
 
 
 def last_listing(row: ToolServer) -> Listing | None:
-    """Return the last listing of a server; None where it was never asked."""
+    """Return the last listing of a server, or None if it was never asked."""
     if row.tools is None:
         return None
     return Listing(stored_tools(_server(row), row.tools), stored_problems(row.problems))
@@ -111,15 +111,16 @@ def remember_listing(server: ToolServerConfig, listing: Listing) -> None:
 
 @transaction.atomic
 def store_tool_server(*, user: AbstractUser, tool_server: ToolServer, api_key: str | None) -> None:
-    """Store the row of a superuser's form. Nobody else may: a process runs any command with the worker's rights.
+    """Store the row of a superuser's form.
 
-    `api_key`: None keeps the stored key, an empty text removes it.
+    Only superusers may, since a process runs any command with the worker's rights. `api_key`:
+    None keeps the stored key, an empty text removes it.
     """
     if not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change tool servers. Ask one to do it.", status=403)
     if api_key is not None:
         tool_server.api_key = api_key
-    # The last listing may be of another server.
+    # The last listing may come from another server.
     tool_server.tools = None
     tool_server.problems = []
     before = stored(tool_server)

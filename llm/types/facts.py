@@ -1,4 +1,4 @@
-"""Types for the facts of a model, whose names are those of the fields of `llm.models.Model`."""
+"""Types for the facts of a model. They use the names of the fields of `llm.models.Model`."""
 
 from datetime import date
 from decimal import Decimal
@@ -8,7 +8,7 @@ from typing import TypedDict
 class ModelFacts(TypedDict, total=False):
     """Facts of a model as its provider reports them, stored as JSON in `Model.found`. A missing member is unknown.
 
-    Windows and answers are in tokens, prices are texts in US dollars for a million tokens, days are in ISO 8601.
+    Windows and answers are in tokens, prices are texts in US dollars per million tokens, days are in ISO 8601.
     `tools_tried_on`: the day of a trial that showed whether the model calls tools. `source`: where the facts were read.
     """
 

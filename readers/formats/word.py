@@ -54,7 +54,7 @@ class _OpenTable:
 
 
 def _value(element: Element | None, name: str = "val", default: str = "") -> str:
-    """Return an attribute by its name without namespace."""
+    """Return an attribute by its name without the namespace."""
     if element is not None:
         for key, value in element.attrib.items():
             if key.rpartition("}")[2] == name:
@@ -67,7 +67,7 @@ def _number(text: str, default: int = 0) -> int:
 
 
 class _WordDocument:
-    """A document that is being read. `left_out` counts its pictures."""
+    """A document that is being read. `left_out` counts its omitted pictures."""
 
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class _WordDocument:
         self._defined = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
         self._styles: dict[str, _ParagraphStyle] = {}
         self._notes: list[tuple[str, str]] = []  # (element of the reference, id), in their order
-        self._previous = ""  # kind of the block before
+        self._previous = ""  # kind of the previous block
 
     def parts(self) -> Iterator[str]:
         yield from self._blocks(self._archive.open(_DOCUMENT))
@@ -91,9 +91,9 @@ class _WordDocument:
         return self._archive.tree(name) if name in self._archive.names else None
 
     def _numberings(self) -> tuple[dict[str, Numbering], dict[str, dict[int, int]]]:
-        """Return the lists by number, and the numbers with which they restart.
+        """Return the lists by number, and the numbers at which they restart.
 
-        Lists of one definition count together.
+        Lists with the same definition share one count.
         """
         tree = self._tree("word/numbering.xml")
         if tree is None:
@@ -114,7 +114,7 @@ class _WordDocument:
         return lists, restarts
 
     def _style(self, name: str) -> _ParagraphStyle:
-        """Return the style of this id. It is read at the first use, since a document uses few of its styles."""
+        """Return the style with this id. It is read at the first use, since a document uses few of its styles."""
         if name not in self._styles:
             chain: list[Element] = []
             based_on = name
@@ -127,7 +127,7 @@ class _WordDocument:
     # The text
 
     def _blocks(self, source: IO[bytes]) -> Iterator[str]:
-        """Yield the text of each paragraph and of each table that is in no other table."""
+        """Yield the text of each paragraph and of each table that is not nested in another table."""
         tables: list[_OpenTable] = []
         depths: Counter[str] = Counter()
         for event, element in events(source):
@@ -333,7 +333,7 @@ def _levels(definition: Element) -> dict[int, ListLevel]:
 
 
 def _style(chain: list[Element]) -> _ParagraphStyle:
-    """Return the style of a chain of definitions: the style's own, then those that it is based on."""
+    """Return the style for a chain of definitions: its own definition, then the definitions that it is based on."""
     name = _value(chain[0].find("{*}name"))
     names = " ".join(_value(each.find("{*}name")) for each in chain)
     own = [_own(properties) for each in chain if (properties := each.find("{*}pPr")) is not None]

@@ -1,6 +1,6 @@
-"""Find the files in other files that a password still closes, and merge readings with different passwords.
+"""Find nested files that are still locked by a password, and merge readings with different passwords.
 
-The text of the outer file says which files are closed, so nothing else must be stored.
+The text of the outer file names the locked files, so no other data must be stored.
 """
 
 import re
@@ -18,13 +18,13 @@ _CLOSED = re.compile(rf"^(?:# (?P<member>.+)\n\n|Attachment (?P<attached>.+): )(
 
 
 def closed_names(extracted: Extracted) -> list[str]:
-    """Return the names of the closed files in an archive or a letter, in the order of the text."""
+    """Return the names of the closed files in an archive or e-mail, in the order of the text."""
     holds = extracted.media_type in (ZIP, MAIL, MBOX, MSG)
     return [match["member"] or match["attached"] for match in _CLOSED.finditer(extracted.text)] if holds else []
 
 
 def refusal(extracted: Extracted, password: str) -> str:
-    """Return the code of the error for an archive of protected files only; "" for any other archive."""
+    """Return the error code if all files in the archive are protected, else ""."""
     texts = [extracted.text[start:end] for start, end in extracted.spans]
     locked = sum(bool(_CLOSED.fullmatch(text)) for text in texts)
     if locked + sum(text.endswith(_PROTECTED) for text in texts) < len(texts):
@@ -33,16 +33,16 @@ def refusal(extracted: Extracted, password: str) -> str:
 
 
 def closed_notice(extracted: Extracted) -> ReaderSentence | None:
-    """Return the sentence that names the closed files; None if there are none."""
+    """Return the sentence that names the closed files, or None if all are open."""
     closed = closed_names(extracted)
     more = ", …" if len(closed) > _NAMED else ""
     return ReaderSentence(STILL_CLOSED, {"names": ", ".join(closed[:_NAMED]) + more}) if closed else None
 
 
 def with_opened(extracted: Extracted, before: str, spans: list[list[int]]) -> Extracted:
-    """Return an archive with the texts of members that only the previous reading opened, with another password.
+    """Return an archive, with texts from the previous reading for members that only its password opened.
 
-    `before` and `spans`: text and spans of the previous reading.
+    `before` and `spans`: the text and the spans of the previous reading.
     """
     if extracted.media_type != ZIP or len(spans) != len(extracted.spans) or not closed_names(extracted):
         return extracted
@@ -53,6 +53,6 @@ def with_opened(extracted: Extracted, before: str, spans: list[list[int]]) -> Ex
 
 
 def _opens_more(old: str, new: str) -> bool:
-    """Return whether both texts are of the same member, and less of the old one is closed."""
+    """Return whether both texts belong to the same member, and fewer files in the old text are closed."""
     same = old.partition("\n")[0] == new.partition("\n")[0]
     return same and len(_CLOSED.findall(old)) < len(_CLOSED.findall(new))

@@ -1,4 +1,4 @@
-"""Read messages of Outlook (MS-OXMSG), whose properties are streams of a compound file."""
+"""Read messages of Outlook (MS-OXMSG), which store their properties as streams of a compound file."""
 
 import struct
 from collections import Counter
@@ -32,12 +32,12 @@ _RTF = "1009"
 _NAME = "3707"
 _SHORT_NAME = "3704"
 _DATA = "3701"
-_SENT = b"\x40\x00\x39\x00"  # the property of the time of sending, among those of fixed size
+_SENT = b"\x40\x00\x39\x00"  # the time of sending, a property of fixed size
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 _DEEPEST = 4  # nested messages
 _PACKED = b"LZFu"
-_MOST_UNPACKED = 50_000_000  # bytes of one body
-# The initial dictionary of packed bodies (MS-OXRTFCP, section 2.1.3.1.5), which no body contains.
+_MOST_UNPACKED = 50_000_000  # bytes per body
+# The initial dictionary of packed bodies (MS-OXRTFCP, section 2.1.3.1.5). The bodies do not contain it.
 _DICTIONARY = (
     b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor "
     b"MS Sans SerifSymbolArialTimes New RomanCourier"
@@ -94,7 +94,7 @@ class _Storage:
         return [_Storage(self._file, (*self.place, name)) for name in sorted(names)]
 
     def embedded(self) -> "_Storage | None":
-        """Return the message that this attachment contains, if it is one."""
+        """Return the message that this attachment contains, or None."""
         inner = (*self.place, f"__substg1.0_{_DATA}{_EMBEDDED}")
         return _Storage(self._file, inner) if self._file.exists("/".join(inner)) else None
 
@@ -119,7 +119,7 @@ def _message(message: _Storage, inner: Inner, left_out: Counter[str], depth: int
 
 
 def _body(message: _Storage) -> Iterator[str]:
-    """Yield the plain text of a message, else that of its HTML or of its RTF, which Outlook writes."""
+    """Yield the plain text of a message, else the text of its HTML, else the text of its RTF, which Outlook writes."""
     if text := message.text(_BODY):
         yield text
     elif source := message.bytes(_HTML, _BYTES):
@@ -129,7 +129,7 @@ def _body(message: _Storage) -> Iterator[str]:
 
 
 def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) -> Iterator[str]:
-    """Yield the text of an attachment below its name. One that cannot be read is named and counted as `attachments`."""
+    """Yield the text of an attachment below its name. An unreadable one is named and counted in `left_out`."""
     try:
         extracted = inner.read(content, name)
     except ReaderError as error:
@@ -146,7 +146,7 @@ def attachment(content: bytes, name: str, inner: Inner, left_out: Counter[str]) 
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return an unpacked body in RTF (MS-OXRTFCP). A damaged body is read up to the damage."""
+    """Unpack a body in RTF (MS-OXRTFCP). A damaged body is read up to the damage."""
     if data[8:12] != _PACKED:
         return data[16:]
     out = bytearray(_DICTIONARY)
@@ -162,7 +162,7 @@ def unpacked(data: bytes) -> bytes:
                 reference = int.from_bytes(data[at : at + 2], "big")
                 at += 2
                 place = _place(len(out), reference >> 4)
-                if place < 0:  # the mark of the end, or an impossible reference
+                if place < 0:  # the end mark, or an invalid reference
                     return bytes(out[len(_DICTIONARY) :])
                 for each in range((reference & 15) + 2):
                     out.append(out[place + each])
@@ -170,6 +170,6 @@ def unpacked(data: bytes) -> bytes:
 
 
 def _place(end: int, offset: int) -> int:
-    """Return the place in the output for an offset in the window of 4,096 bytes; -1 for one that is not written."""
+    """Return the place in the output for an offset in the window of 4,096 bytes, or -1 if it is not written yet."""
     place = end - end % 4_096 + offset
     return place if place < end else max(place - 4_096, -1) if place > end else -1

@@ -1,4 +1,4 @@
-"""Read documents of Word 97 to 2003 (MS-DOC): a text in pieces, and tables with the styles of its paragraphs."""
+"""Read documents of Word 97 to 2003 (MS-DOC): text in pieces, and tables with the styles of paragraphs."""
 
 import re
 import struct
@@ -14,14 +14,14 @@ from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.older.lists import Lists
 from readers.text.tables import Cell, markdown
 
-_WORD_97 = 0xC1  # first version with this format
+_WORD_97 = 0xC1  # the first version with this format
 _ENCRYPTED = 0x0100
 _SECOND_TABLE = 0x0200
 _LENGTHS = 0x4C  # offset of the lengths of the text's parts
-# Offsets of the places of the two tables.
+# Offsets of the pointers to the two tables.
 _PROPERTIES = 0x0102
 _PIECES = 0x01A2
-_PAGE = 512  # bytes of a page of properties
+_PAGE = 512  # bytes per page of properties
 _PARTS = ("", "Footnotes:", "Headers and footers:", "", "Comments:", "Endnotes:", "Text boxes:")
 _HEADINGS = range(1, 10)  # numbers of the styles "heading 1" to "heading 9", in every document
 # Properties of paragraphs.
@@ -30,8 +30,8 @@ _ROW_END = 0x2417
 _LISTED = 0x460B
 _DEPTH = 0x260A
 _OUTLINE = 0x2640
-_SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes of a property's value, by its kind; 0: the value has its size
-_LONG = 0xD608  # a property with two bytes for its length
+_SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes in a property's value, by kind; 0: the value begins with its size
+_LONG = 0xD608  # this property has two bytes for its length
 _DEEPEST = 6
 _CELL = "\x07"
 _FIELD = "\x13"
@@ -43,7 +43,7 @@ _SIGNS = str.maketrans({"\x0b": "\n", "\x1e": "-", "\xa0": " ", **dict.fromkeys(
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Return the text. Raises `encrypted`, `damaged`, and `unsupported` for files of older programs."""
+    """Return the text. Raises `encrypted`, `damaged`, and `unsupported` (a file from an older program)."""
     try:
         with olefile.OleFileIO(path.read_bytes()) as file:
             document = file.openstream("WordDocument").read()
@@ -60,7 +60,7 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 class _DocStyle(NamedTuple):
-    """A style. `level`: of a heading; 0: none. `listed`: number of its list; 0: none. `depth`: level in the list."""
+    """A style. `level`: heading level, or 0. `listed`: the number of its list, or 0. `depth`: level in the list."""
 
     level: int = 0
     in_table: bool = False
@@ -71,7 +71,7 @@ class _DocStyle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Characters [start, end) of the text. `at`: their first byte in the document. `wide`: two bytes a character."""
+    """Characters [start, end) of the text. `at`: their first byte in the document. `wide`: two bytes per character."""
 
     start: int
     end: int
@@ -173,7 +173,7 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
     start, size = struct.unpack_from("<2I", document, _PIECES)
     content = table[start : start + size]
     at = 0
-    while content[at] == 1:  # properties of pieces, before the table
+    while content[at] == 1:  # properties of pieces come before the table
         at += 3 + struct.unpack_from("<H", content, at + 1)[0]
     (length,) = struct.unpack_from("<I", content, at + 1)
     count = (length - 4) // 12
@@ -188,7 +188,7 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
 
 
 def _styles(document: bytes, table: bytes) -> tuple[list[int], list[_DocStyle]]:
-    """Return the first bytes of paragraphs in the document, and their styles (MS-DOC, sections 2.8.25 and 2.9.176)."""
+    """Return the offsets of paragraphs in the document, and their styles (MS-DOC, sections 2.8.25 and 2.9.176)."""
     start, size = struct.unpack_from("<2I", document, _PROPERTIES)
     count = max(0, (size - 4) // 8)
     styled: list[tuple[int, _DocStyle]] = []
@@ -215,7 +215,7 @@ def _style(page: bytes, at: int) -> _DocStyle:
 
 
 def _properties(content: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Yield each property with the first byte of its value, or with both of two bytes (MS-DOC, section 2.2.5.1)."""
+    """Yield each property with the first byte of its value, or both of a two-byte value (MS-DOC, section 2.2.5.1)."""
     while at + 3 <= len(content):
         (name,) = struct.unpack_from("<H", content, at)
         size = _SIZES[name >> 13]

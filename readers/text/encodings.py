@@ -1,4 +1,4 @@
-"""Find the encoding of a text: by its mark, as UTF-8, else with chardet. Find the language of its words."""
+"""Detect the encoding of a text (by byte order mark, as UTF-8, else with chardet) and the language of its words."""
 
 import codecs
 import re
@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from chardet import DetectionDict
 
-SAMPLE = 65_536  # bytes that are examined
+SAMPLE = 65_536  # bytes to examine
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, since this mark begins with UTF-16's mark
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.01  # share of a text's bytes
-_MOST_DAMAGE = 0.02  # of the bytes above 127 of a text in UTF-8 that was cut or joined in the wrong place
+_MOST_DAMAGE = 0.02  # share of the bytes above 127, for UTF-8 that was cut or joined in the wrong place
 _BLANKS = frozenset(b" \n\r\t")
 
-# Code pages of texts, by chardet's names, the commonest first. The second group is of DOS and Macintosh, and differs
-# from
-# the first by few characters.
+# Code pages by chardet's names, the most common first. The second group is from DOS and Macintosh. It differs from the
+# first in few characters.
 _COMMON = (
     *("cp1252", "cp1250", "cp1251", "iso8859-1", "iso8859-15", "iso8859-2", "koi8-r", "cp1254", "cp1257", "cp1253"),
     *("cp1255", "cp1256", "cp1258", "cp874", "cp932", "gb18030", "big5hkscs", "cp949", "euc_jis_2004", "johab"),
@@ -31,12 +30,12 @@ _COMMON = (
 )
 _OLD = ("cp850", "cp852", "cp866", "cp775", "cp857", "cp855", "mac-roman", "mac-cyrillic")
 _RANKS = {name: rank for rank, name in enumerate((*_COMMON, *_OLD))}
-# Narrower code pages that people know by name. They are used where they can encode the whole text.
+# Smaller code pages that people know by name. They are used if they can decode the whole text.
 _NARROWER = {"big5hkscs": "big5", "euc_jis_2004": "euc_jp"}
 _FEW = 3  # bytes above 127; fewer say little about a code page
-_OLD_SHARE = 0.97  # of the confidence in an old code page that counts for such a text
+_OLD_SHARE = 0.97  # factor for the confidence in an old code page, for a text with fewer
 _FALLBACK = "cp1252"
-_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and fits
+_DECLARED = 0.95  # chardet's confidence in a code page that the text declares and that fits
 # Frequent words by language.
 _FREQUENT = {
     name: words.split()
@@ -68,12 +67,12 @@ _FREQUENT = {
         ("et", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
     )
 }
-_ENOUGH = 6  # frequent words that a decision needs
-_LEAST_SHARE = 0.1  # of frequent words of its language among a text's words; most texts have a quarter
+_ENOUGH = 6  # frequent words needed for a decision
+_LEAST_SHARE = 0.1  # share of its language's frequent words in a text; most texts have a quarter
 
 
 def decoded(data: bytes, encoding: str = "") -> tuple[str, str]:
-    """Return the text and its encoding, which is found unless `encoding` names it. Invalid bytes become U+FFFD.
+    """Return the text and its encoding. Without `encoding` it is detected. Invalid bytes become U+FFFD.
 
     Raises `LookupError` for an encoding without a text codec in Python.
     """
@@ -90,14 +89,14 @@ def detected(data: bytes) -> str:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:
-        # Ends at a line's end, so that no character is cut in two.
+        # The sample ends at the end of a line, so that no character is cut in two.
         sample = data if len(data) <= SAMPLE else data[:SAMPLE].rpartition(b"\n")[0] or data[:SAMPLE]
         return _of_sample(sample)
     return "utf-8"
 
 
 def language(words: Counter[str]) -> str:
-    """Return the language of a text with these words, in small letters; "" where it is none of the known ones."""
+    """Return the language of a text with these lower-case words, or "" if it is unknown."""
     counts = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
     best = max(counts, key=lambda name: counts[name])
     return best if counts[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
@@ -116,9 +115,9 @@ def _marked(head: bytes) -> str:
 
 
 def _without_mark(head: bytes) -> str:
-    """Return UTF-16 for text without its mark.
+    """Return the UTF-16 encoding of a text without a byte order mark, or "".
 
-    It has zeros at every other place, at least beside blanks and line ends.
+    Every other byte of UTF-16 is zero, at least next to blanks and line ends.
     """
     units = len(head) // 2
     if units < 8:
@@ -135,7 +134,7 @@ def _without_mark(head: bytes) -> str:
 def _of_sample(sample: bytes) -> str:
     """Return UTF-8 for a text that is damaged in a few places, else the code page that chardet finds likeliest.
 
-    chardet also reads the declarations of HTML and XML. The commoner of two equally likely code pages is used.
+    chardet also reads the declarations of HTML and XML. Of two equally likely code pages, the more common one wins.
     """
     import chardet  # noqa: PLC0415 - takes 30 ms, and few files are in an old code page
 
@@ -154,7 +153,7 @@ def _of_sample(sample: bytes) -> str:
     narrower = _NARROWER.get(likeliest)
     if narrower and _holds(narrower, sample):
         return narrower
-    # Browsers, too, take Windows-1252 for ISO 8859-1, which has no signs of its own.
+    # Browsers also read ISO 8859-1 as Windows-1252, which has all of its printable characters.
     return _FALLBACK if likeliest == "iso8859-1" else likeliest.replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Write notebooks of Jupyter (nbformat 4) as Markdown: their cells and outputs, without pictures."""
+"""Convert Jupyter notebooks (nbformat 4) to Markdown: their cells and outputs, without pictures."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def parts(source: str, left_out: Counter[str]) -> Iterator[str]:
-    """Yield the pieces of a notebook. Raises `ValueError` for another file. Counts `pictures` in `left_out`."""
+    """Yield the pieces of a notebook. Raises `ValueError` if it is not a notebook. Counts `pictures` in `left_out`."""
     try:
         notebook = json.loads(source)
     except RecursionError as error:

@@ -1,6 +1,6 @@
 """Compute the numbers that word processors show before headings and paragraphs, such as “4.2” or “(b)”.
 
-The text of a file does not have them.
+The text of a file does not contain these numbers.
 """
 
 import re
@@ -14,7 +14,7 @@ _ROMAN = (
     *((1_000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
     *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
 )
-_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # formats by the beginning of a scheme of slides
+_OF_SLIDES = {"alpha": "Letter", "roman": "Roman"}  # number formats, by the beginning of a slide's scheme
 _MOST = 100_000  # larger numbers are written as decimals
 
 
@@ -22,7 +22,7 @@ _MOST = 100_000  # larger numbers are written as decimals
 class ListLevel:
     """A level of a list.
 
-    `pattern` has `%1` for the number of the first level. `format`: of WordprocessingML (17.18.59).
+    `pattern` has `%1` for the number of the first level. `format`: a format of WordprocessingML (17.18.59).
     """
 
     start: int = 1
@@ -32,7 +32,7 @@ class ListLevel:
 
 @dataclass(slots=True)
 class Numbering:
-    """Counter of the paragraphs of one list. `levels`: its levels from 0."""
+    """Counter for the paragraphs of one list. `levels`: its levels, from 0."""
 
     levels: Mapping[int, ListLevel]
     _counts: dict[int, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Numbering:
         self._counts[level] = start - 1
 
     def next(self, level: int) -> str:
-        """Return the label of the next paragraph at this level: `-` for a bullet, "" for a level without one."""
+        """Return the label of the next paragraph at this level: `-` for a bullet, "" for a level without labels."""
         here = self.levels.get(level, ListLevel())
         self._counts[level] = self._counts.get(level, here.start - 1) + 1
         for deeper in range(level + 1, LEVELS):
@@ -58,9 +58,9 @@ class Numbering:
 
 @dataclass(slots=True)
 class Steps:
-    """Counter of the paragraphs of one text on a slide.
+    """Counter for the paragraphs in one text of a slide.
 
-    Numbers continue while paragraphs follow each other at a level with the same scheme.
+    The count goes on while consecutive paragraphs at a level have the same scheme.
     """
 
     _last: dict[int, tuple[str, int, int]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Steps:
     def label(self, level: int, scheme: str, start: int) -> str:
         """Return the label of the next paragraph at this level.
 
-        `scheme`: of DrawingML (20.1.10.61), as `alphaLcParenR`.
+        `scheme`: a scheme of DrawingML (20.1.10.61), such as `alphaLcParenR`.
         """
         here = self._last.get(level, ("", 0, 0))
         number = here[2] + 1 if here[:2] == (scheme, start) else start
@@ -80,7 +80,7 @@ class Steps:
         return f"({text})" if "ParenBoth" in scheme else f"{text})" if "Paren" in scheme else f"{text}."
 
     def end(self, level: int) -> None:
-        """End the counts at this level and below it, at a paragraph without a number."""
+        """End the counts at this level and deeper levels, for a paragraph without a number."""
         for each in [each for each in self._last if each >= level]:
             del self._last[each]
 

@@ -1,7 +1,7 @@
-"""Counting the tokens of imported messages, so that the first turn in a conversation does not wait for that.
+"""Count the tokens of imported messages, so that the first turn in a conversation does not wait for the count.
 
-Nothing depends on it: an earlier turn counts the messages that it reads. After a lost worker the next one goes on with
-the messages that have no count.
+This is an optimisation: a turn that comes earlier counts the messages that it reads. If a worker is lost, the next
+worker goes on with the messages that have no count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,8 @@ STALE_AFTER = timedelta(seconds=60)
 
 UNCOUNTED = Q(status=Import.Status.DONE, counting=True)
 
-# Every claim succeeds, as the end of an import is already its last heartbeat. Of two workers the later one goes on.
+# All uncounted rows are `waiting`, so every claim succeeds, although the end of the import set a recent heartbeat. If
+# two workers claim an import, the later one goes on.
 COUNTS = JobKind(
     model=Import,
     task="chat.tasks.count_imported",
@@ -55,7 +56,7 @@ def run(pk: UUID) -> None:
 
 
 def _uncounted(job: Import) -> Iterator[Sequence[Message]]:
-    """Yield the messages of the import without a count, some at once."""
+    """Yield the messages of the import that have no count, in batches."""
     conversations = [result["conversation"] for result in job.results if result["conversation"]]
     for first in range(0, len(conversations), TOGETHER):
         rows = Message.objects.filter(conversation__in=conversations[first : first + TOGETHER], tokens={})

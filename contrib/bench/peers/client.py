@@ -1,4 +1,4 @@
-"""Clients that only read bytes, in a process of their own. The bytes are parsed when all clients have ended."""
+"""Clients that only read bytes, in a separate process. The caller parses the bytes when all clients have ended."""
 
 import asyncio
 import gc
@@ -9,9 +9,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-OVERLAP = 256  # bytes of the previous read, so that a pattern is found across two reads
+OVERLAP = 256  # bytes kept from the previous read, so that a pattern is found across two reads
 OPENING = 60.0  # seconds in which a connection must open
-# The ping of Engine.IO and its answer, as WebSocket frames; then those of WebSocket itself.
+# The ping and pong of Engine.IO, as WebSocket frames; then the ping and pong of WebSocket itself.
 ENGINE_PING, ENGINE_PONG = b"\x81\x012", b"\x81\x81\0\0\0\x003"
 PING, PONG = re.compile(rb"\x89\x04([\s\S]{4})"), b"\x8a\x84\0\0\0\0"
 
@@ -20,8 +20,8 @@ PING, PONG = re.compile(rb"\x89\x04([\s\S]{4})"), b"\x8a\x84\0\0\0\0"
 class AnswerExchange:
     """A request for one answer. Patterns are regular expressions over the bytes of a connection.
 
-    `opening`: messages sent before the clock runs, each with the pattern to wait for. `request` begins the answer, on a
-    connection of its own if `apart`. The pattern `last` matches the end of the answer, `refused` its failure.
+    `opening`: messages sent before the clock runs, each with the pattern to wait for. `request` starts the answer, on a
+    separate connection if `apart`. The pattern `last` matches the end of the answer, `refused` its failure.
     """
 
     port: int
@@ -34,7 +34,7 @@ class AnswerExchange:
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """The bytes of an answer. `sent` and the times of `reads` are seconds of the monotonic clock. `whole`: it ended."""
+    """The bytes of an answer. `sent` and the times of `reads` are seconds of the monotonic clock. `whole`: complete."""
 
     sent: float
     reads: tuple[tuple[float, bytes], ...]
@@ -132,7 +132,7 @@ class _Client:
         self._connections: list[_ClientConnection] = []
 
     async def open(self) -> None:
-        """Open the connections as a page has them before a person sends. The clock does not run yet."""
+        """Open the connections that a page has open before a person sends. The clock does not run yet."""
         async with asyncio.timeout(OPENING):
             self._connections = [await _connected(self._exchange.port) for _ in range(1 + self._exchange.apart)]
             for text, pattern in self._exchange.opening:
@@ -176,7 +176,7 @@ async def _all(exchanges: list[AnswerExchange], within: float, limit: float) -> 
 
 def _run(exchanges: list[AnswerExchange], within: float, limit: float) -> list[TimedAnswer]:
     gc.collect()
-    gc.disable()  # a pause here would count as the product's
+    gc.disable()  # a pause here would count as a delay of the product
     try:
         return asyncio.run(_all(exchanges, within, limit))
     finally:
@@ -196,7 +196,7 @@ class Clients:
         self._pool.shutdown(cancel_futures=True)
 
     def run(self, exchanges: list[AnswerExchange], within: float = 0.0, limit: float = 90.0) -> list[TimedAnswer]:
-        """Run all exchanges and return their answers. They begin evenly within `within` seconds, on open connections.
+        """Run all exchanges and return their answers. The requests are spread evenly over `within` seconds.
 
         `limit`: seconds after which an answer is given up.
         """

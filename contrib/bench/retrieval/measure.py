@@ -1,7 +1,7 @@
 """Index collections as the product does, and measure its search. contrib.bench.retrieval.table starts it.
 
-The ranking is compared with BM25 alone, and the time with the search without feedback. All answer each question in
-turn, so that other work on the machine affects all.
+The ranking is compared with BM25 alone, and the time with the search without feedback. The methods answer each question
+in turn, so that other work on the machine affects all of them.
 """
 
 import json
@@ -24,8 +24,8 @@ from files.index.search import search
 from files.models import Chunk, File
 
 DEPTH = 10
-HITS = 50  # chunks; several may be of one document
-NEVER = 10**9  # more chunks than there are
+HITS = 50  # chunks; several may belong to one document
+NEVER = 10**9  # more than any number of chunks
 
 Row = dict[str, object]
 
@@ -50,8 +50,8 @@ def _by_words(query: str, files: QuerySet[File]) -> list[UUID]:
     scores = ranking.bm25(files, prepared.queries[0], prepared.collection)
     chunks = scores.best(HITS)
     best = [chunk for _, chunk in sorted(zip(-scores.of(chunks), chunks, strict=True))]
-    of_chunk = dict(Chunk.objects.filter(pk__in=best).values_list("pk", "file_id"))
-    return [of_chunk[chunk] for chunk in best]
+    file_by_chunk = dict(Chunk.objects.filter(pk__in=best).values_list("pk", "file_id"))
+    return [file_by_chunk[chunk] for chunk in best]
 
 
 def _by_search(query: str, files: QuerySet[File]) -> list[UUID]:
@@ -67,21 +67,21 @@ def _once(query: str, files: QuerySet[File]) -> list[UUID]:
 def measure(collection: Collection) -> list[Row]:
     names = _stored(collection)
     files = File.objects.filter(owner__username=collection.name)
-    ways: Sequence[Callable[[str, QuerySet[File]], list[UUID]]] = (_by_search, _once, _by_words)
-    gains: dict[str, list[float]] = {way.__name__: [] for way in ways}
-    times: dict[str, list[float]] = {way.__name__: [] for way in ways}
+    methods: Sequence[Callable[[str, QuerySet[File]], list[UUID]]] = (_by_search, _once, _by_words)
+    gains: dict[str, list[float]] = {method.__name__: [] for method in methods}
+    times: dict[str, list[float]] = {method.__name__: [] for method in methods}
     for at, (query, relevant) in enumerate(collection.relevant.items()):
-        for way in ways if at % 2 else ways[::-1]:
+        for method in methods if at % 2 else methods[::-1]:
             began = time.perf_counter()
-            ranked = way(collection.queries[query], files)
-            times[way.__name__].append((time.perf_counter() - began) * 1_000)
-            gains[way.__name__].append(ndcg(dict.fromkeys(names[each] for each in ranked), relevant, DEPTH))
+            ranked = method(collection.queries[query], files)
+            times[method.__name__].append((time.perf_counter() - began) * 1_000)
+            gains[method.__name__].append(ndcg(dict.fromkeys(names[each] for each in ranked), relevant, DEPTH))
     print(f"{collection.name}: {len(names)} documents, {len(collection.relevant)} questions", file=sys.stderr)
     means = {name: statistics.mean(each) for name, each in gains.items()}
     peers = {"BM25 alone": "_by_words", "once": "_once"}
     return [
-        *(_row(f"{collection.name}, nDCG@{DEPTH} : {of}", means["_by_search"], means[way], "")
-          for of, way in peers.items()),
+        *(_row(f"{collection.name}, nDCG@{DEPTH} : {label}", means["_by_search"], means[method], "")
+          for label, method in peers.items()),
         _row(f"{collection.name}, p50 : once", _middle(times["_by_search"]), _middle(times["_once"]), "ms"),
         _row(f"{collection.name}, p95 : once", _slow(times["_by_search"]), _slow(times["_once"]), "ms"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Measure the time from the database to the prompt: a conversation's length must not matter. Prints rows as JSON."""
+"""Measure the time from the database to the prompt. It must not depend on the conversation's length. Prints JSON."""
 
 import json
 import statistics
@@ -30,10 +30,10 @@ def main() -> None:
     times: dict[int, list[float]] = {size: [] for size in leaves}
     for run in range(RUNS + 2):
         for size, leaf in leaves.items():
-            again = Message.objects.get(pk=leaf.pk) if leaf else None
+            leaf_row = Message.objects.get(pk=leaf.pk) if leaf else None
             began = time.perf_counter()
-            builder.plan(setting, again, [builder.draft_message("And now?")])
-            if run > 1:  # the first run counts and stores what the later ones read
+            builder.plan(setting, leaf_row, [builder.draft_message("And now?")])
+            if run > 1:  # the first run stores token counts that later runs read
                 times[size].append(time.perf_counter() - began)
     short, long = (statistics.median(times[size]) * 1000 for size in (200, 10_000))
     rows = [

@@ -1,8 +1,8 @@
-"""Measure the CPU time of the spans of one turn (its request, answer and call), with traces sent and with traces off.
+"""Measure the CPU time of the spans of one turn (its request, answer and call), with traces on and off.
 
     DJANGO_SETTINGS_MODULE=config.settings python -m contrib.bench.with_django.traces
 
-A server on loopback takes the spans and forgets them. Prints JSON.
+A server on loopback receives the spans and drops them. Prints JSON.
 """
 
 import json
@@ -17,7 +17,7 @@ import django
 
 django.setup()
 
-from django.conf import settings  # noqa: E402 - there are none before the set-up
+from django.conf import settings  # noqa: E402 - settings exist only after the set-up
 from opentelemetry.trace import SpanKind  # noqa: E402
 
 from core.logs import otlp, tracing  # noqa: E402
@@ -51,7 +51,7 @@ def turn() -> None:
 
 
 def microseconds() -> float:
-    """Return the CPU microseconds of one turn, the threads that send included."""
+    """Return the CPU time of one turn in microseconds, including the threads that send."""
     began = time.process_time()
     for _ in range(TURNS):
         turn()

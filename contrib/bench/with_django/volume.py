@@ -1,9 +1,9 @@
-"""Measure every page, list, plan, send and search in messages, in a workspace that `contrib.bench.fill` makes.
+"""Measure every page, list, plan, send and search of messages, in a workspace that `contrib.bench.fill` fills.
 
     DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.with_django.volume --people 2 …
 
-The numbers are those of `contrib.bench.fill`. A database that is filled is measured as it is. Prints JSON, which
-`contrib.bench.volume` compares. `contrib.bench.measure_admin` measures the admin's pages.
+The options are the options of `contrib.bench.fill`. If the database is filled already, it is measured as it is. Prints
+JSON for `contrib.bench.volume` to compare. `contrib.bench.measure_admin` measures the admin's pages.
 """
 
 import json
@@ -40,13 +40,13 @@ from projects.planner.models import Task  # noqa: E402
 
 PERSON = "fill-000002"  # the owner of the first project
 RUNS = 7
-# Pages without rows of a person, and the admin.
+# Pages that show no rows of a person, and the admin.
 NOT_MEASURED = re.compile(r"^/(admin/|login/|logout/|setup/|offline/|api/docs/|api/v1/(schema|asyncapi)/)")
 
 
 @dataclass(frozen=True, slots=True)
 class PageCost:
-    """The cost of a page. `time` in ms, the shortest of several: our CPU time and the database's time."""
+    """The cost of a page. `time`: our CPU time and the database's time in ms, the minimum of several runs."""
 
     status: int
     queries: int
@@ -55,7 +55,7 @@ class PageCost:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request to measure. With a `form` it is a POST, which is rolled back."""
+    """A request to measure. With a `form` it is a POST; its changes are rolled back."""
 
     address: str
     form: dict[str, Any] | None = None
@@ -69,7 +69,7 @@ class PageRequest:
 
 
 def without_arguments(patterns: list[URLPattern | URLResolver], before: str = "/") -> Iterator[str]:
-    """Yield the addresses of the product that name no row, nested ones too."""
+    """Yield the addresses of the product that name no row, including nested addresses."""
     for each in patterns:
         here = before + str(each.pattern).lstrip("^").rstrip("$").replace("\\Z", "")
         if re.search(r"[<(]", here):
@@ -104,7 +104,7 @@ def requests(person: User) -> list[PageRequest]:
             f"/c/{place}/{part}"
             for part in ("", "sources/", "organise/", "share/", "pick/?q=file", "prompts/", "next/")
         ),
-        *(f"/c/{place}/pick/?q={word}" for word in ("everywhere", "tenth", "nowhere")),  # in texts of files
+        *(f"/c/{place}/pick/?q={word}" for word in ("everywhere", "tenth", "nowhere")),  # searches texts of files
         *(f"/c/{place}/export.{kind}" for kind in ("md", "json")),
         f"/c/{place}/?at={Message.objects.filter(conversation=place).order_by('pk')[0].pk}",
         *(f"/messages/{key['message']}/{part}" for part in ("menu/", "sources/")),
@@ -148,7 +148,7 @@ def in_the_api(key: dict[str, str], day: date) -> Iterator[str]:
 
 
 def further_pages(client: Client) -> Iterator[str]:
-    """Yield the second and third page of the lists with a person's or everybody's rows."""
+    """Yield the addresses of the second and third page of each list."""
     for address in ("conversations/?", "files/?", "tasks/?", "audit/?", "search/?q=everywhere&"):
         link = f"/api/v1/{address}page_size=5"
         for _ in range(2):
@@ -163,7 +163,7 @@ def further_pages(client: Client) -> Iterator[str]:
 def measured(person: User) -> dict[str, PageCost]:
     """Return the cost of each page by name.
 
-    An address without a row is left out if it needs parameters or redirects. Raises RuntimeError if another one fails.
+    An address without a row is skipped if it needs parameters or redirects. Raises RuntimeError if any other fails.
     """
     client = Client(raise_request_exception=False)
     Session.objects.visible_to(person).delete()
@@ -171,7 +171,7 @@ def measured(person: User) -> dict[str, PageCost]:
     first_pages = requests(person)
     costs: dict[str, PageCost] = {}
     refused: list[str] = []
-    anything = set(without_arguments(get_resolver().url_patterns))
+    without_rows = set(without_arguments(get_resolver().url_patterns))
     pages = [*first_pages, *(PageRequest(each) for each in further_pages(client))]
     for number, request in enumerate(pages):
         name = (
@@ -181,7 +181,7 @@ def measured(person: User) -> dict[str, PageCost]:
         status = once(client, request).status
         if status < 300:
             costs[name] = min((once(client, request) for _ in range(RUNS)), key=lambda each: each.time)
-        elif request.address not in anything:
+        elif request.address not in without_rows:
             refused.append(f"{name} answered {status}")
     if refused:
         raise RuntimeError(", ".join(refused))
@@ -221,7 +221,7 @@ def has(person: User) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """Measure in the database of DATABASE_URL, which is empty or from an earlier run.
+    """Measure in the database of DATABASE_URL. The database is empty or filled by an earlier run.
 
     Returns `has`: the person's rows by model; `pages`: costs by name; `searches`: ms of each query of ten people.
     """
@@ -233,7 +233,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
         if not User.objects.filter(username=PERSON).exists():
             fill.main(arguments)
         Model.objects.filter(provider__name="fill").update(default=True)
-        User.objects.filter(username=PERSON).update(is_staff=True, is_superuser=True)  # for the audit's and all usage
+        User.objects.filter(username=PERSON).update(is_staff=True, is_superuser=True)  # to see the audit and all usage
         person = User.objects.get(username=PERSON)
         pages = {name: asdict(each) for name, each in measured(person).items()}
         return {"has": has(person), "pages": pages, "searches": messages.searches()}

@@ -1,4 +1,4 @@
-"""`manage.py replay`: stored turns, planned again under something else, side by side with what was sent."""
+"""`manage.py replay`: plan stored turns again with other settings, and compare them with the prompts that were sent."""
 
 import argparse
 import json
@@ -100,7 +100,7 @@ class Command(BaseCommand):
 
 
 def how_many(options: dict[str, Any]) -> int:
-    """Return the number of turns. Raises `CommandError` for more than a model may be asked."""
+    """Return the number of turns. Raises `CommandError` if the model would answer too many turns."""
     number = options["most"] or options["sample"]
     if options["most"] and not options["conversation"]:
         raise CommandError("--most is for a --conversation; say --sample for turns of all conversations.")
