@@ -239,7 +239,7 @@ def _text(row: Row, brief: Brief) -> str:
 
 
 def _described(attachment: Attachment) -> str:
-    """Return a line about a file. `attachment` is one of `chat.models.tree.rows_between`."""
+    """Return a line about a file. `attachment` comes from `chat.models.tree.rows_between`."""
     file = attachment.file
     beginning = " ".join((getattr(attachment, "beginning", None) or "").split())
     if file is None:
