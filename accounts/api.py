@@ -53,7 +53,7 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
         return list(PeopleGroup.objects.of(person).values_list("name", flat=True))
 
 
-LONGEST_PASSWORD = 4_096  # characters; forms take longer ones than anybody types
+LONGEST_PASSWORD = 4_096  # characters; far longer than any typed password
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

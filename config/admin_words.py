@@ -1,12 +1,12 @@
-"""The words of the admin in the reader's language.
+"""Translate the labels of the admin into the user's language.
 
-They stand in English in the code: names of rows and fields, their help texts and choices in the models, titles of
-columns, groups and acts in the classes of the admin. `translate` replaces each by a lazy translation when the product
-starts; the catalogue has it under its own context (`core.i18n.ADMIN`).
+The code has them in English: names of rows and fields, help texts and choices in the models; titles of columns, groups
+and actions in the admin classes. `translate` replaces each by a lazy translation when the product starts. The catalogue
+keeps them under their own context (`core.i18n.ADMIN`).
 
-The words are not marked with gettext_lazy in the models, since two thirds of the names of fields (264 of 371) and of
-rows (67 of 90) are Django's, made from attributes and classes. To mark them they would have to be written, which needs
-301 operations of migrations (AlterField and AlterModelOptions), one of them in an app of allauth.
+The models do not mark them with gettext_lazy. Django makes two thirds of the names of fields (264 of 371) and of rows
+(67 of 90) from attributes and classes. To mark these, the models would have to spell them out, which takes 301
+migration operations (AlterField and AlterModelOptions), one of them in an app of allauth.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,14 +24,14 @@ from core.audit.words import WORDS
 from core.i18n import ADMIN
 
 APPS = ("audit", "llm", "workspace", "accounts", "files", "personas", "projects", "chat")
-NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which has no words in Vietnamese
+NOT_IN_VIETNAMESE = ("account", "mfa")  # apps of allauth, which has no Vietnamese translation
 NAMES = ("verbose_name", "verbose_name_plural")
 
 words: set[str] = set()  # all translated words; `make messages` puts them into the catalogue
 
 
 def translatable(word: Any) -> Any:
-    """Return the word as a lazy translation; lazy words, such as Django's, and words without letters as they are."""
+    """Return the word as a lazy translation. Lazy words, such as Django's, and words without letters stay."""
     if type(word) is not str or not any(letter.isalpha() for letter in word):
         return word
     words.add(word)
@@ -39,13 +39,13 @@ def translatable(word: Any) -> Any:
 
 
 def translate() -> None:
-    """Translate the words of all registered pages and of the acts of the audit."""
+    """Translate the words of all registered admin pages and of the audit's actions."""
     words.update(WORDS.values())
     for app in APPS:
         _change(apps.get_app_config(app), NAMES[:1])
-    apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it holds only groups
+    apps.get_app_config("auth").verbose_name = apps.get_app_config("accounts").verbose_name  # it lists only groups
     deleted_with_people = {relation.related_model for relation in get_user_model()._meta.related_objects}
-    for model in deleted_with_people - admin.site._registry.keys():  # a person's deletion page names these rows
+    for model in deleted_with_people - admin.site._registry.keys():  # the page that deletes a person names these rows
         if model._meta.app_label in NOT_IN_VIETNAMESE:
             _in_english(model)
         _names(model)
@@ -67,12 +67,12 @@ def _change(holder: Any, names: Iterable[str]) -> None:
 
 
 def _set(holder: Any, name: str, word: Any) -> None:
-    """Set an attribute of a class or an object. Classes of the admin and options of models have no other interface."""
+    """Set an attribute of a class or an object. Admin classes and model options offer no other interface."""
     setattr(holder, name, word)
 
 
 def _names(model: type[models.Model]) -> None:
-    """Translate the names of a model; the plural is made first where none is written, as Django makes it when asked."""
+    """Translate the names of a model. A missing plural is made first, since Django would make it on access."""
     if "verbose_name_plural" not in model._meta.original_attrs:
         name = str(model._meta.verbose_name)
         model._meta.verbose_name_plural = name if name.endswith("s") else f"{name}s"
@@ -86,7 +86,7 @@ def _in_english(model: type[models.Model]) -> None:
 
 
 def _fields(pages: Any) -> Iterator[str]:
-    """Yield the names of the fields that the pages of a model show."""
+    """Yield the names of the fields that a model's admin pages show."""
     groups = [group["fields"] for _title, group in pages.fieldsets or ()]
     form = getattr(pages.form, "_meta", None)
     lists = (pages.fields, getattr(pages, "list_display", ()), pages.readonly_fields, getattr(form, "fields", ()))
@@ -126,7 +126,7 @@ def _pages(pages: Any) -> None:
 
 
 def _colours_and_dialog(act: Any) -> None:
-    """Note the coloured values of a column, and translate the dialog of an act."""
+    """Collect the coloured values of a column, and translate the dialog of an action."""
     if isinstance(colours := getattr(act, "label", None), Mapping):
         words.update(word for word in colours if isinstance(word, str))
     if isinstance(dialog := getattr(act, "dialog", None), dict):

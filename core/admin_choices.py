@@ -1,4 +1,4 @@
-"""Fields of the admin that choose a row by its name."""
+"""Admin fields that choose a row by its name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from django.http import HttpRequest
 
 
 class _ChosenRows(AutocompleteMixin):
-    """Show a form again whose value is no key of a row.
+    """Show a form again even if one of its values is no valid key.
 
-    Django looks the values up as they came, and a text that is no UUID ends that look-up with an error.
+    Django looks up the submitted values unchecked, and a text that is no UUID makes that look-up fail.
     """
 
     def optgroups(self, name: str, value: Sequence[str], attr: Any = None) -> Any:
@@ -35,7 +35,7 @@ def _is_key(field: Any, value: str) -> bool:
 
 
 class WithChosenRows:
-    """A mixin of model admins and inlines: uses these widgets for the fields in `autocomplete_fields`."""
+    """A mixin for model admins and inlines: it uses these widgets for the fields in `autocomplete_fields`."""
 
     admin_site: Any
     get_autocomplete_fields: Any

@@ -9,15 +9,15 @@ from typing import Any
 
 from core.sentences import Sentence
 
-LONGEST_DETAIL = 2_000  # characters; values of the request stand in it, and a request may have megabytes
+LONGEST_DETAIL = 2_000  # characters; a detail contains values of the request, which may have megabytes
 
 
 class ProductError(Exception):
     """`code` is stable and machine-readable, `status` the HTTP status, `extra` more JSON members for programs.
 
     `sentence` is for people, who read it in their language; `detail` is its English text, for models, logs and
-    commands. A literal is enough where the sentence has no values. `retry_after`: seconds until the next try; None
-    says nothing about it.
+    commands. A literal is enough if the sentence has no values. `retry_after`: seconds until the next try; None
+    if unknown.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ProductError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of the HTTP response: `Retry-After` for an error that passes."""
+        """Return the headers of the HTTP response: `Retry-After` for a temporary error."""
         return {"Retry-After": str(self.extra["retry_after"])} if "retry_after" in self.extra else {}
 
 
@@ -50,14 +50,14 @@ class NotFound(ProductError):
 
 
 def invalid_setting(errors: Mapping[str, Sequence[str]], row: str = "") -> ProductError:
-    """Return the first of Django's validation errors, by field; `row` names the row where several are set at once."""
+    """Return the first of Django's validation errors, by field; `row` names the row if a request sets several."""
     field, messages = next(iter(errors.items()))
     place = f"{row}: {field}" if row else field
     return ProductError("invalid_setting", Sentence.verbatim(f"{place}: {messages[0]}"))
 
 
-# The provider is down, over its limit, or refuses our key: another provider may answer the same request. Refusals of
-# the model itself are not here.
+# Errors after which another provider may answer the same request: this one is down, over its limit, or refuses our key.
+# A refusal by the model itself is not among them.
 _UNAVAILABLE = frozenset(
     {
         "provider_unreachable",
@@ -76,16 +76,16 @@ _UNAVAILABLE = frozenset(
 class ModelError(ProductError):
     """A model call failed.
 
-    `retryable`: the same request may succeed later. `retry_after`: seconds the provider asked to wait, if it did.
-    `limit`: the limit that the provider named, if it did: in tokens with `context_too_long`, in images with
+    `retryable`: the same request may succeed later. `retry_after`: the seconds to wait that the provider named.
+    `limit`: the limit that the provider named, if any: in tokens with `context_too_long`, in images with
     `too_many_images`. `parameter`: the refused parameter of the request, by the provider's name for it, if it named
-    one. `message`: the provider's own words, which no page shows; they may be judged again with the request.
+    one. `message`: the provider's own message, which no page shows; it may be classified again with the request.
 
-    With `context_too_long`: `requested` is the number of tokens that the provider counted; `of_account` says that the
-    limit is one of tokens a minute, not of the model; `proven` says that its numbers count the prompt.
+    With `context_too_long`: `requested` is the number of tokens that the provider counted; `of_account`: the limit
+    is the account's tokens per minute, not the model's; `proven`: the numbers are known to count the prompt.
 
     `refused_tools`: the tools that the provider refused, by name or by number in the request; `most_tools`: the number
-    of tools that it takes, if it named one.
+    of tools that it accepts, if it named one.
     """
 
     refused_tools: frozenset[str | int] = frozenset()

@@ -1,7 +1,7 @@
-"""JSON of requests and of the frames of sockets, whose values take a bounded amount of memory.
+"""Parse the JSON of requests and socket frames within a limit of memory.
 
-A body of 8 MB may hold 2.6 million empty lists or objects, which take 170 to 240 MB. So the memory of the values is
-estimated from the text before anything is parsed. Long texts are bounded by the size of the body itself.
+A body of 8 MB may hold 2.6 million empty lists or objects, which take 170 to 240 MB. So the module estimates the
+memory from the text before it parses anything. The size of the body already limits long texts.
 """
 
 import json
@@ -14,22 +14,22 @@ from rest_framework.exceptions import ParseError
 from core.errors import ProductError
 from core.sentences import Sentence
 
-# Bytes that CPython takes at most for each value, with its place in the list or the object around it.
+# The most bytes that CPython takes for a value, including its slot in the list or object that contains it.
 OBJECT = 240
 LIST = 80
 SCALAR = 40
 STRING = 60
-MOST = 16_000_000  # bytes of all values of a request to the API: 28,000 messages of a role and a text
+MOST = 16_000_000  # bytes of all values of a request to the API: 28,000 messages with a role and a text
 _WEIGHTS = {"{": OBJECT, "[": LIST, ",": SCALAR}
-# The last quote is optional. Else a text that does not end would be looked through again from each of its quotes: 8 MB
-# took hours, in which the whole process stood still.
+# The last quote is optional. Otherwise an unterminated string would be scanned again from each of its quotes: 8 MB took
+# hours, during which the whole process was blocked.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
-    """Return the value of a JSON text. `most`: bytes that its values may take.
+    """Return the value of a JSON text. `most`: the bytes of memory that its values may take.
 
-    Raises `too_many_values` (413), ValueError for what is not JSON, and RecursionError for what is nested too deeply.
+    Raises `too_many_values` (413), ValueError for invalid JSON, and RecursionError for JSON that is nested too deeply.
     """
     return load_text(raw.decode(encoding), most)
 
@@ -46,7 +46,7 @@ def _weighs_more(text: str, most: int) -> bool:
     """Return whether the values take more than `most` bytes."""
     if _weight(text, 0, len(text)) + STRING * text.count('"') // 2 <= most:
         return False
-    # The count above takes commas and brackets within strings for values; this one skips strings.
+    # The count above includes commas and brackets within strings; this one skips strings.
     weight = end = 0
     for string in _STRING.finditer(text):
         weight += STRING + _weight(text, end, string.start())
@@ -61,12 +61,12 @@ def _weight(text: str, start: int, end: int) -> int:
 
 
 def _refuse(constant: str) -> Any:
-    """Raise ValueError for NaN and Infinity, which are Python's, not JSON's."""
+    """Raise ValueError for NaN and Infinity, which Python accepts but JSON does not have."""
     raise ValueError(f"{constant} is not JSON")
 
 
 class JSONParser(parsers.JSONParser):
-    """Django REST framework's parser, within `MOST` bytes of values."""
+    """Django REST framework's parser with the limit `MOST`."""
 
     def parse(self, stream: IO[Any], media_type: Any = None, parser_context: Any = None) -> Any:
         """Return the value of the body. Raises `too_many_values` (413) and `ParseError` (400)."""

@@ -1,4 +1,4 @@
-"""Rows, ids and days that requests name in their addresses and forms."""
+"""Read the rows, ids and days that requests name in their addresses and forms."""
 
 from collections.abc import Callable
 from datetime import date
@@ -18,23 +18,23 @@ RequestT = TypeVar("RequestT")
 Rest = ParamSpec("Rest")
 Answer = TypeVar("Answer", bound=HttpResponseBase)
 FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits the form of a page
-SETTLED = "settled"  # member of the ASGI scope: frees the place of a large body, see `config.http.large_bodies`
+SETTLED = "settled"  # key in the ASGI scope: releases the slot of a large body (`config.http.large_bodies`)
 
 
 def settle(request: HttpRequest) -> None:
-    """Free the place of this request's large body: the view has stored what it needs, and waits."""
+    """Release the slot of this request's large body: the view has stored the body, and now waits."""
     end = getattr(request, "scope", {}).get(SETTLED)
     if end:
         end()
 
 
 def awaits_fragment(request: HttpRequest) -> bool:
-    """Return whether a script has sent the request: its page stays, and takes a fragment with a sentence."""
+    """Return whether a script has sent the request. Its page stays open and shows a returned fragment."""
     return "HX-Request" in request.headers or FORM_SUBMISSION in request.headers
 
 
 def identifier(value: object, what: str) -> UUID:
-    """Return a row's id that came from outside. Raises `NotFound` for text that is no id, as for a missing row."""
+    """Return a row's id that came from outside. An invalid id raises `NotFound`, like a missing row."""
     try:
         return UUID(str(value))
     except ValueError as error:
@@ -42,7 +42,7 @@ def identifier(value: object, what: str) -> UUID:
 
 
 def get_or_404(rows: QuerySet[Row], pk: object, what: str) -> Row:
-    """Return the row with this id, which came from outside. Raises `NotFound` where there is none."""
+    """Return the row with this id, which came from outside. Raises `NotFound` if there is none."""
     return or_404(rows.filter(pk=identifier(pk, what)).first(), what)
 
 
@@ -54,13 +54,13 @@ def or_404(row: Row | None, what: str) -> Row:
 
 
 def choices(rows: QuerySet[Row], chosen: Row | None) -> list[Row]:
-    """Return the rows with the chosen one first where it is not among them: the person may not see it elsewhere."""
+    """Return the rows, preceded by the chosen row if they lack it: the person may not see it elsewhere."""
     options = list(rows)
     return options if chosen is None or chosen in options else [chosen, *options]
 
 
 def choice(rows: QuerySet[Row], chosen: Row | None, pk: str, what: str) -> Row | None:
-    """Return the one of `choices` that a form names; None for an empty id. Raises `NotFound`."""
+    """Return the row of `choices` that a form names; None for an empty id. Raises `NotFound`."""
     if chosen is not None and pk == str(chosen.pk):
         return chosen
     return get_or_404(rows, pk, what) if pk else None
@@ -79,8 +79,8 @@ def with_row(
 ]:
     """Pass the view the row whose id is in the address.
 
-    `find` loads it for a user, and raises `NotFound` for one that is not theirs. `methods` are those that the view
-    answers; POST when none is named.
+    `find` loads the row for a user, and raises `NotFound` if the user may not see it. `methods` are the view's HTTP
+    methods; POST by default.
     """
 
     def decorate(view: Callable[Concatenate[RequestT, Row, Rest], Answer]) -> Any:
@@ -95,7 +95,7 @@ def with_row(
 
 
 class DayConverter:
-    """A day in ISO 8601. `length`: how many characters an address shows; the rest is the first day."""
+    """A day in ISO 8601. `length`: how many characters an address shows; a missing month or day is the first."""
 
     regex = r"\d{4}-\d{2}-\d{2}"
     length = 10

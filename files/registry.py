@@ -1,4 +1,4 @@
-"""Registries for apps above this one: models whose rows take storage, and the reader of pages that are pictures.
+"""Registries for higher apps: models whose rows take storage, and the reader of scanned pages.
 
 To add a model that takes storage: 1. give it `owner` and `size`; 2. call `count_as_stored` in `AppConfig.ready()`.
 """
@@ -14,7 +14,7 @@ from llm.models import Model as LanguageModel
 
 class PageReader(Protocol):
     def __call__(self, model: LanguageModel, owner: UUID, picture: bytes) -> str:
-        """Return the text of a page, which is passed as PNG; empty for a page without text. Raises `ModelError`."""
+        """Return the text of a page, passed as PNG; empty for a page without text. Raises `ModelError`."""
 
 
 _stored: list[type[Model]] = []
@@ -32,7 +32,7 @@ def stored_rows(user: User) -> list[QuerySet[Model]]:
 
 
 def read_pages_with(reader: PageReader) -> None:
-    """Register the reader of pages that are pictures, which asks a model. Raises ValueError for a second one."""
+    """Register the reader of scanned pages, which asks a model. Raises ValueError for a second one."""
     if _readers:
         raise ValueError(f"the reader {_readers[0]!r} is registered already")
     _readers.append(reader)

@@ -1,4 +1,4 @@
-"""Changes of the owner of personas: of one (`services.update_persona`), or of all personas of a user who leaves."""
+"""Change the owner of one persona (`services.update_persona`), or of all personas of a user who leaves."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -34,7 +34,7 @@ def require_hand_over(user: AbstractUser, persona: Persona, to: User) -> None:
 def hand_over_personas(*, person: User, to: User) -> int:
     """Give all personas of a user to another. Return their number. The caller has checked the rights.
 
-    A name that the new owner sees already gets a number. Raises `legal_hold` (409).
+    A persona whose name the new owner already sees gets a number in its name. Raises `legal_hold` (409).
     """
     lock(NAMES)
     rows = list(Persona.objects.select_for_update().filter(owner=person).order_by("pk"))

@@ -1,8 +1,8 @@
-"""Recognise the text of pages that are pictures (OCR), where the machine or a model can do that.
+"""Recognise the text of scanned pages (OCR), if Tesseract is installed or a model reads pictures.
 
 1. `read` reads a file in a confined process.
-2. Pages without text are drawn, and `Recogniser` reads the pictures.
-3. Scans that have a layer of text keep it, unless the recognised text is better (`_relayered`).
+2. Pages without text are rendered, and `Recogniser` reads the pictures.
+3. Scans with a text layer keep it, unless the recognised text is better (`_relayered`).
 """
 
 import re
@@ -19,22 +19,20 @@ from readers.formats.result import Extracted, ReaderError, paged
 from readers.outside import photos, places, recognition
 from readers.outside.places import RECOGNISED
 
-# Measured on nine scans of public sets that have a text. In a language that is installed, Tesseract was 79 to 95 %
-# sure,
-# and 95 % or more of the words agreed. In a language that is not installed it was 68 % sure, and 13 % agreed, which
-# says
-# nothing against the text.
+# Measured on nine scans with a text from public data sets. In an installed language, Tesseract had a confidence of 79
+# to 95 %, and at least 95 % of the words agreed. In a language that is not installed the confidence was 68 %, and 13 %
+# of the words agreed. So words recognised with low confidence do not count against the layer.
 _ENOUGH = 20  # words
 _FITS = 0.6  # share of words that agree
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_FAILURES = 3  # pages in a row at which a model may fail before it is not asked any more
-Progress = Callable[[int, int], None]  # number of the page that is recognised next, and of all such pages
+_FAILURES = 3  # consecutive failed pages after which the model is not asked again
+Progress = Callable[[int, int], None]  # (number of the next page to recognise, number of all pages to recognise)
 
 
 class PageRecognition(NamedTuple):
-    """Recognised text of a page, below a line that names its reader; empty where nothing was recognised.
+    """Recognised text of a page, below a line that names its reader; empty if nothing was recognised.
 
-    `places`: positions of its words, as `outside.places.packed`; empty where they are unknown.
+    `places`: positions of its words, as `outside.places.packed`; empty if they are unknown.
     """
 
     text: str = ""
@@ -43,7 +41,7 @@ class PageRecognition(NamedTuple):
 
 @dataclass(slots=True)
 class Recogniser:
-    """Reader of pictures of pages: a model where there is one, else Tesseract.
+    """Reads pictures of pages with a model if there is one, else with Tesseract.
 
     `ask` returns the model's text, empty for none, and raises `ReaderError`. `failed`: pages at which the model failed.
     """
@@ -82,7 +80,7 @@ def read(
 ) -> Extracted:
     """Return the text of a file as `process.extract` does, with recognised text for pages without text.
 
-    Photos of a phone are opened where the machine can do that.
+    Photos of a phone are opened if the machine supports their format.
     """
     recogniser = recogniser or Recogniser()
     try:
@@ -130,7 +128,7 @@ class _Pages:
     def of(self, extracted: Extracted) -> Extracted:
         """Return the file with recognised text for pages without text.
 
-        Raises `no_text` if no page has text, `scan_unread` if a model failed at it.
+        If no page has text, raises `scan_unread` if a model failed, else `no_text`.
         """
         texts = [extracted.text[start:end] for start, end in extracted.spans]
         recognised: dict[int, PageRecognition] = {}
@@ -148,7 +146,7 @@ class _Pages:
         return replace(document, shown=extracted.shown, places=extracted.places | _places(recognised))
 
     def _recognise(self, number: int) -> PageRecognition:
-        """Return the recognised text of a page; empty for a page without words, or one that failed."""
+        """Return the recognised text of a page; empty if it has no words or if the recognition failed."""
         try:
             return self.recogniser.page(*_pictures(self.path, number, self.password))
         except ReaderError:
@@ -156,7 +154,7 @@ class _Pages:
 
 
 def _pictures(path: Path, number: int, password: str) -> tuple[bytes, Callable[[], bytes]]:
-    """Return the picture of a page, and a function that draws it upside down."""
+    """Return the picture of a page, and a function that renders it upside down."""
     return process.page_of(path, number, password)[1], lambda: process.page_of(path, number, password, turned=True)[1]
 
 
@@ -165,9 +163,9 @@ def _places(recognised: Mapping[int, PageRecognition]) -> dict[int, bytes]:
 
 
 def _relayered(path: Path, extracted: Extracted, password: str) -> Extracted:
-    """Return the file with recognised text instead of the text layer of scans, where the recognised text is better.
+    """Return the file with recognised text instead of the text layer of scans, if the recognition is better.
 
-    A document whose first, middle and last scan are right keeps its layer; otherwise each page is compared.
+    A document keeps its layer if its first, middle and last scan have a right layer; otherwise each page is compared.
     """
     pages = extracted.layered[: recognition.MOST_PAGES]
     samples = {pages[0], pages[len(pages) // 2], pages[-1]}
@@ -187,7 +185,7 @@ def _relayered(path: Path, extracted: Extracted, password: str) -> Extracted:
 
 
 def _better(path: Path, number: int, layer: str, password: str) -> PageRecognition:
-    """Return the recognised text of a page if it is sure and most of its words are not in the layer; else nothing."""
+    """Return a page's recognised text if its confidence is high and the layer has too few of its words; else empty."""
     try:
         recognised = recognition.recognise(*_pictures(path, number, password))
     except ReaderError:
@@ -208,11 +206,11 @@ def _pages(path: Path, password: str) -> int:
 
 
 def _with_heading(recognised: recognition.Recognised) -> PageRecognition:
-    """Return recognised text below a line that says how sure it is."""
+    """Return recognised text below a line that states its confidence."""
     if not recognised.text:
         return PageRecognition()
-    by = ", ".join(recognition.languages())
+    languages = ", ".join(recognition.languages())
     return PageRecognition(
-        f"{RECOGNISED}: {by}, {recognised.confidence:.0f} % sure]\n\n{recognised.text}",
+        f"{RECOGNISED}: {languages}, {recognised.confidence:.0f} % sure]\n\n{recognised.text}",
         places.packed(recognised.places),
     )

@@ -2,9 +2,9 @@
 
 A sign-in finds the person of the verified claims (`person_of`):
 
-1. by their identity (issuer and subject), where they have signed in before;
-2. else by a verified e-mail address, where the provider may match accounts;
-3. else it creates an account, where the provider may do that.
+1. by the identity (issuer and subject), if the person has signed in before;
+2. else by a verified e-mail address, if the provider may match accounts;
+3. else it creates an account, if the provider may do that.
 
 Then the provider's groups decide on the person's groups, and on being a superuser.
 """
@@ -33,7 +33,7 @@ from core.sentences import Sentence
 
 LONGEST_NAME = 150  # characters of a user name
 LONGEST_SUBJECT = 255  # characters, as the specification says
-MOST_GROUPS = 1_000  # of one person that are looked at
+MOST_GROUPS = 1_000  # groups of one person that are read
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secret: str | None) -> None:
     """Store a provider; `secret` None keeps the stored one. Raises `superuser_only`, `invalid_setting`, `secret_moved`.
 
-    Only superusers may, since a provider decides who a person is. None as `user` is the product itself, by a command.
+    Only superusers may do this, since a provider decides who a person is. `user` is None for a management command.
     """
     require_superuser(user)
     before = stored(provider)
@@ -63,21 +63,21 @@ def store_provider(*, user: AbstractUser | None, provider: OpenIDProvider, secre
 
 @transaction.atomic
 def delete_provider(*, user: AbstractUser | None, provider: OpenIDProvider) -> None:
-    """Delete a provider. Accounts and identities stay, and match again if it comes back."""
+    """Delete a provider. Accounts and identities stay, and match again if the provider is added again."""
     require_superuser(user)
     record(user=user, action="openid_provider.deleted", row=provider, name=provider.name)
     provider.delete()
 
 
 def require_secret_for(before: OpenIDProvider | None, issuer: str, secret: str | None) -> None:
-    """Raise `secret_moved` (422) where a stored secret would be sent to another server than it was entered for."""
+    """Raise `secret_moved` (422) if a stored secret would be sent to a server for which it was not entered."""
     if secret is None and before and before.client_secret and origin(before.issuer) != origin(issuer):
         sentence = Sentence("The stored secret belongs to the previous issuer. Enter the secret for this issuer.")
         raise ProductError("secret_moved", sentence, status=422)
 
 
 def require_superuser(user: AbstractUser | None) -> None:
-    """Raise `superuser_only` (403) for any other user. None is the product itself."""
+    """Raise `superuser_only` (403) unless the user is a superuser. None is a management command, which may pass."""
     if user is not None and not (user.is_active and user.is_superuser):
         raise ProductError("superuser_only", "Only a superuser can change who signs people in.", status=403)
 
@@ -86,7 +86,7 @@ def require_superuser(user: AbstractUser | None) -> None:
 
 
 def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
-    """Return the person of a provider's verified claims; creates the account where there is none.
+    """Return the person of a provider's verified claims. Creates a missing account.
 
     Raises `openid_refused`, `account_off` and `no_account` (403).
     """
@@ -95,7 +95,7 @@ def person_of(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> User:
         raise connection.refused(Sentence("{provider} does not tell who you are.", provider=str(provider)))
     try:
         return _person_of(provider, claims)
-    except IntegrityError:  # a person with the same user name was stored meanwhile, or this one signed in twice
+    except IntegrityError:  # a concurrent sign-in took the user name, or the person signed in twice
         return _person_of(provider, claims)
 
 
@@ -162,7 +162,7 @@ def _free_name(claims: Mapping[str, Any]) -> str:
 
 
 def _email(claims: Mapping[str, Any]) -> str:
-    """Return the claimed address; empty where it is no address."""
+    """Return the claimed address; empty if it is invalid."""
     email = _text(claims, "email", 254)
     try:
         validate_email(email)
@@ -180,9 +180,9 @@ def _text(claims: Mapping[str, Any], name: str, most: int = 150) -> str:
 
 
 def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | None:
-    """Return the claimed groups; None where the person's groups stay as they are.
+    """Return the claimed groups; None if the person's groups stay as they are.
 
-    They stay where no claim is set, or where the provider sends a reference in place of many groups (`_claim_names`).
+    They stay if no claim is set, or if the provider sends a reference instead of many groups (`_claim_names`).
     """
     if not provider.groups_claim:
         return None
@@ -196,7 +196,7 @@ def _groups(provider: OpenIDProvider, claims: Mapping[str, Any]) -> set[str] | N
 
 
 def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]) -> None:
-    """Make a member of the group of administrators a superuser, and undo it for a person who has left the group."""
+    """Make members of the administrators' group superusers, and revoke this when they leave the group."""
     person = identity.user
     admin = bool(provider.admin_group) and provider.admin_group in groups
     if admin and not person.is_superuser:
@@ -218,9 +218,9 @@ def _follow(provider: OpenIDProvider, identity: OpenIDIdentity, groups: set[str]
 
 @transaction.atomic
 def sign_out(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> int:
-    """End the sessions of a verified logout token, with their sockets and streams. Returns their number.
+    """End the sessions of a verified logout token, with their sockets and streams. Return the number of sessions.
 
-    They are the sessions of `sid`, or without it all of the person `sub`.
+    The token names one session (`sid`), or all sessions of the person (`sub`) if it has no `sid`.
     """
     identities = OpenIDIdentity.objects.filter(issuer=provider.issuer)
     if "sub" in claims:
@@ -228,9 +228,9 @@ def sign_out(*, provider: OpenIDProvider, claims: Mapping[str, Any]) -> int:
     rows = Session.objects.filter(user__in=identities.values("user"))
     ended: dict[User, list[Session]] = {}
     for row in rows.select_related("user"):
-        through = SessionStore().decode(row.session_data).get(OPENID_SESSION) or {}
-        named = "sid" not in claims or through == {"issuer": provider.issuer, "sid": claims["sid"]}
-        if named and row.user is not None:
+        login = SessionStore().decode(row.session_data).get(OPENID_SESSION) or {}
+        matches = "sid" not in claims or login == {"issuer": provider.issuer, "sid": claims["sid"]}
+        if matches and row.user is not None:
             ended.setdefault(row.user, []).append(row)
     for person, sessions in ended.items():
         end(sessions)

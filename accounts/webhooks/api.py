@@ -127,8 +127,8 @@ class WebhookDeliveryViewSet(
 
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         rows = WebhookDelivery.objects.visible_to(self.person).select_related("webhook")
-        of = self.request.query_params.get("webhook") if self.action == "list" else None
-        return rows.filter(webhook=identifier(of, "webhook")) if of else rows
+        webhook = self.request.query_params.get("webhook") if self.action == "list" else None
+        return rows.filter(webhook=identifier(webhook, "webhook")) if webhook else rows
 
     @extend_schema(parameters=[OpenApiParameter("webhook", OpenApiTypes.UUID, description="Those of one webhook.")])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:

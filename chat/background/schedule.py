@@ -1,8 +1,8 @@
-"""The schedule without beat: each worker runs the tasks that beat left undone.
+"""The schedule without beat: each worker runs the tasks that beat did not start in time.
 
 A worker that runs a scheduled task notes it in Redis (`core.background.Job`), for a little longer than the task's
-interval. While beat enqueues the task in time, the note never expires. Once it has expired, the one worker that renews
-it runs the task. So beat makes the schedule punctual, and nothing waits for beat.
+interval. While beat enqueues the task in time, the note never expires. Once it has expired, the first worker
+that renews it runs the task. So beat keeps the schedule punctual, but no task depends on beat.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def overdue() -> list[str]:
 
 
 async def keep(stalled: Callable[[], bool] = bool) -> None:
-    """Run overdue tasks until it is cancelled. A `stalled` worker, which may be cut off, leaves them to others."""
+    """Run overdue tasks until cancelled. A `stalled` worker may be cut off, so it leaves the tasks to other workers."""
     while True:
         await asyncio.sleep(EVERY)
         if not stalled():
@@ -46,6 +46,6 @@ async def look() -> None:
         for task in await overdue():
             await on_database(current_app.tasks[task] if task in AT_ONCE else partial(enqueue, task))
     except (RedisError, OSError):
-        pass  # Redis is away: a sweep could begin nothing
+        pass  # without Redis the sweeps could not start any work
     except Exception:
-        logger.exception("what is due was not done")  # the next try is when the note has expired
+        logger.exception("what is due was not done")  # the next worker tries when the note has expired

@@ -1,6 +1,6 @@
 """Decide whether a passage supports a sentence that cites it. Pure functions over texts.
 
-The sentence is compared with the sentences of the passage that are about the same. Reasons for a doubt are: a number or
+The sentence is compared with the sentences of the passage on the same subject. Reasons for a doubt are: a number or
 a name that the passage lacks, a negation or an opposite on one side only, the same names in swapped places, and a
 passage about something else. A sentence in other words counts as supported without such a reason.
 """
@@ -15,16 +15,16 @@ from itertools import combinations
 from chat.citations.words import NEGATIONS, OPPOSITES, Word, approximate, same_number, words_of
 
 LEAST_WORDS = 3  # content words; a shorter sentence is not compared
-RELEVANT_PART = 0.5  # of the best share; a sentence of the passage with this share is about the same
-# A passage with a smaller share of the words and a smaller cosine is about something else.
+RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage above it are compared
+# A passage below both limits (share of the words, cosine) is about something else.
 COVERED = 0.4
 SIMILAR = 0.5
-ALIKE = 0.6  # share of the words from which two sentences are compared word by word
-ALMOST_THE_SAME = 0.8  # share of the words from which a replaced name or number counts
+ALIKE = 0.6  # sentences with this share of words in common are compared word by word
+ALMOST_THE_SAME = 0.8  # a replaced name or number counts in sentences with this share of words in common
 LONGEST_ABBREVIATION = 8  # characters
 IN_ORDER = 0.9  # share of the words that must be in order after a swap
 MOST_SWAPPED = 12  # names and numbers that are tried in pairs
-SCOPE = 3  # content words after a negation that it applies to
+SCOPE = 3  # a negation applies to so many content words after it
 
 Similarity = Callable[[str, str], float]  # the cosine of two texts
 
@@ -55,7 +55,7 @@ class DoubtKind(StrEnum):
 class CitationVerdict:
     """The result of a comparison.
 
-    `reasons` are the reasons for doubt with the words of the sentence that they are about; a supported sentence has
+    `reasons` are the reasons for doubt, each with the words of the sentence that caused it. A supported sentence has
     none. `evidence` is the part of the passage that was compared.
     """
 
@@ -64,7 +64,7 @@ class CitationVerdict:
 
     @property
     def supported(self) -> bool:
-        """Tell whether the passage supports the sentence."""
+        """Return whether the passage supports the sentence."""
         return not self.reasons
 
 
@@ -139,7 +139,7 @@ def _missing_numbers(
     stems = {word.stem for word in passage}
     approximately = approximate(sentence)
     for word in content:
-        # A number in words may be no number at all if the passage has none.
+        # A number word such as “one” may be no number. It is compared only if the passage has numbers.
         compared = word.values and (word.text[0].isdigit() or (numbers and word.stem not in stems))
         if compared and not any(same_number(word, each, approximately=approximately) for each in numbers):
             yield DoubtKind.NUMBER, word.text
@@ -175,7 +175,7 @@ def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tupl
 
 
 def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the names and numbers in place of which the other sentence, otherwise the same, has others."""
+    """Yield the names and numbers that an otherwise similar sentence replaces by others."""
     if _share([word for word in words if word.content], other) < ALMOST_THE_SAME:
         return
     for kind, reason in ((_is_number, DoubtKind.NUMBER), (_is_name, DoubtKind.NAME)):
@@ -186,7 +186,7 @@ def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Do
 
 
 def _among(word: Word, words: Sequence[Word]) -> bool:
-    """Tell whether the word, or a number of the same value, is among the words."""
+    """Return whether the words contain the word, or a number of the same value."""
     return any(
         word.stem == each.stem or (word.values and same_number(word, each, approximately=False)) for each in words
     )
@@ -216,7 +216,7 @@ def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Dou
 
 
 def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the first two names or numbers that are swapped: exchanging them gives the order of the other sentence.
+    """Yield the first two swapped names or numbers: exchanging them gives the order of the other sentence.
 
     Only words that the other sentence has once are considered. A change between active and passive is no swap.
     """
@@ -243,7 +243,7 @@ def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[Dou
 
 
 def _key(word: Word) -> str:
-    """Return the text by which two words are the same: the value of a number, else the stem."""
+    """Return the text that identifies a word: the value of a number, else the stem."""
     return f"{min(word.values)}" if word.values else word.stem
 
 

@@ -1,7 +1,7 @@
-"""Planning stored turns again, call by call, and comparing the result with the prompts that were sent.
+"""Plan stored turns again, call by call, and compare the plans with the prompts that were sent.
 
 1. `Replayer.turn` plans each call of a turn as it was, and checks that today's rows still give the stored report
-   (`differences`). Where they do not, no comparison is possible: it raises `CannotReplan`.
+   (`differences`). If they do not, no comparison is possible, and it raises `CannotReplan`.
 2. It plans each call again with the variation.
 3. `figures` sums both up: tokens, cached tokens, messages left out, costs.
 """
@@ -34,7 +34,7 @@ from personas.services import texts_then
 from personas.texts import BUILT_IN_DIGEST, TEXTS
 
 NUMBERS = ("limit", "used", "tools_tokens", "sections", "dropped", "unloaded")
-NAMED = 10  # problems of a turn that are named one by one
+NAMED = 10  # problems listed for a turn; further ones are counted
 NOTHING: CacheEntry = {
     "expected": 0, "read": None, "written": None, "uncached": None, "missed_section": None, "reason": None,
 }  # fmt: skip
@@ -49,7 +49,7 @@ def stored_turns() -> QuerySet[Turn]:
 
 
 class ReplannedCall(NamedTuple):
-    """One model call: its report as it was `stored`, and the `report` of its plan under `context`."""
+    """A model call: its `stored` report, and the `report` of its plan under `context`."""
 
     stored: CallReport
     report: CallReport
@@ -59,9 +59,9 @@ class ReplannedCall(NamedTuple):
 
 
 class ReplannedTurn(NamedTuple):
-    """The calls of a turn, as they were and with the variation. Of calls of one cycle the last counts.
+    """The calls of a turn, as they were and with the variation. In each cycle the last call counts.
 
-    `refused` is why a call would not fit with the variation; then `planned` has the calls before it.
+    `refused` says why a call does not fit with the variation; then `planned` has the calls before it.
     """
 
     past: list[ReplannedCall]
@@ -71,15 +71,15 @@ class ReplannedTurn(NamedTuple):
 
 @dataclass
 class Replayer:
-    """Plans turns again. Give it the turns by conversation and in their order: the part that a provider's cache would
-    serve depends on the turn before, which is planned as well."""
+    """Plans turns again. Pass the turns grouped by conversation and in their order: the cached part of a prompt depends
+    on the turn before it, which is planned as well."""
 
     variation: Variation = AS_IT_WAS
     _sent: dict[UUID, dict[UUID, SentPrompt]] = field(default_factory=dict)  # by turn, then by model
     _place: UUID | None = None  # the conversation whose turns are in `_sent`
 
     def turn(self, turn: Turn) -> ReplannedTurn:
-        """Plan a turn again. Raises `CannotReplan` where it cannot be planned as it was."""
+        """Plan a turn again. Raises `CannotReplan` if it cannot be planned as it was."""
         if turn.conversation_id != self._place:
             self._place = turn.conversation_id
             self._sent = {}
@@ -89,8 +89,10 @@ class Replayer:
         return replanned
 
     def before(self, turn: Turn, model: Model) -> tuple[SentPrompt | None, bool]:
-        """Return the last prompt that the model got in this conversation before the turn, and whether any model got
-        one. The prompt is None where it cannot be planned."""
+        """Return the last prompt of the model in this conversation before the turn, and whether any model got a prompt.
+
+        The prompt is None if there is none, or if it cannot be planned.
+        """
         earlier = stored_turns().filter(conversation=turn.conversation_id, finished__lte=turn.started)
         earlier = earlier.exclude(pk=turn.pk).order_by("-finished")
         same_model = earlier if self.variation.model is not None else earlier.filter(answer__model=model)
@@ -98,7 +100,7 @@ class Replayer:
         if newest is None:
             return None, earlier.exists()
         if newest not in self._sent:
-            self._sent[newest] = {}  # so that planning it does not go further back
+            self._sent[newest] = {}  # it stays empty if the turn cannot be planned
             try:
                 replay = _TurnReplay(earlier.get(pk=newest), self)
                 replay.replan()
@@ -117,7 +119,8 @@ class _TurnReplay:
         self.sent: dict[UUID, SentPrompt] = {}
         self._contexts = PastContexts(turn, replayer.variation)
         self._steps = steps_of(turn)
-        self._reminders: dict[bool, dict[int, str]] = {False: {}, True: {}}  # of append-only turns, plain and varied
+        # For append-only turns; False: as it was, True: with the variation.
+        self._reminders: dict[bool, dict[int, str]] = {False: {}, True: {}}
 
     def replan(self) -> ReplannedTurn:
         """Plan every call as it was and with the variation. Raises `CannotReplan`."""
@@ -170,8 +173,8 @@ class _TurnReplay:
         prompt = planned.prompt
         if context.model.provider.append_only and prompt.messages[-1].section == "reminder":
             reminders[len(added)] = prompt.messages[-1].text or ""
-        # The stored report has the entry of a prompt that was sent, so it is made for the varied prompt only; without a
-        # variation the two are the same.
+        # The stored report already has the cache entry of the sent prompt. So the entry is only computed for the varied
+        # prompt, or without a variation, when the two are the same.
         needs_entry = varied or self.replayer.variation.empty
         entry = self._cache(context, prompt, step) if needs_entry else NOTHING
         return ReplannedCall(
@@ -228,34 +231,36 @@ def steps_of(turn: Turn) -> list[list[ModelMessage]]:
 
 
 def deleted_sources(calls: Sequence[CallReport]) -> list[Problem]:
-    """Return a problem for each summary and file of the prompts that was deleted since."""
+    """Return a problem for each summary and file of the prompts that has been deleted."""
     summaries = {call["summary"]["id"] for call in calls if call["summary"]}
-    left = (
+    remaining_summaries = (
         {str(pk) for pk in Summary.objects.filter(pk__in=summaries).values_list("pk", flat=True)} if summaries else ()
     )
-    lost = [
+    problems = [
         Problem("summary_deleted", Sentence("The summary {pk} was deleted.", pk=pk))
-        for pk in sorted(summaries.difference(left))
+        for pk in sorted(summaries.difference(remaining_summaries))
     ]
     sources = (source for call in calls for source in call["sources"] if source["kind"] in FILE_KINDS)
     files = {pk for source in sources if (pk := source.get("id")) and pk != "deleted"}
-    here = {str(pk) for pk in File.objects.filter(pk__in=files).values_list("pk", flat=True)} if files else ()
+    remaining_files = (
+        {str(pk) for pk in File.objects.filter(pk__in=files).values_list("pk", flat=True)} if files else ()
+    )
     return [
-        *lost,
+        *problems,
         *(
             Problem("file_deleted", Sentence("The file {pk} was deleted.", pk=pk))
-            for pk in sorted(files.difference(here))
+            for pk in sorted(files.difference(remaining_files))
         ),
     ]
 
 
 def other_texts(call: CallReport) -> list[Problem]:
-    """Return a problem for each version of a text that was deleted, and one where the built-in texts have changed."""
-    named = {name for name in call["versions"] if name in TEXTS}
-    lost = sorted(named - texts_then(call["versions"]).own.keys())
+    """Return a problem for each deleted version of a text, and another if the built-in texts have changed."""
+    names = {name for name in call["versions"] if name in TEXTS}
+    deleted = sorted(names - texts_then(call["versions"]).own.keys())
     problems = [
         Problem("text_deleted", Sentence("The version of “{title}” was deleted.", title=TEXTS[name].title))
-        for name in lost
+        for name in deleted
     ]
     if made_with(call).get("texts", BUILT_IN_DIGEST) != BUILT_IN_DIGEST:
         sentence = Sentence("Built-in texts of the product are not what they were then.")
@@ -264,23 +269,23 @@ def other_texts(call: CallReport) -> list[Problem]:
 
 
 def differences(then: CallReport, now: CallReport) -> list[Problem]:
-    """Return a problem for each source that is not as it was stored; none where every number is the same."""
+    """Return a problem for each source that differs from the stored report; no problems if every number is equal."""
     then, now = _as_far_read(then, now), _as_far_read(now, then)
     sent = Counter(map(_fact, _compared(then)))
     planned = Counter(map(_fact, _compared(now)))
-    before = {fact[:2]: fact for fact in (sent - planned)}
-    after = {fact[:2]: fact for fact in (planned - sent)}
+    sent_facts = {fact[:2]: fact for fact in (sent - planned)}
+    planned_facts = {fact[:2]: fact for fact in (planned - sent)}
     problems = [
         Problem(
             f"{name[0]}_changed",
             Sentence(
                 "The source {name} is not as it was: {name2} then, {name3} now.",
                 name=_named(*name),
-                name2=_state(before.get(name)),
-                name3=_state(after.get(name)),
+                name2=_state(sent_facts.get(name)),
+                name3=_state(planned_facts.get(name)),
             ),
         )
-        for name in dict.fromkeys([*before, *after])
+        for name in dict.fromkeys([*sent_facts, *planned_facts])
     ]
     if len(problems) > NAMED:
         more = Problem(
@@ -289,8 +294,12 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
         problems = [*problems[:NAMED], more]
     if problems:
         return problems
-    one, other = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
-    unequal = [f"{name} {one[name]} then, {other[name]} now" for name in NUMBERS if one[name] != other[name]]
+    stored_numbers, planned_numbers = ({name: each[name] for name in NUMBERS} for each in (then, now))  # type: ignore[literal-required]
+    unequal = [
+        f"{name} {stored_numbers[name]} then, {planned_numbers[name]} now"
+        for name in NUMBERS
+        if stored_numbers[name] != planned_numbers[name]
+    ]
     return (
         [Problem("numbers_differ", Sentence("Not every number is as it was: {unequal}.", unequal="; ".join(unequal)))]
         if unequal
@@ -299,10 +308,10 @@ def differences(then: CallReport, now: CallReport) -> list[Problem]:
 
 
 def _as_far_read(call: CallReport, other: CallReport) -> CallReport:
-    """Return the report as if it had read as few rows as the `other`.
+    """Return the report as if its plan had loaded as few rows as the plan of `other`.
 
-    A plan reads the rows whose tokens are not counted yet. So a first plan may name sources as left out that a later
-    plan only counts as `unloaded`. These are counted as `unloaded` here.
+    A plan loads the rows whose tokens are not counted yet. So a first plan may list sources as left out that a later
+    plan only counts as `unloaded`. This function counts them as `unloaded`, too.
     """
     named = {source.get("id") for source in other["sources"]}
     further = [
@@ -348,7 +357,7 @@ def _state(fact: tuple[Any, ...] | None) -> str:
 
 
 class FiguresJson(TypedDict):
-    """`PromptFigures` as it is stored and shown. `cached_share` is in percent; `cost` is US dollars as text."""
+    """`PromptFigures` as stored JSON. `cached_share` is in percent; `cost` is US dollars as text."""
 
     tokens: int
     cached: int
@@ -362,9 +371,9 @@ class FiguresJson(TypedDict):
 class PromptFigures:
     """Sums over the calls of one turn or of several.
 
-    `tokens` are those of the prompts with their tools. The provider's cache is expected to serve `cached` of them.
-    `left_out` counts messages and files that the last prompt of each turn did not have. `cost` is in US dollars, for
-    answers as long as they were; None without prices.
+    `tokens` counts the prompts with their tools. The provider's cache is expected to serve `cached` of these tokens.
+    `left_out` counts messages and files that the last prompt of each turn lacks. `cost` is in US dollars, for answers
+    of the stored length; None without prices.
     """
 
     tokens: int = 0
@@ -395,7 +404,7 @@ class PromptFigures:
 
     @classmethod
     def of(cls, calls: Sequence[ReplannedCall], *, sent: bool = False) -> "PromptFigures":
-        """Sum up the calls of one turn. With `sent`, `cached` is the number that was expected then."""
+        """Sum up the calls of one turn. With `sent`, `cached` is the number that the stored report expected."""
         if not calls:
             return cls()
         last = calls[-1].report
@@ -412,5 +421,5 @@ class PromptFigures:
 
 
 def figures(turn: ReplannedTurn) -> tuple[PromptFigures, PromptFigures]:
-    """Return the figures of the prompts that were sent, and of those that are planned."""
+    """Return the figures of the sent prompts, and of the planned prompts."""
     return PromptFigures.of(turn.past, sent=True), PromptFigures.of(turn.planned)

@@ -163,9 +163,9 @@ class WholeCompletion(CompletionBase):
     usage: CompletionUsage
 
 
-# The protocol's words for finish reasons that it lacks. A model that called a tool although it was told to call none is
-# cut off by us, so it stops. `other` is no good end and has no word either: `length` tells programs that the answer may
-# be incomplete.
+# Finish reasons that the protocol lacks, with its closest value. We cut off a model that calls a tool against its
+# instructions, so `tool_calls` becomes `stop`. `other` becomes `length`, which tells programs that the answer may be
+# incomplete.
 REASONS = {
     "tool_calls": "stop",
     "refusal": "content_filter",
@@ -181,9 +181,9 @@ logger = logging.getLogger(__name__)
 class ChunkHead:
     """The facts of a request that its chunks need.
 
-    `turn` is the turn's id, `model` the name by which the program asked. `external` are the names of the program's own
-    tools. `absolute` makes an address of a path. `ends_with_answer`: the last message of the request is the
-    assistant's, which some models refuse to continue.
+    `turn` is the turn's id, `model` the model name in the request. `external` has the names of the program's own tools.
+    `absolute` turns a path into an address. `ends_with_answer`: the last message of the request is the assistant's;
+    some models refuse to continue such a message.
     """
 
     turn: str
@@ -205,10 +205,10 @@ class Completion:
         self._reasoning: list[str] = []
         self._calls: dict[str, ToolCallEntry] = {}  # by id
         self._sources: dict[int, CitedSource] = {}
-        self._part = -1  # the part of the last text
+        self._part = -1  # number of the part that the last text belongs to
         self._begins: dict[int, int] = {}  # the index in `_text` at which each part begins
-        self._lengths = Counter[int]()  # characters of each part that were sent
-        self._planned = 0  # tokens of the prompts by our count
+        self._lengths = Counter[int]()  # by part: the number of sent characters
+        self._planned = 0  # prompt tokens by our own count
         self._opened = False
         self.ended = False
         self._finish = "stop"
@@ -237,7 +237,7 @@ class Completion:
         return []
 
     def _note(self, event: WireEvent) -> None:
-        """Store the facts that the end of the answer needs."""
+        """Store the values that the last chunks need."""
         match event["type"]:
             case "CITATION":
                 number = event["number"]
@@ -255,7 +255,7 @@ class Completion:
         return failure(event, ends_with_answer=self._head.ends_with_answer)
 
     def end(self, turn: Turn) -> list[CompletionChunk]:
-        """Return the last chunks from the turn's row, for a turn whose last event has expired.
+        """Return the last chunks from the row of a turn whose last event has expired.
 
         Raises `ProductError`.
         """
@@ -320,7 +320,7 @@ class Completion:
         return [self._chunk({"content": between + delta})]
 
     def _move_to_reasoning(self, part: int, text: str) -> list[CompletionChunk]:
-        """Send a text again as reasoning. The content that was sent cannot be taken back."""
+        """Send a text again as reasoning. Content that was already sent cannot be withdrawn."""
         del self._text[self._begins.pop(part, len(self._text)) :]
         self._lengths[part] = len(text)
         self._reasoning.append(text)
@@ -359,7 +359,7 @@ class Completion:
         return [last, totals] if self._head.include_usage else [last]
 
     def _usage_of(self, usage: Mapping[str, int]) -> CompletionUsage:
-        """Return the usage by the provider's counts, or by ours if it reports none."""
+        """Return the usage as the provider counts it, or by our own count if it reports none."""
         into = usage.get("input") or self._planned
         out = usage.get("output") or tokens.count("".join(self._text))
         return {
@@ -417,7 +417,7 @@ class Completion:
 
 
 def stopped() -> ProductError:
-    """Return the error of an answer that somebody else stopped."""
+    """Return the error for an answer that another client stopped."""
     sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
     return ProductError("stopped", sentence, status=409, should_retry=False)
 
@@ -435,7 +435,7 @@ class Relay:
         self._ready: list[CompletionChunk] = []
 
     async def begin(self) -> None:
-        """Wait for the first chunk or some seconds of silence. Until then an error has its own status."""
+        """Wait for the first chunk or some seconds of silence. An error in this time gets its own HTTP status."""
         async for chunk in self._chunks:
             if chunk:
                 self._ready.append(chunk)

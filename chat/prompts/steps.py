@@ -13,7 +13,7 @@ from core.i18n import grouped
 from core.json_types import JsonObject
 from core.sentences import Sentence
 
-NAMED = 2  # documents of a result that are named; the others are counted
+NAMED = 2  # documents named per result; further ones are counted
 
 
 class AnswerStep(NamedTuple):
@@ -28,7 +28,7 @@ class AnswerStep(NamedTuple):
 
 
 def answer_step(row: Message, message: ContextMessage) -> AnswerStep:
-    """Describe one of the engine's messages that `row` was expanded to."""
+    """Describe one of the engine's messages into which `row` was expanded."""
     if message.tool_calls:
         calls = (_describe_call(row, call.id, call.name) for call in message.tool_calls)
         return AnswerStep("call", " · ".join([*filter(None, [message.text]), *calls]))
@@ -40,7 +40,7 @@ def answer_step(row: Message, message: ContextMessage) -> AnswerStep:
 
 
 def _part(row: Message, kind: str, call: str | None) -> Mapping[str, Any]:
-    """Return the part of the row of this type that belongs to the call, empty without one."""
+    """Return the row's part of this type for the call; empty if there is none."""
     return next((part for part in row.parts if part["type"] == kind and part["id"] == call), {})
 
 
@@ -51,17 +51,17 @@ def _describe_call(row: Message, call: str, name: str) -> str:
     documents = result.get("documents", ())
     match name:
         case "search_files" if arguments.get("query"):
-            did = _("Searched the files for “%(query)s”") % {"query": arguments["query"]}
+            action = _("Searched the files for “%(query)s”") % {"query": arguments["query"]}
         case "web_search" if arguments.get("query"):
-            did = _("Searched the web for “%(query)s”") % {"query": arguments["query"]}
+            action = _("Searched the web for “%(query)s”") % {"query": arguments["query"]}
         case "search_conversation" if arguments.get("query"):
-            did = _("Searched the conversation for “%(query)s”") % {"query": arguments["query"]}
+            action = _("Searched the conversation for “%(query)s”") % {"query": arguments["query"]}
         case "read_file" if documents:
             return _("Read “%(title)s”") % {"title": documents[0]["title"]}
         case _:
-            did = str(Sentence.load(part.get("label", ""))) or name
+            action = str(Sentence.load(part.get("label", ""))) or name
     outcome = _describe_result(result) if result else ""
-    return f"{did} → {outcome}" if outcome else did
+    return f"{action} → {outcome}" if outcome else action
 
 
 def _describe_result(result: Mapping[str, Any]) -> str:
@@ -83,7 +83,7 @@ def _titles(titles: Sequence[str]) -> str:
 
 
 def _arguments(text: str) -> JsonObject:
-    """Parse the arguments of a call. A model may write invalid JSON; then there are none."""
+    """Parse the arguments of a call. A model may write invalid JSON; the result is then empty."""
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):

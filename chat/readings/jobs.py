@@ -1,8 +1,8 @@
-"""A reading from claim to end.
+"""Carry out a reading, from the claim to the end.
 
-1. `run` claims the reading and looks every second whether it was stopped or lost.
-2. `_read_parts` has the model make notes on the parts that are not read, some at once. A part that is too long for the
-   model, or for whose notes there is no room, is divided.
+1. `run` claims the reading and checks every second whether it was stopped or lost.
+2. `_read_parts` has the model make notes on the unread parts, several at once. It divides a part that is too long for
+   the model, or whose notes do not fit.
 3. `_answer` folds notes until they fit into one call, then has the question answered from them.
 4. `_check` compares the answer with the passages that it cites.
 
@@ -46,10 +46,10 @@ from personas.texts import Texts
 
 PARTS_AT_ONCE = 3
 LOOK_EVERY = 1.0  # seconds until a stop is seen
-PAUSE = 1.0  # seconds before a second try, where the provider names none
+PAUSE = 1.0  # seconds before a second try, if the provider does not say how long to wait
 LONGEST_PAUSE = 20.0  # seconds
-IN_A_ROW = 3  # parts that fail one after another before the provider is given up
-LONGEST = 60_000  # characters of an answer; a model that never ends is cut off
+IN_A_ROW = 3  # consecutive failed parts after which the provider is given up
+LONGEST = 60_000  # characters of an answer; a model that does not stop is cut off
 TOO_LONG = "context_too_long"
 NOT_CHECKED = gettext_noop("The check of what the answer cites was ended before it was done.")
 
@@ -64,7 +64,7 @@ class _Lost(Exception):
 class _ReadingRun:
     """The state of a claimed reading. `checker` is the id of the model that checks citations, if there is one.
 
-    `failed` counts the parts that failed since one was read; `error` is the last of their errors.
+    `failed` counts the consecutive failed parts; `error` is the last of their errors.
     """
 
     reading: Reading
@@ -92,21 +92,21 @@ class _ReadingRun:
 
 
 def settle_lost(lost: QuerySet[Reading]) -> None:
-    """End the readings that were answered when their worker was lost."""
+    """End the readings that already have their answer and lost their worker during the check."""
     for pk in lost.filter(status=Reading.Status.CHECKING).values_list("pk", flat=True):
         services.settle(lost.filter(pk=pk))
 
 
 def give_up(reading: Reading) -> None:
-    """End a reading that loses its workers without any progress."""
+    """End a reading that has repeatedly lost its worker without progress."""
     detail = Sentence("The server was ended several times while it read this. Go on, or ask again with another model.")
     _end(reading, status=Reading.Status.FAILED, code="reading_gave_up", detail=detail)
 
 
 async def run(pk: UUID) -> None:
-    """Claim a reading and carry it out. Its end, good or bad, is stored in the row.
+    """Claim a reading and carry it out. The row stores the result, also of a failure.
 
-    A worker that is asked to end has the reading wait for the next worker.
+    When this worker is asked to end, the reading waits for the next worker.
     """
     reading = await on_database(READINGS.claim, pk, "person", "conversation__owner")
     if reading is None:
@@ -132,7 +132,7 @@ async def run(pk: UUID) -> None:
 
 
 def _release(rows: QuerySet[Reading]) -> None:
-    """Have a claimed reading wait for the next worker, at once; one that is answered ends."""
+    """Put a claimed reading back for the next worker, without delay. A reading that has its answer ends."""
     long_ago = timezone.now() - timedelta(minutes=1)
     if not services.settle(rows):
         rows.update(status=Reading.Status.QUEUED, tries=0, heartbeat=long_ago)
@@ -145,7 +145,7 @@ def _end(reading: Reading, *, status: Reading.Status, code: str, detail: Sentenc
 
 
 async def _while_ours(rows: QuerySet[Reading], work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, and cancel it with its calls once the reading is stopped or lost. Raises `_Lost`."""
+    """Do the work. Cancel it with its model calls once the reading is stopped or lost. Raises `_Lost`."""
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
@@ -165,7 +165,7 @@ async def _carry_out(reading: Reading) -> None:
 
 
 def _load(reading: Reading) -> _ReadingRun:
-    """Read all that the work needs. Raises the errors of `services.text_of`, `usable_model` and `budget_of`."""
+    """Load the data that the work needs. Raises the errors of `services.text_of`, `usable_model` and `budget_of`."""
     text = services.text_of(reading)
     model = services.usable_model(reading)
     rules = rules_at()
@@ -177,9 +177,9 @@ def _load(reading: Reading) -> _ReadingRun:
 
 
 async def _read_parts(work: _ReadingRun) -> None:
-    """Read all parts that wait, some at once.
+    """Read all waiting parts, several at once.
 
-    Raises the last error where the provider was given up, or no part could be read.
+    Raises the last error if the provider was given up, or if no part could be read.
     """
     readers = [asyncio.create_task(_reader(work)) for _ in range(PARTS_AT_ONCE)]
     try:
@@ -228,7 +228,7 @@ async def _not_read(work: _ReadingRun, part: ReadingPart, error: ModelError) -> 
 
 
 async def _divided(work: _ReadingRun, part: ReadingPart) -> bool:
-    """Divide a part, whose halves are read next. Returns False where it cannot be divided."""
+    """Divide a part; its halves are read next. Return False if it cannot be divided."""
     middle = planning.middle(work.reading.passages, part.start, part.end)
     if middle is None:
         return False
@@ -237,7 +237,7 @@ async def _divided(work: _ReadingRun, part: ReadingPart) -> bool:
 
 
 async def _ask(work: _ReadingRun, messages: asking.Messages, output: int) -> OwnAnswer:
-    """Ask the model for at most `output` tokens, with a second try after an error that may pass.
+    """Ask the model for at most `output` tokens, with a second try after a temporary error.
 
     Raises `ModelError`, `calls_used_up` and `_Lost`.
     """
@@ -285,7 +285,7 @@ def _store(work: _ReadingRun, part: ReadingPart, reply: OwnAnswer) -> None:
     part.state = ReadingPart.State.DONE
     with transaction.atomic():
         _require_ours(work, tries=0)
-        if part.pk is None:  # a fold replaces one that was made for another window
+        if part.pk is None:  # a fold replaces the earlier fold for another window size
             ReadingPart.objects.filter(reading=work.reading, level=part.level, start=part.start).delete()
         part.save()
 
@@ -313,7 +313,7 @@ def _divide(work: _ReadingRun, part: ReadingPart, middle: int) -> list[ReadingPa
 def _require_ours(work: _ReadingRun, **fields: Any) -> None:
     """Set columns of the claimed reading, in the transaction of the caller's change, and tell open pages.
 
-    Raises `_Lost` where the claim is lost.
+    Raises `_Lost` if the claim is lost.
     """
     if not work.ours.update(heartbeat=timezone.now(), **fields):
         raise _Lost
@@ -321,7 +321,7 @@ def _require_ours(work: _ReadingRun, **fields: Any) -> None:
 
 
 async def _answer(work: _ReadingRun) -> None:
-    """Fold the notes until they fit, then have the question answered from them. Without any notes no call is made."""
+    """Fold the notes until they fit, then have the question answered from them. Without notes no call is made."""
     rows = await on_database(_notes, work)
     level = 0
     while sum(sizes := [row.tokens + work.budget.name for row in rows]) > work.budget.notes:
@@ -346,7 +346,7 @@ async def _answer(work: _ReadingRun) -> None:
 
 
 async def _check(work: _ReadingRun, answer: str) -> None:
-    """Compare the answer with the passages that it cites. Doubts of the rules are stored before a model is asked."""
+    """Compare the answer with the passages that it cites. The doubts from rules are stored before a model is asked."""
     reading = work.reading
     charge = Billing(reading.conversation, ModelCall.Purpose.CITATIONS, reading.person_id, reading.pk, reading.token_id)
     checks, note = await check_in_time(
@@ -368,13 +368,13 @@ def _percent(work: _ReadingRun) -> int:
 
 
 def _named(work: _ReadingRun, row: ReadingPart) -> str:
-    """Return the notes of a part with the name of its file above them, where there are several."""
+    """Return the notes of a part, below the name of its file if the reading has several files."""
     name = work.layout.named(row.start, row.end)
     return asking.named(name[: services.LONGEST_NAME], row.findings)
 
 
 async def _folded(work: _ReadingRun, level: int, group: Sequence[ReadingPart]) -> list[ReadingPart]:
-    """Fold the notes of several rows. Returns the fold, which an earlier worker may have made; one row alone stays."""
+    """Fold the notes of several rows, and return the fold. An earlier worker may have made it. A single row stays."""
     if len(group) == 1:
         return [*group]
     start = group[0].start

@@ -1,4 +1,4 @@
-"""A question asked over all of files that are larger than the window (`chat.readings`)."""
+"""A question about the whole text of files that are larger than the window (`chat.readings`)."""
 
 from typing import Any, ClassVar
 
@@ -17,11 +17,11 @@ from files.models import File
 
 class ReadingQuerySet(models.QuerySet["Reading"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReadingQuerySet":
-        """One's own, without those of conversations that are deleted."""
+        """Return the user's own readings, without those in deleted conversations."""
         return self.filter(Q(conversation=None) | Q(conversation__deleted=None), person_id=user.pk)
 
     def listed_for(self, user: AbstractBaseUser | AnonymousUser) -> "ReadingQuerySet":
-        """Without those of temporary conversations."""
+        """Return the visible readings, without those in temporary conversations."""
         return self.visible_to(user).exclude(conversation__origin=Conversation.Origin.TEMPORARY)
 
     def live(self) -> "ReadingQuerySet":
@@ -29,17 +29,17 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
 
 
 class Reading(models.Model):
-    """A question of a person on the whole text of files. Its calls are in the ledger (`ModelCall.reading`).
+    """A person's question about the whole text of files. Its calls are in the ledger (`ModelCall.reading`).
 
-    The text is that of its `files`, one after the other; `file` is the first of them, `file_name` has all their names.
-    `passages` are the ends of the passages that divide the text, in characters and in order: the first begins at 0, the
-    last ends with the text. An answer cites them by their numbers, from 1. `text_sha256` is the digest of the text.
-    `calls`, `tokens` and `cost` (US dollars) are the most that its person agreed to; `asked` counts the calls since
-    then. `only_answer`: parts that are not read stay so.
+    The text joins the texts of its `files` in order. `file` is the first file, `file_name` has the names of all.
+    `passages` has the end of each passage, in characters and in order: the first passage begins at 0, the last ends
+    with the text. An answer cites passages by number, from 1. `text_sha256` is the digest of the text.
+    `calls`, `tokens` and `cost` (US dollars) are the limits that its person agreed to; `asked` counts the calls since
+    then. `only_answer`: unread parts stay unread.
 
     `citation_check` has the number of sentences that were `checked` against their passages, the `doubts` in the form of
-    the event `CITATION_CHECK`, and a `note` where the check is not complete; None before a check. `code` and `detail`
-    say why the reading ended. `attempt` counts claims, `tries` those without progress.
+    the event `CITATION_CHECK`, and a `note` if the check is incomplete; None before a check. `code` and `detail`
+    say why the reading ended. `attempt` counts the claims, `tries` the claims without progress.
 
     A reading in `CHECKING` has its answer, so any end makes it `DONE`.
     """
@@ -59,7 +59,7 @@ class Reading(models.Model):
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="readings")
     conversation = models.ForeignKey(Conversation, null=True, on_delete=models.CASCADE, related_name="readings")
     file = models.ForeignKey(File, null=True, on_delete=models.SET_NULL, related_name="+")
-    file_name = models.CharField(max_length=255)  # of several files, their names with commas between
+    file_name = models.CharField(max_length=255)  # the names of several files are separated by commas
     question = models.TextField()
     model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
     model_name = models.CharField(max_length=200)
@@ -127,8 +127,8 @@ class ReadingPart(models.Model):
     """Characters [start, end) of the text with the model's notes on them (`findings`).
 
     The parts of level 0 cover the text, each within one file, and each is read by one call. A row of a higher level is
-    the fold of the rows below it within its characters. `tokens` are those of `findings`, which are empty where the
-    model found nothing. `cut_off`: the notes end where the model had no room for more.
+    the fold of the lower rows within its characters. `tokens` is the size of `findings`, which are empty if the model
+    found nothing. `cut_off`: the notes reached the length limit.
     """
 
     class State(models.TextChoices):

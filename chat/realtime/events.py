@@ -1,6 +1,6 @@
 """The events of a turn, and the notices and frames of the socket.
 
-Sockets, server-sent events and the Redis stream carry the events, and `fold` makes the answer's parts of them. The
+Sockets, server-sent events and the Redis stream carry the events, and `fold` builds the answer's parts from them. The
 names resemble those of the AG-UI protocol, the payloads are our own; `POST /api/v1/ag-ui/` speaks AG-UI itself. All are
 described as JSON Schema, which is the contract for programs; nothing else is sent.
 
@@ -104,7 +104,7 @@ USAGE: Schema = {
 
 
 class Approval(StrEnum):
-    """State of a tool call that only the conversation's owner can allow. Without an answer in time it does not run."""
+    """State of a tool call that only the conversation's owner can allow. Without an answer in time it is not run."""
 
     WAITING = "waiting"
     ALLOWED = "allowed"
@@ -233,7 +233,7 @@ class EventType(StrEnum):
 
 
 class EventPayload(TypedDict, total=False):
-    """Members of an event. Each type has those that `EventType.members` describes. `position`: of QUEUED."""
+    """Members of an event. `EventType.members` describes which type has which. Only QUEUED has `position`."""
 
     conversation: str
     message: str
@@ -276,7 +276,7 @@ class EventPayload(TypedDict, total=False):
 
 
 class WireEvent(EventPayload, total=False):
-    """An event as it is sent. QUEUED has no `seq` and `ts`."""
+    """An event in its sent form. QUEUED has no `seq` and `ts`."""
 
     type: Required[str]
     turn: str
@@ -292,7 +292,7 @@ IN_WORDS = frozenset(
 
 
 def readable_parts(parts: Iterable[MessagePart], words: Callable[[Sentence], str] = str) -> list[MessagePart]:
-    """Return the parts of an answer with the labels of tool calls in words, by default in the active language."""
+    """Return the parts of an answer with the labels of tool calls as text, by default in the active language."""
     return [{**part, "label": words(Sentence.load(part["label"]))} if "label" in part else part for part in parts]
 
 
@@ -396,17 +396,17 @@ def _add_result(parts: list[MessagePart], payload: EventPayload) -> None:
     parts.append(result)
 
 
-# Codes with which a socket is closed.
+# Close codes of the socket.
 BAD_FRAME = 4400
 NOT_YOURS = 4403
 TOO_LARGE = 4413
 TOO_FAST = 4429
 BROKEN_OFF = 1011  # RFC 6455: an unexpected condition keeps the server from going on
-MAX_IDS = 50  # in one list of a frame
-MAX_FRAME = 524_288  # characters; below the web server's own limit of 1 MiB, which drops the connection without a word
-LAST_SEQ = 999_999_999  # the greatest that a client may name; Redis would refuse one beyond 64 bits
+MAX_IDS = 50  # ids in one list of a frame
+MAX_FRAME = 524_288  # characters; above its own limit of 1 MiB the web server drops the connection without a message
+LAST_SEQ = 999_999_999  # the largest `after_seq` of a client; Redis refuses numbers above 64 bits
 BURST = 60  # frames that a socket may send at once
-PER_SECOND = 20.0  # frames that a socket may send in the long run
+PER_SECOND = 20.0  # frames that a socket may send on average
 
 NUMBERED: Mapping[str, Schema] = {
     "turn": ID,
@@ -495,19 +495,19 @@ CLOSE_CODES: Mapping[int, str] = {
 
 
 def sent_for_a_turn() -> dict[str, Schema]:
-    """Return by type the schemas of events in the SSE stream of a turn."""
+    """Return the schemas of events in the SSE stream of a turn, by type."""
     events = {str(type_): _object(type_, {**NUMBERED, **type_.members}) for type_ in EventType}
     return {**events, "QUEUED": _object("QUEUED", POSITION)}
 
 
 def sent_on_the_socket() -> dict[str, Schema]:
-    """Return by type the schemas of events and notices on the socket."""
+    """Return the schemas of events and notices on the socket, by type."""
     notices = {name: _object(name, members, OPTIONAL.get(name, set())) for name, members in NOTICES.items()}
     return {**sent_for_a_turn(), **notices}
 
 
 def received() -> dict[str, Schema]:
-    """Return by type the schemas of frames that a client may send. Unknown members are ignored."""
+    """Return the schemas of frames that a client may send, by type. Unknown members are ignored."""
     frames = {name: _object(name, {"id": ANY_ID, **members}, MAY_LACK) for name, members in FRAMES.items()}
     return {name: {**frame, "additionalProperties": True} for name, frame in frames.items()}
 

@@ -1,8 +1,9 @@
-"""The Redis stream of a turn: every event in order, as the JSON that goes out, until an hour after the end.
+"""The Redis stream of a turn: every event in order, as the JSON that is sent, until an hour after the end.
 
-Readers block on the streams themselves (XREAD), all those of a process in one read. So there is no announcement that
-could be lost or come too early, and a reader can begin at any event. Entry ids are `<seq>-0`: Redis itself refuses a
-wrong order. Readers notice events that Redis has lost by the gap in the numbers; the rows have them.
+Readers block on the streams themselves (XREAD); one read serves all readers of a process. So there is no separate
+announcement that could be lost or come too early, and a reader can begin at any event. Entry ids are `<seq>-0`, so
+Redis itself refuses a wrong order. Readers notice events that Redis has lost by a gap in the numbers, and get them from
+the rows.
 """
 
 import asyncio
@@ -21,16 +22,16 @@ from chat.realtime.events import EncodedEvent, Event, encode
 from core.background import streams, streams_of_loop
 
 KEEP_SECONDS = 3600  # after the last event
-BLOCK = 2_500  # milliseconds; how often a silent reader looks whether the turn is still there
-BATCH = 100  # events of one turn that are read at once
-# Seconds between two reads, in which more events gather: for each turn that is read, and at most.
+BLOCK = 2_500  # milliseconds; after so long without events a reader checks whether the turn still exists
+BATCH = 100  # events of one turn per read
+# Seconds between two reads, in which more events gather: PAUSE for each turn that is read, LONGEST_PAUSE at most.
 PAUSE = 0.0005
 LONGEST_PAUSE = 0.010
 WRITE_PAUSE = 0.005  # seconds between two writes, in which more events gather
-UNANSWERED = 5.0  # seconds after which a write is given up, and a blocked read that is over its time by as much
+UNANSWERED = 5.0  # seconds after which a write is given up; also the time that a blocked read may exceed its limit
 REQUEST_WAITS = 2.0  # seconds that a request waits for Redis
-RETRY_FOR = 20.0  # seconds that a write waits for a Redis that is away, for example restarting
-# A Redis that is full takes nothing either, until there is room again.
+RETRY_FOR = 20.0  # seconds that a write waits while Redis is unavailable, for example during a restart
+# A full Redis accepts no writes until there is room again, so its error counts as well.
 CONNECTION_ERRORS = (redis.ConnectionError, redis.TimeoutError, OutOfMemoryError, ConnectionError, TimeoutError)
 
 
@@ -39,12 +40,13 @@ def _stream(turn: UUID | str) -> str:
 
 
 async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RETRY_FOR) -> None:
-    """Add events. Wait for a Redis that is away, and raise its error after so many seconds.
+    """Add events. If Redis is unavailable, wait up to `seconds`, then raise its error.
 
-    Adding is idempotent: an event whose seq is in the stream already, from an attempt whose reply was lost, is skipped.
+    Adding is idempotent: an event whose seq is already in the stream is skipped. An earlier attempt whose reply was
+    lost may have added it.
     """
     deadline = time.monotonic() + seconds
-    # Encoded here, so that an event that cannot be encoded is the error of this turn alone.
+    # Encoded here, so that an event that cannot be encoded fails only its own turn.
     entries = [StreamEntry(event.seq, str(event.type), encode(event.to_wire()).encode()) for event in events]
     keep_for = KEEP_SECONDS if events[-1].last else 24 * KEEP_SECONDS
     while True:
@@ -60,7 +62,7 @@ async def append(turn: UUID | str, events: Sequence[Event], seconds: float = RET
 
 
 async def append_if_reachable(turn: UUID | str, events: Sequence[Event]) -> None:
-    """Add events, for a request. A Redis that is away or hangs loses them: readers then get them from the row."""
+    """Add events, for a request. If Redis is unavailable or hangs, they are lost, and readers get them from the row."""
     with suppress(*CONNECTION_ERRORS):
         async with asyncio.timeout(REQUEST_WAITS):
             await append(turn, events, seconds=0)
@@ -75,7 +77,7 @@ class StreamEntry(NamedTuple):
 
 
 class _PendingWrite(NamedTuple):
-    """Entries for a stream, which then lives for `keep_for` seconds more. `done` is set once Redis has them."""
+    """Entries for a stream, which expires `keep_for` seconds after the write. `done` is set once Redis has them."""
 
     stream: str
     entries: Sequence[StreamEntry]
@@ -86,7 +88,7 @@ class _PendingWrite(NamedTuple):
 class _StreamWriter:
     """Sends the events that the turns of a process append at the same time in one round trip.
 
-    Events are sent at once where no write is on its way, else together with those that have gathered since.
+    Events are sent at once if no write is running. Otherwise they gather and are sent together after it.
     """
 
     def __init__(self) -> None:
@@ -107,16 +109,16 @@ class _StreamWriter:
                 writes, self._waiting = self._waiting, []
                 try:
                     errors = await self._append(writes)
-                except Exception as error:  # of any kind: those who wait must get it
+                except Exception as error:  # of any kind: the waiting callers must get it
                     errors = [error] * len(writes)
                 for write, error_or_none in zip(writes, errors, strict=True):
                     _settle(write.done, error_or_none)
                 await asyncio.sleep(WRITE_PAUSE)
         finally:
-            self._writing = None  # the task would keep the event loop alive, and the loop this writer
+            self._writing = None  # breaks a cycle: the task keeps the event loop alive, the loop keeps this writer
 
     async def _append(self, writes: Sequence[_PendingWrite]) -> list[Exception | None]:
-        """Return an error for each write; None where all entries are in the stream."""
+        """Return an error for each write; None if all its entries are in the stream."""
         async with asyncio.timeout(UNANSWERED), streams_of_loop().pipeline(transaction=False) as pipe:
             for write in writes:
                 for entry in write.entries:
@@ -127,7 +129,7 @@ class _StreamWriter:
 
 
 def _first_error(results: Sequence[Any]) -> Exception | None:
-    """Return the first error, except for events that were added before."""
+    """Return the first error, ignoring those for events that were added before."""
     errors = (each for each in results if isinstance(each, Exception))
     return next((error for error in errors if "equal or smaller" not in str(error)), None)
 
@@ -165,27 +167,27 @@ async def read(turn: UUID | str, after_seq: int = 0) -> list[EncodedEvent]:
 
 
 async def news(turn: UUID | str, seq: int) -> list[EncodedEvent]:
-    """Return the turn's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
+    """Return the turn's next events after `seq`; none after 2.5 s of silence, or if Redis is unavailable."""
     return await _reader().news(_stream(turn), seq)
 
 
 class _StreamReader:
-    """One blocking read for all streams that are followed in a process, while a reader waits for news of one.
+    """One blocking read for all followed streams of a process. It runs while at least one reader waits.
 
-    A reader that has got events waits anew once they are passed on, so little is read for a slow client. A new reader
+    A reader waits again only after it has passed its events on, so little is read for a slow client. A new reader
     whose stream the blocked read does not cover interrupts that read: it writes to a stream that every read covers.
     """
 
     def __init__(self) -> None:
         # The stream that each reader waits for, and the last event that it has.
         self._waiting: dict[asyncio.Future[list[EncodedEvent]], tuple[str, int]] = {}
-        self._read_after: dict[str, int] = {}  # by stream: the events after which the blocked read asks for
+        self._read_after: dict[str, int] = {}  # by stream: the sequence number after which the blocked read begins
         self._wakeup_stream = f"streams:door:{uuid4()}"
         self._last_wakeup = "0-0"
         self._reading: asyncio.Task[None] | None = None
 
     async def news(self, stream: str, seq: int) -> list[EncodedEvent]:
-        """Return the stream's next events after `seq`; none after 2.5 s of silence, and where Redis is away."""
+        """Return the stream's next events after `seq`; none after 2.5 s of silence, or if Redis is unavailable."""
         future: asyncio.Future[list[EncodedEvent]] = asyncio.get_running_loop().create_future()
         self._waiting[future] = stream, seq
         try:
@@ -193,7 +195,7 @@ class _StreamReader:
                 if self._reading is None:
                     self._reading = asyncio.create_task(self._read())
                 elif self._read_after and self._read_after.get(stream, seq + 1) > seq:
-                    self._read_after = {}  # nobody else need wake it
+                    self._read_after = {}  # one wake-up is enough: no other reader sends another
                     await self._wake()
                 return await future
         except TimeoutError:
@@ -203,7 +205,7 @@ class _StreamReader:
 
     async def _wake(self) -> None:
         """Interrupt the blocked read."""
-        with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):  # the read that blocks finds that out, too
+        with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):  # the blocked read meets the same error
             async with streams_of_loop().pipeline(transaction=False) as pipe:
                 pipe.xadd(self._wakeup_stream, {"": ""}, maxlen=1, approximate=False)
                 pipe.expire(self._wakeup_stream, KEEP_SECONDS)
@@ -214,7 +216,7 @@ class _StreamReader:
             while self._waiting:
                 await self._read_once()
         finally:
-            self._reading = None  # the task would keep the event loop alive, and the loop this reader
+            self._reading = None  # breaks a cycle: the task keeps the event loop alive, the loop keeps this reader
 
     async def _read_once(self) -> None:
         after: dict[str, int] = {}
@@ -226,14 +228,14 @@ class _StreamReader:
         except (*CONNECTION_ERRORS, redis.BusyLoadingError):
             await asyncio.sleep(0.2)
             self._give_up()
-        except Exception as error:  # of any kind: those who wait must get it
+        except Exception as error:  # of any kind: the waiting callers must get it
             self._give_up(error)
         finally:
             self._read_after = {}
         await asyncio.sleep(min(LONGEST_PAUSE, PAUSE * len(after)))
 
     async def _news_of(self, after: Mapping[str, int]) -> dict[str, list[EncodedEvent]]:
-        """Return by stream the events after these numbers; waits for `BLOCK` at most."""
+        """Return the events after these numbers, by stream. Wait for `BLOCK` milliseconds at most."""
         ids: dict[Any, Any] = {stream: f"{seq}-0" for stream, seq in after.items()}
         ids[self._wakeup_stream] = self._last_wakeup
         async with asyncio.timeout(BLOCK / 1000 + UNANSWERED):
@@ -247,7 +249,7 @@ class _StreamReader:
         """Give events to the readers that wait for them. `after` as in `_news_of`."""
         for future, (stream, seq) in list(self._waiting.items()):
             if after.get(stream, seq + 1) > seq:
-                continue  # it came while the read blocked and lacks earlier events, which the next read brings
+                continue  # it joined during the read and lacks earlier events, which the next read returns
             later = [event for event in news.get(stream, ()) if event.seq > seq]
             if later and not future.done():
                 del self._waiting[future]
@@ -274,9 +276,9 @@ def _reader() -> _StreamReader:
 
 
 def forget(turns: Iterable[UUID]) -> None:
-    """Delete the streams of these turns, and have them leave the disk too. Synchronous, for services.
+    """Delete the streams of these turns, from the disk as well. Synchronous, for services.
 
-    With a Redis that is away each goes by itself within `KEEP_SECONDS` of its turn's end.
+    If Redis is unavailable, each stream expires by itself within `KEEP_SECONDS` of its turn's end.
     """
     if names := [_stream(turn) for turn in turns]:
         with suppress(*CONNECTION_ERRORS, redis.BusyLoadingError):

@@ -25,7 +25,7 @@ from projects.planner.models.task import Task
 from projects.planner.queries import today
 
 DOUBT = gettext_noop("The passage does not carry this sentence. Show both side by side.")
-MAX_NUMBERS = 50  # numbers of one citation; more are a list of numbers
+MAX_NUMBERS = 50  # numbers in one citation; a longer list is no citation
 CITED = re.compile(rf"\[(\[)?(\d{{1,4}}(?:\s*,\s*\d{{1,4}}){{0,{MAX_NUMBERS - 1}}})\](?(1)\])(?!\()")
 
 
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def label(self) -> str:
-        """The title with the path of headings."""
+        """Return the title with the path of headings."""
         return f"{self.title} · {self.heading}" if self.heading else self.title
 
     def as_dict(self) -> CitedSource:
@@ -71,7 +71,7 @@ def _href(document: Mapping[str, Any]) -> str:
     if "url" in document:
         return str(document["url"])
     place = {name: document[name] for name in ("start", "end") if name in document}
-    page = document.get("page")  # in the query too, so that the server sees whether the passage still exists
+    page = document.get("page")  # also in the query, so that the server can check whether the passage still exists
     query = f"?{urlencode({**place, **({'page': page} if page else {})})}" if place else ""
     return reverse("files:file", args=[document["file"]]) + query + (f"#page-{page}" if page else "")
 
@@ -87,7 +87,7 @@ def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
 
 
 def cited_numbers(text: str) -> set[int]:
-    """Return all numbers that a text cites, whether a document has them or not."""
+    """Return all numbers that a text cites, also numbers without a document."""
     return {int(number) for match in CITED.finditer(text) for number in re.findall(r"\d+", match[2])}
 
 
@@ -95,7 +95,7 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
     """Parse a citation. A rule of the Markdown parser; `env["sources"]` are the documents that can be cited.
 
     Citations are counted from 0; each link has the count of its citation as `meta["citation"]`. A citation with an
-    address in `env["doubts"]` is followed by a sign that leads to that address.
+    address in `env["doubts"]` is followed by a sign that links to that address.
     """
     sources: Mapping[int, Source] | None = state.env.get("sources")
     match = CITED.match(state.src, state.pos) if state.src[state.pos] == "[" else None
@@ -149,7 +149,7 @@ def mention_rule(state: StateInline, silent: bool) -> bool:
 
 
 def split_mentions(text: str) -> Iterator[tuple[str, str]]:
-    """Split a plain text at its mentions. Yield each piece with the code it mentions, empty for the text between."""
+    """Split a plain text at its mentions. Yield each piece with the code that it mentions, or with ""."""
     done = 0
     for start, end, code in codes.places(text):
         yield text[done:start], ""
@@ -168,11 +168,11 @@ class MentionOffers(NamedTuple):
 def offer_mentions(*, user: User, typed: str) -> MentionOffers:
     """Return completions of the text after an @: tasks by code or title, today's first, and files by name."""
     typed = typed.strip()[:100]
-    here = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=today(user))
+    is_today = Q(level=Task.Level.TASK, horizon=Task.Horizon.DAY, date=today(user))
     rows = Task.objects.visible_to(user).filter(Q(code__istartswith=typed) | Q(title__icontains=typed))
     if "." not in typed:
         rows = rows.exclude(level=Task.Level.ITEM)
-    first = ExpressionWrapper(here, output_field=BooleanField())
+    first = ExpressionWrapper(is_today, output_field=BooleanField())
     tasks = rows.annotate(first=first).order_by("-first", "-date", "position", "code")
     files = File.objects.visible_to(user).filter(name__icontains=typed, status=File.Status.READY)
     return MentionOffers(list(tasks[:OFFERED_TASKS]), list(files.order_by("-created", "-id")[:OFFERED_FILES]))

@@ -1,7 +1,7 @@
 """Send a message: at once, as the answer to a run, or queued until the answer that is being written is complete.
 
-Every change of a queued message locks the conversation first. So it is either kept or sent, and sent once, even if two
-requests come at the same time.
+Every change of a queued message locks the conversation first. So concurrent requests cannot send
+it twice or lose it.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from files.models import File
 
 
 def send(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
-    """Submit a message (`chat.turns.submit.submit`), or answer the run that waits in the conversation."""
+    """Submit a message (`chat.turns.submit.submit`), or answer the waiting run of the conversation."""
     try:
         return submit(user=user, conversation=conversation, ask=ask)
     except RunWaits as waits:
@@ -38,20 +38,21 @@ def send_or_queue(*, user: User, conversation: Conversation, ask: Ask) -> list[T
     try:
         return send(user=user, conversation=conversation, ask=ask)
     except ProductError as error:
-        if error.code != "already_answering" or ask.parent is not None:  # what waits goes on from the newest message
+        # A queued message continues from the newest message, so it cannot have a parent.
+        if error.code != "already_answering" or ask.parent is not None:
             raise
     try:
         return queue(user=user, conversation=conversation, ask=ask)
     except ProductError as error:
-        if error.code != "not_answering":  # the answer has ended between the two calls
+        if error.code != "not_answering":  # the answer ended between the two calls
             raise
     return send(user=user, conversation=conversation, ask=ask)
 
 
 def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = None) -> list[Turn]:
-    """Send the queued message although the answer before it did not end well.
+    """Send the queued message although the answer before it failed or was stopped.
 
-    Raises `no_next_message` (404) and the errors of `submit`; then it stays queued.
+    Raises `no_next_message` (404) and the errors of `submit`. The message then stays queued.
     """
     require_owner(user, conversation)
     with transaction.atomic():
@@ -64,7 +65,7 @@ def send_queued(*, user: User, conversation: Conversation, pk: UUID | None = Non
 def start_conversation(*, user: User, scope: ChatScope, ask: Ask, temporary: bool = False) -> Conversation:
     """Create a conversation with its first turn. A repeated idempotency key returns the first conversation."""
     if ask.key:
-        # Two concurrent requests with one key come one after the other.
+        # The lock makes concurrent requests with one key run one after the other.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         earlier = (
             Turn.objects.filter(conversation__owner=user, idempotency_key=ask.key)
@@ -81,7 +82,7 @@ def start_conversation(*, user: User, scope: ChatScope, ask: Ask, temporary: boo
 def queue(*, user: User, conversation: Conversation, ask: Ask, replace: bool = False) -> NextMessage:
     """Queue a message until the answer is complete. A repeated idempotency key returns the first one.
 
-    Raises `not_answering` (409) when nothing is being answered, `next_message_kept` (409) when a message is queued
+    Raises `not_answering` (409) when no answer is being written, `next_message_kept` (409) when a message is queued
     already and `replace` is false, and the errors of `chat.turns.submit.check`.
     """
     text, _models, _files = check(user, conversation, ask)
@@ -163,7 +164,7 @@ def send_next(conversation_id: UUID) -> bool:
 
 
 def due() -> list[UUID]:
-    """Return the conversations whose queued message can be sent and was not, since a process was killed."""
+    """Return the conversations whose queued message could be sent, but was not: a process was killed before it."""
     newest = (
         Turn.objects.with_answer().filter(conversation=OuterRef("conversation")).order_by("-id").values("status")[:1]
     )
@@ -186,7 +187,7 @@ def endings(conversation_id: UUID) -> list[str]:
 
 
 class QueuedMessageView(NamedTuple):
-    """A queued message for a page. `blocked`: it is not sent by itself. `words`: the reason, or when it is sent."""
+    """A queued message for a page. `blocked`: it is not sent automatically. `words`: the reason, or when it is sent."""
 
     row: NextMessage
     files: list[File]

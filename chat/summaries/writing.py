@@ -1,4 +1,4 @@
-"""Asking a model for a summary, and deciding whether its text is good enough to replace the messages."""
+"""Ask a model for a summary, and decide whether its text is good enough to replace the messages."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from llm.models import Model
 from llm.types.model_call import ModelMessage, ModelRequest
 from personas.texts import Texts
 
-# The prompt of a new workspace; an administrator's versions are rows. The form with its numbers is added to it.
+# The prompt of a new workspace; an administrator's versions are rows. `form_of` is added to it.
 DEFAULT_PROMPT = """\
 Summarise the conversation below. The summary replaces the messages: the assistant will read it instead of them.
 
@@ -49,10 +49,10 @@ MEANINGS = {
 }  # names of texts
 BUDGET_PART = 8  # a summary takes at most an eighth of its writer's window, so that the messages have room
 LEAST_READ = 256  # tokens of messages that one call must be able to read
-ROOM_TO_THINK = 1_024  # tokens beside the summary, for models that reason first
-TOO_LONG = Decimal("1.5")  # times the budget; the first attempt is asked to be shorter, the second one is taken
+ROOM_TO_THINK = 1_024  # output tokens in addition to the summary, for models that reason first
+TOO_LONG = Decimal("1.5")  # times the budget; a longer first attempt is rejected, a longer second one is accepted
 WORDS_PER_TOKEN = Decimal("0.7")
-LONGEST_READ = 200_000  # characters of an answer; a model that never ends is cut off
+LONGEST_READ = 200_000  # characters of an answer; a model that does not stop is cut off
 _ERROR = re.compile(
     r"^\W*(?:error\b|internal server error|traceback|\{\s*\"error\"|i(?:['’]| a)m sorry|sorry,|i can(?:no|['’])t"
     r"|as an ai\b)",
@@ -77,11 +77,11 @@ def budget_for(writer: Model, planned: int) -> int:
 
 @dataclass(frozen=True)
 class Brief:
-    """The order for a summary of at most `budget` tokens: its instructions, its writer and its time.
+    """The instructions for a summary of at most `budget` tokens, with its writer and its time.
 
-    `since` is the time of the oldest message that it covers. `so_far` are the tokens of the summary to continue.
-    `measures` has the tokens of messages and summary as the conversation's model gets them. `patience` are seconds of
-    silence after which another model is asked; None where there is no other. `token`: see `chat.ledger.asking.Billing`.
+    `since` is the time of the oldest message that it covers. `so_far` is the size of the summary to continue, in
+    tokens. `measures` counts messages and summary as the conversation's model gets them. `patience`: seconds of silence
+    after which another model is asked; None if there is no other. `token`: see `chat.ledger.asking.Billing`.
     """
 
     conversation: Conversation
@@ -108,8 +108,8 @@ class Brief:
 
     @cached_property
     def room(self) -> int:
-        """Return the tokens of messages that one call can take. A twentieth of the window is spare, since counts may be
-        wrong."""
+        """Return how many tokens of messages one call can take. A twentieth of the window is reserved, since counts may
+        be wrong."""
         reserved = self.max_output + self.tokenizer.count(self.system) + max(self.so_far, 2 * self.budget)
         return self.model.window * 19 // 20 - reserved
 
@@ -124,7 +124,7 @@ class Brief:
 
 
 def requested_sections(budget: int, since: datetime, now: datetime) -> dict[str, int]:
-    """Return the tokens of each section that is requested of a summary of `budget` tokens, in order.
+    """Return the sections to request in a summary of `budget` tokens, in order, with the tokens of each.
 
     `since` is the time of the oldest message, in the zone of `now`. A section for an earlier time is not requested, and
     the others share the budget: small models fill an empty section with inventions.
@@ -163,7 +163,7 @@ def form_of(budget: int, since: datetime, now: datetime, texts: Texts) -> str:
 
 
 def conversation_text(so_far: str, messages: Sequence[str], texts: Texts) -> str:
-    """Return the user message of a summary: the summary so far if there is one, the messages in tags, the order."""
+    """Return the user message of a summary: the summary so far if there is one, the messages in tags, the request."""
     before = [f"{texts['summary_so_far']}\n{so_far}"] if so_far else []
     tagged = "\n\n".join(["<conversation>", *messages, "</conversation>"])
     return "\n\n".join(filter(None, [*before, texts["summary_messages"], tagged, texts["summary_order"]]))
@@ -171,7 +171,7 @@ def conversation_text(so_far: str, messages: Sequence[str], texts: Texts) -> str
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """One message as the writer of the summary reads it. `sent` are its tokens in a prompt of the conversation.
+    """A message as the writer of the summary reads it. `sent`: its tokens in a prompt of the conversation.
 
     `shortened`: it alone was too long for the writer. `ends_turn`: the next message is a question, or there is none.
     """
@@ -200,7 +200,7 @@ def transcript(rows: Sequence[Row], brief: Brief) -> list[TranscriptMessage]:
 
 
 def chunked(messages: Sequence[TranscriptMessage], room: int) -> Iterator[list[TranscriptMessage]]:
-    """Yield as many whole turns as one call can take, in order. A turn that is too long for one call is divided."""
+    """Yield the messages in chunks for one call each, in order. Only a turn too long for one call is divided."""
     chunk: list[TranscriptMessage] = []
     size = 0
     for turn in _turns(messages):
@@ -239,7 +239,7 @@ def _text(row: Row, brief: Brief) -> str:
 
 
 def _described(attachment: Attachment) -> str:
-    """Return a line about a file. `attachment` is one of `chat.models.tree.rows_between`."""
+    """Return a line about a file. `attachment` comes from `chat.models.tree.rows_between`."""
     file = attachment.file
     beginning = " ".join((getattr(attachment, "beginning", None) or "").split())
     if file is None:
@@ -252,8 +252,8 @@ def _described(attachment: Attachment) -> str:
 async def write(brief: Brief, before: Summary | None, chunk: Sequence[TranscriptMessage]) -> Summary:
     """Return a summary, not stored, that replaces `before` (the summary so far) and the chunk's messages.
 
-    It is tried twice, the second time with the reason of the rejection. Where the provider is unavailable and another
-    model can be asked, there is no second try. Raises `Rejected` and `core.errors.ProductError`.
+    There are two attempts, the second with the reason for the rejection. If the provider is unavailable and another
+    model can be asked, there is no second attempt. Raises `Rejected` and `core.errors.ProductError`.
     """
     texts = brief.texts
     text = conversation_text(text_of(before, texts) if before else "", [message.text for message in chunk], texts)
@@ -284,7 +284,7 @@ def checked(
 ) -> Summary:
     """Return the answer as a summary, not stored. Raises `Rejected` unless it can replace `before` and the chunk.
 
-    The `last` try may be too long, or without headings.
+    The `last` attempt may be too long, or without headings.
     """
     text = answer.text.replace("\x00", "").strip()
     if not text:

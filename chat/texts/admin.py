@@ -1,4 +1,4 @@
-"""Admin of the texts that the product sends to a model: a list of all texts, and each with its versions."""
+"""Admin pages for the texts that the product sends to a model: a list of all texts, and the versions of each."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -26,7 +26,7 @@ from personas.texts import GROUPS, TEXTS, TextDefinition, Texts, TextVersion, ch
 
 
 class ListedText(NamedTuple):
-    """Text in the list. `active`: the version that is sent; None for the built-in text."""
+    """A text in the list. `active`: the version that is sent; None for the built-in text."""
 
     name: str
     about: TextDefinition
@@ -56,7 +56,7 @@ class TextAdmin(PromptAdmin):
         return rows.filter(name__in=TEXTS)  # an earlier version of the product may have had other texts
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form: Any = super().get_form(request, obj, change, **kwargs)  # a class of its own for each request
+        form: Any = super().get_form(request, obj, change, **kwargs)  # each request gets a new class
         form.name = (obj or self.blank(request)).name
         return form
 
@@ -97,7 +97,7 @@ class TextAdmin(PromptAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         if not request.GET.get("name"):
-            return self.changelist_view(request)  # the list is where a text is chosen
+            return self.changelist_view(request)  # the user chooses a text from the list first
         text = self.blank(request)
         buttons = dict.fromkeys(("show_save_and_add_another", "show_save_and_continue"), False)
         context = {"about": TEXTS[text.name], "back": self.home(text), "preview_url": self.url("preview", text)}
@@ -120,7 +120,7 @@ class TextAdmin(PromptAdmin):
         )
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
-        """Show all texts, in their order in a prompt."""
+        """Show all texts, in the order in which a prompt has them."""
         self._require_view(request)
         active = {row.name: row for row in PromptText.objects.filter(active=True).select_related("author")}
         rows = [
@@ -186,7 +186,7 @@ class TextAdmin(PromptAdmin):
         return HttpResponseRedirect(self.home(chosen))
 
     def preview_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        """Return a fragment with an example of a prompt with the text that is being written, or with its error."""
+        """Return a fragment with an example prompt that contains the edited text, or with the text's error."""
         self._require_view(request)
         name = self.blank(request).name
         try:

@@ -1,6 +1,6 @@
 """Decide whether a tool call runs, is refused, or waits for a person: one rule for all tools that ask.
 
-A tool of a server that is marked so asks before each call. `open_url` asks for an address that neither a person nor a
+A tool of a server asks before each call if it is marked so. `open_url` asks for an address that neither a person nor a
 search has named here. Otherwise a text that the model reads could make it leak other texts in a made-up address. A
 decision for the conversation holds for the host; for tools without a host it holds for the tool.
 """
@@ -38,7 +38,7 @@ ASKS = CallVerdict(asks=True)
 
 
 def host_asked_for(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the host that a decision for the conversation holds for; empty where it holds for the tool as such."""
+    """Return the host that a decision for the conversation holds for; empty if it holds for the tool."""
     url = arguments.get("url")
     return host_of(url) if tool == OPEN_URL and isinstance(url, str) else ""
 
@@ -51,9 +51,9 @@ def remember(conversation: Conversation, *, tool: str, host: str, allowed: bool)
 
 
 class Gate:
-    """Decides about the tool calls of one turn, by the addresses named on the branch of the conversation's leaf.
+    """Decides about the tool calls of one turn, by the addresses named on the conversation's active branch.
 
-    `denied`: the number of its search results that were left out, since the workspace denies their hosts.
+    `denied`: the number of search results that were left out because the workspace denies their hosts.
     """
 
     def __init__(self, conversation: Conversation) -> None:
@@ -62,7 +62,7 @@ class Gate:
         self.denied = 0
 
     def learn(self, urls: Iterable[str]) -> None:
-        """Note addresses that this turn's tools for the web have returned."""
+        """Remember addresses that this turn's web tools have returned."""
         self._searched_urls.update(filter(None, map(canonical, urls)))
 
     async def verdict(self, tool: str, arguments: Mapping[str, Any]) -> CallVerdict:
@@ -71,7 +71,7 @@ class Gate:
     async def follow(self, source: httpx2.URL, target: httpx2.URL) -> None:
         """Raise `Refused` for a redirect to a host that may not be reached.
 
-        An address that a person or a search has named may redirect anywhere, since the model has not made it up.
+        An address that a person or a search has named may redirect anywhere, since the model did not invent it.
         """
         if host_of(str(target)) != host_of(str(source)):
             await on_database(self._follow, str(source), str(target))
@@ -80,7 +80,7 @@ class Gate:
         url = str(arguments.get("url", ""))
         host = host_asked_for(tool, arguments)
         if tool == OPEN_URL and not host:
-            return RUNS  # the tool itself refuses a text that is no address
+            return RUNS  # the tool itself refuses an invalid address
         free, refusal = self._rule_for(tool, host)
         if refusal:
             return CallVerdict(refusal=refusal)
@@ -96,7 +96,7 @@ class Gate:
             raise FetchRefused(LEADS_AWAY.format(host=host_of(source), url=target))
 
     def _rule_for(self, tool: str, host: str) -> tuple[bool, str]:
-        """Return whether every call to this host, or of this tool, runs; or the sentence that refuses each."""
+        """Return whether all calls to this host, or of this tool, run; and the sentence if all are refused, or ""."""
         listed = host_lists().listing_of(host) if host else HostListing.UNLISTED
         if listed is HostListing.DENIED:
             return False, DENIED.format(host=host)
@@ -114,7 +114,7 @@ class Gate:
 def _named_on(leaf: UUID | None) -> set[str]:
     """Return the addresses in the branch's questions and in the results of its tools.
 
-    Questions that a run has written do not count, since a model may have written the task.
+    Questions from a run do not count, since a model may have written the task.
     """
     rows = Message.objects.filter(pk__in=branch_rows(leaf).values("pk"))
     written = rows.filter(role=Message.Role.USER).exclude(turns__step__isnull=False)

@@ -1,7 +1,7 @@
-"""A person's own line: a limited number of their turns is written at once, and the others wait.
+"""Each person's own queue: a limited number of a person's turns runs at once, and the others wait.
 
-The rows are the truth: a turn may be written when it is among the oldest live ones of its person, and only then it is
-put into the queue of all. So one person's many turns do not hold up others, and waiting turns survive any crash.
+The rows are authoritative: a turn may run when it is among the oldest live turns of its person. Only then does it enter
+the common queue. So one person's many turns do not delay other people, and waiting turns survive any crash.
 """
 
 from uuid import UUID
@@ -12,20 +12,20 @@ from core.background import TURNS, UNCLAIMED_AFTER, stale_rows
 
 
 def first_in_line(person: UUID) -> list[UUID]:
-    """Return a person's turns that may be written now and that no worker has claimed."""
+    """Return a person's turns that may run now and are not claimed by a worker."""
     oldest = Turn.objects.live().filter(conversation__owner=person).order_by("pk").values_list("pk", "status")
     return [pk for pk, status in oldest[: turns_at_once(person)] if status == Turn.Status.QUEUED]
 
 
 def move_up(conversation_id: UUID) -> None:
-    """Queue the owner's next turn in the place of one that has ended. The sweeper finds turns that this misses."""
+    """Queue the owner's next turn after one has ended. The sweeper finds turns that this misses."""
     person = Turn.objects.filter(conversation=conversation_id).values_list("conversation__owner", flat=True).first()
     for turn in first_in_line(person) if person is not None else ():
         TURNS.put(turn)
 
 
 def left_behind() -> list[UUID]:
-    """Return turns that may be written and that no worker has claimed for a while."""
+    """Return turns that may run, but that no worker has claimed for a while."""
     waiting = stale_rows(Turn.objects.filter(status=Turn.Status.QUEUED), UNCLAIMED_AFTER)
     people = waiting.order_by().values_list("conversation__owner", flat=True).distinct()
     return [turn for person in people for turn in first_in_line(person)]

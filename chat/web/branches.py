@@ -23,7 +23,7 @@ from core.text import unix_lines
 
 @with_row(visible_message, "GET")
 def menu(request: Request, message: Message) -> HttpResponse:
-    """Show the rarer actions on a message: as a menu, or without scripts as a page."""
+    """Show the less frequent actions on a message: as a menu, or without scripts as a page."""
     conversation = message.conversation
     context = {
         "message": message,
@@ -37,7 +37,7 @@ def menu(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_message, "GET", "POST")
 def edit(request: Request, message: Message) -> HttpResponse:
-    """Edit a question: a form in its place on the page, or a page of its own. A POST stores the new question."""
+    """Show the form to edit a question, in its place or on a separate page. A POST stores the new question."""
     if request.method == "GET":
         return _form(request, message)
     try:

@@ -30,7 +30,7 @@ from personas.sharing.roles import require_owner, visible_persona
 from projects.models import Project
 from projects.models.roles import visible_project
 
-SHOWN = 50  # conversations of a project
+SHOWN = 50  # conversations on a project's page
 
 
 @with_row(visible_persona)
@@ -44,12 +44,12 @@ def plan(request: Request, persona: Persona) -> HttpResponse:
 
 @with_row(visible_persona, "GET", "POST")
 def delete(request: Request, persona: Persona) -> HttpResponse:
-    """Show what will continue without the persona; a POST deletes it."""
+    """Show how many conversations and projects use the persona; a POST deletes it."""
     require_owner(user=request.user, persona=persona)
     if request.method == "POST":
         services.delete_persona(user=request.user, persona=persona)
         return redirect("personas:list")
-    # The owner of a shared persona has to know the number, and a number reveals nothing of others' conversations.
+    # The owner of a shared persona needs the number; it reveals nothing of other people's conversations.
     uses = {
         "conversations": Conversation.objects.filter(persona=persona, origin=Conversation.Origin.WORKSPACE).count(),
         "projects": Project.objects.filter(persona=persona).count(),
@@ -61,8 +61,8 @@ def delete(request: Request, persona: Persona) -> HttpResponse:
 class ProjectMeter:
     """The project's files as they would be sent to its `model` with a message of the expected length.
 
-    `failed` are the ids of files that cannot be sent. `models` has the name of every model, and whether all files would
-    be inline for it.
+    `failed` has the ids of files that cannot be sent. `models` has the name of every model, and whether all files
+    would be inline for it.
     """
 
     model: Model
@@ -97,6 +97,6 @@ def meter(request: Request, project: Project) -> HttpResponse:
 def conversations(request: Request, project: Project) -> HttpResponse:
     """Show the user's own conversations in the project, newest first. Members share files, not conversations."""
     rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
-    # The sum counts all members' conversations; it reveals nothing of their contents.
+    # The sum includes all members' conversations; it reveals nothing of their contents.
     context = {"conversations": rows, "project": project, "spent": spent(ModelCall.objects.filter(project=project))}
     return render(request, "projects/_conversations.html", context)

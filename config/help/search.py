@@ -1,4 +1,4 @@
-"""The search of the guide: it finds sections by the beginnings of words, and ignores capitals and accents."""
+"""Search the guide for sections by the beginnings of words, ignoring capitals and accents."""
 
 import re
 import unicodedata
@@ -12,15 +12,15 @@ from config.help.rendering import PARSER, anchor_of, text_of
 WORD = re.compile(r"\w+")
 MOST = 20  # hits
 EXCERPT = 200  # characters
-RECORDS = "decisions/"  # records of decisions count half: readers rarely look for them
-IN_TITLE = 6  # points of a word in the title
-IN_HEADING = 4  # points of a word in the heading
-MOST_IN_TEXT = 3  # occurrences in the text that count a point each
+RECORDS = "decisions/"  # decision records count half: readers rarely look for them
+IN_TITLE = 6  # points for a word in the title
+IN_HEADING = 4  # points for a word in the heading
+MOST_IN_TEXT = 3  # occurrences in the text that count, one point each
 
 
 @dataclass(frozen=True, slots=True)
 class GuideSection:
-    """A section of a page: a heading and its text. `words` are folded, in the order of the text."""
+    """A section of a page: a heading and its text. `words` has its folded words, in the order of the text."""
 
     page: GuidePage
     heading: str
@@ -36,7 +36,7 @@ class GuideSection:
 
 
 def find(query: str, language: str) -> list[GuideSection]:
-    """Return the sections that have all words of the query, best first."""
+    """Return the sections that contain all words of the query, best first."""
     beginnings = _words(query)
     ranked = [(_score(section, beginnings), section) for section in _sections(language)] if beginnings else []
     return [section for score, section in sorted(ranked, key=lambda each: -each[0]) if score][:MOST]

@@ -1,4 +1,4 @@
-"""Health checks for operators, and the last resort for unknown addresses and failures."""
+"""Health checks for operators, and the responses to unknown addresses and unexpected failures."""
 
 import sys
 from typing import Any, cast
@@ -21,15 +21,15 @@ from workspace.models.settings import workspace_as_last_read
 
 
 def livez(request: HttpRequest) -> HttpResponse:
-    """Answer that the process is alive. It does no I/O, so that a slow database does not get the process restarted."""
+    """Answer that the process is alive. It does no I/O, so that a slow database does not cause restarts."""
     return HttpResponse("ok", content_type="text/plain")
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer whether this process can serve requests; 503 names the missing ones of database, migrations and Redis.
+    """Answer whether this process can serve requests. A 503 says what is wrong with the database, migrations or Redis.
 
-    The state of workers is for information: without one, answers wait, but to take every web process out of service
-    would help nobody.
+    The state of workers is for information only. Without a worker answers wait, but taking every web process out of
+    service would not help.
     """
     redis_state, worker_state = _redis_and_workers()
     required = {"database": _database(), "redis": redis_state}
@@ -68,7 +68,7 @@ def not_found(request: HttpRequest, exception: Any) -> HttpResponse:
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Return the page that says that it was open too long, or for a script only the sentence."""
+    """Return a page which says that the form was open too long; for a script only the sentence."""
     if not awaits_fragment(request):
         return render(request, "403_csrf.html", status=403)
     sentence = Sentence("This page was open too long. Your text is kept here. Reload the page and send it again.")
@@ -79,8 +79,8 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def failed(request: HttpRequest) -> HttpResponse:
     """Return the response to an exception outside of views.
 
-    A foreseen one is shown in words: such as a middleware that gets no connection to the database. For any other the
-    response names the number that finds it in the log.
+    An expected exception, such as a missing connection to the database in a middleware, is explained to the user. For
+    any other the response has the request id, which finds it in the log.
     """
     raised = sys.exc_info()[1]
     error = foreseen(raised) if isinstance(raised, Exception) else raised
@@ -93,7 +93,7 @@ def failed(request: HttpRequest) -> HttpResponse:
             number=number,
         )
         error = ProductError("internal_error", detail, status=500)
-    # Another query for the page with the error would wait as long again.
+    # The error page must not query the database: it may be the cause, and the query would wait as long again.
     request.user = AnonymousUser()
     request.workspace = workspace_as_last_read()  # type: ignore[attr-defined]
     if is_api(request.path):

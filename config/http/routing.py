@@ -11,7 +11,7 @@ from config.http.handler import Handler
 
 
 def create_application() -> ProtocolTypeRouter:
-    """Return the application. It loads the middleware, one of which reads the static files: collect them first."""
+    """Return the application. Collect the static files first: a middleware reads them when it is loaded."""
     sockets = URLRouter(
         [
             re_path(r"^ws/$", ConversationConsumer.as_asgi()),  # type: ignore[list-item,arg-type]  # stubs know views only

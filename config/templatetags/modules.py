@@ -1,10 +1,10 @@
 """Tags for scripts.
 
 `{% modules "js/conversation.js" … %}` writes the scripts of a page with preloads of all their imports. Imports are
-rewritten to hashed names where files are collected, so no import map is needed. Without the preloads a browser would
-find imports only level by level, once it has read the importing script.
+rewritten to hashed names when static files are collected, so no import map is needed. Without the preloads a browser
+would find imports only level by level, after it has read the importing script.
 
-`{% after_styles %}…{% endafter_styles %}` hides tags from a browser until it has the stylesheet.
+`{% after_styles %}…{% endafter_styles %}` delays tags until the browser has the stylesheet.
 """
 
 import json
@@ -27,7 +27,7 @@ IMPORT = re.compile(r"""^(?:import|export)\b[^"'(;]*["'](\.{1,2}/[^"']+)["']""",
 
 @register.simple_tag
 def modules(*names: str) -> SafeString:
-    """Return the tags of the scripts and of the preloads. Raises FileNotFoundError where a file is missing."""
+    """Return the tags of the scripts and of the preloads. Raises FileNotFoundError if a file is missing."""
     imported = dict.fromkeys(each for name in names for each in _imports(name) if each not in names)
     preloads = format_html_join("\n", '<link rel="modulepreload" href="{}">', ((static(each),) for each in imported))
     scripts = format_html_join("\n", '<script type="module" src="{}"></script>', ((static(name),) for name in names))
@@ -38,9 +38,9 @@ def modules(*names: str) -> SafeString:
 def after_styles(context: template.Context, content: str) -> SafeString:
     """Return a script that writes the content, which the browser runs once it has the stylesheet.
 
-    On a slow line scripts would else share the bandwidth with the stylesheet, without which the page stays blank. A
-    script within the page waits for the stylesheet, and browsers load ahead only the tags that they read. The written
-    scripts run as if they stood in the page: when it is complete, in their order.
+    Otherwise scripts would share a slow connection with the stylesheet, and the page stays blank until that has
+    arrived. An inline script waits for the stylesheet, and browsers preload only tags in the HTML source. The written
+    scripts run like those in the source: when the page is complete, in their order.
     """
     written = SafeString(json.dumps(content).replace("<", "\\u003c"))
     return format_html('<script nonce="{}">document.write({});</script>', context["request"].csp_nonce, written)

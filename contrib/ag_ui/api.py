@@ -70,7 +70,7 @@ async def _lines(translation: Translation, turn: Turn, after_seq: int, language:
                 continue
             ended = wire["type"] == EventType.SNAPSHOT and wire["status"] not in Turn.LIVE
             row = await event_stream.row_of(turn.pk) if ended else None
-            with override(language):  # a stream is read when the middleware that chose it has ended
+            with override(language):  # the stream is read after the middleware that chose the language has ended
                 events = translation.feed(event_stream.readable(wire))
                 events += [] if row is None else translation.end(row)
             for event in events:

@@ -1,4 +1,4 @@
-"""Entity tags (RFC 9110, sections 8.8.3 and 13.1.1): a program that changes a row names the state that it has read."""
+"""Entity tags (RFC 9110, sections 8.8.3 and 13.1.1): a program that changes a row names the state that it read."""
 
 import re
 
@@ -17,7 +17,7 @@ _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 def expected(request: Request) -> frozenset[str] | None:
-    """Return the tags of `If-Match`; None for a request that accepts any state. A weak tag never matches."""
+    """Return the tags of `If-Match`; None if the request accepts any state. A weak tag never matches."""
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return None

@@ -1,4 +1,4 @@
-"""The base of every API view: signed in, with the scope that the view names, within its rate, each write once.
+"""The base of every API view. It requires a signed-in caller, the view's scope and its rate, and runs each write once.
 
 `accounts.access.api_views.ScopedView` adds the person.
 """
@@ -26,13 +26,13 @@ def missing_scope(scope: str) -> Sentence:
 
 @runtime_checkable
 class ScopedToken(Protocol):
-    """The token that a program has signed in with."""
+    """The token with which a program has signed in."""
 
     scopes: Container[str]
 
 
 class HasScope(BasePermission):
-    """A view names its scope. Sessions carry no token and pass."""
+    """Requires the view's scope of a token. Sessions have no token and pass."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         scope = view.scope_needed() if isinstance(view, ApiView) else None
@@ -51,7 +51,7 @@ class ApiView(APIView):
     scope = "chat"
     allowance: RateAllowance | None = None
     call: IdempotentCall | None = None
-    new_each_time: Collection[str] = ()  # members of the body that name the request itself: a repeat has others
+    new_each_time: Collection[str] = ()  # members of the body that differ in a repeat of the same request
 
     @property
     def caller(self) -> AbstractUser:
@@ -71,7 +71,7 @@ class ApiView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = self._once(request, *args, **kwargs)
         if response.streaming and not connection.in_atomic_block:
-            close_old_connections()  # the stream would otherwise hold this connection to its end
+            close_old_connections()  # otherwise the stream would hold this connection until it ends
         return response
 
     def _once(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -98,7 +98,7 @@ class ApiView(APIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, ReplayedAnswer):
-            return exc.response()  # type: ignore[return-value]  # bytes that were rendered before
+            return exc.response()  # type: ignore[return-value]  # stored bytes of the first answer
         return super().handle_exception(exc)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:

@@ -1,4 +1,4 @@
-"""Reading the audit: filtered rows, and exports as lines of JSON or as CSV."""
+"""Read the audit: filter its rows, and export them as JSON lines or as CSV."""
 
 import csv
 import json
@@ -20,15 +20,15 @@ FIELDS = (
     *("sequence", "id", "at", "how", "actor_id", "actor_name", "token_id", "token_name", "address", "request_id"),
     *("action", "object_type", "object_id", "object_name", "changes", "hash"),
 )
-AT_ONCE = 2_000  # rows
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell that begins so as a formula
+AT_ONCE = 2_000  # rows per query
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets treat a cell that begins with one of these as a formula
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """A filter of acts; a field that is None or empty filters nothing.
+    """A filter for audit entries. A field that is None or empty does not filter.
 
-    `after`: a sequence. `actor`: an id or a user name. `action`: an act, or the kind before its dot.
+    `after`: a sequence number. `actor`: an id or a user name. `action`: an action, or its prefix before the dot.
     """
 
     since: datetime | None = None
@@ -38,9 +38,9 @@ class AuditFilter:
     action: str = ""
 
     def rows(self) -> QuerySet[Entry]:
-        """Return the rows in the order of the chain, without those that have no place yet.
+        """Return the rows in the order of the chain, without rows that have no sequence number yet.
 
-        Raises `LookupError` for an unknown act.
+        Raises `LookupError` for an unknown action.
         """
         rows = Entry.objects.exclude(sequence=None).order_by("sequence")
         if self.since is not None:
@@ -60,7 +60,7 @@ class AuditFilter:
 
 
 def by(actor: str) -> Q:
-    """Return the filter for acts of a person, by an id or a user name."""
+    """Return the filter for a person's entries, by an id or a user name."""
     try:
         return Q(actor_id=UUID(actor))
     except ValueError:
@@ -68,7 +68,7 @@ def by(actor: str) -> Q:
 
 
 def exported(entry: Entry) -> Mapping[str, Any]:
-    """Return the values of `FIELDS` as the API and every export have them: ids and times as text."""
+    """Return the values of `FIELDS` for the API and every export, with ids and times as text."""
     values = {name: getattr(entry, name) for name in FIELDS}
     ids = {name: None if values[name] is None else str(values[name]) for name in ("id", "actor_id", "token_id")}
     return {**values, **ids, "at": entry.at.isoformat()}
@@ -88,7 +88,7 @@ def csv_pages(rows: QuerySet[Entry]) -> Iterator[str]:
 
 
 def _pages(rows: QuerySet[Entry]) -> Iterator[list[Entry]]:
-    """Yield the rows in pages, so that few are in memory and no query is open for long."""
+    """Yield the rows in pages, so that memory stays small and no query is open for long."""
     after = 0
     while page := list(rows.filter(sequence__gt=after)[:AT_ONCE]):
         yield page
@@ -101,7 +101,7 @@ def _cell(value: Any) -> str:
 
 
 async def streamed(pages: Iterator[str]) -> AsyncIterator[str]:
-    """Yield the pages for a response that is sent while they are read."""
+    """Yield the pages for a streamed response, which is sent while they are read."""
     while page := await sync_to_async(_next, thread_sensitive=False)(pages):
         yield page
 

@@ -1,8 +1,8 @@
-"""The export of spans: in batches, by OpenTelemetry's protocol over HTTP, on a thread that nothing waits for.
+"""Export spans in batches, by OpenTelemetry's protocol over HTTP, on a background thread that nothing waits for.
 
-While the collector is away, 2,048 spans are kept and further ones are dropped. This module is loaded only where
-`OTEL_EXPORTER_OTLP_ENDPOINT` is set. Nothing is registered with OpenTelemetry's globals, so no library begins spans of
-its own, which would tell more than ours.
+While the collector is unavailable, 2,048 spans are kept and further ones are dropped. This module is loaded only if
+`OTEL_EXPORTER_OTLP_ENDPOINT` is set. It registers nothing with OpenTelemetry's globals, so libraries add no spans of
+their own, which would reveal more than ours.
 """
 
 from django.conf import settings
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.sampling import Decision, ParentBased, TraceIdRatio
 
 from core.logs import tracing
 
-EXPORT_SECONDS = 5.0  # that the collector has for a batch
+EXPORT_SECONDS = 5.0  # the collector's time limit for a batch
 
 
 def use() -> None:

@@ -1,4 +1,4 @@
-"""Makes chunks searchable: stores the postings of their lexemes, and their vectors."""
+"""Make chunks searchable: store the postings of their lexemes, and their vectors."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ from files.models import Chunk, Embedder, File, Posting
 
 log = logging.getLogger(__name__)
 
-WORDS_BATCH = 500  # chunks
+WORDS_BATCH = 500  # chunks per statement
 VECTORS_BATCH = 256
 ACTIVE_LOCK = "active embedder"  # the lock for changes of the active embedder
 LARGEST_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
 
-# int2 is enough for a frequency, since PostgreSQL keeps 255 positions of a lexeme, and for the length of a usual chunk.
+# int2 is enough for a frequency, since PostgreSQL keeps at most 255 positions of a lexeme, and for a chunk's length.
 WRITE_POSTINGS = """
 WITH read AS MATERIALIZED (
     SELECT id, to_tsvector(%(language)s::regconfig, content) AS lexemes
@@ -48,13 +48,13 @@ FROM unnest(%(ids)s::bigint[], %(vectors)s::text[]) AS given (id, embedding) WHE
 
 
 def index_chunks(file: File) -> None:
-    """Make the chunks of a file searchable, also if they were before. A file without chunks is not searchable.
+    """Make the chunks of a file searchable; this can be repeated. A file without chunks is not searchable.
 
     If the embedder fails, the chunks are searchable by their words; `manage.py reembed` adds the vectors.
     """
     chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").defer("embedding"))
     for chunk in chunks:
-        chunk.file = file  # the name of the file is searched as well
+        chunk.file = file  # the index includes the file's name
     index_words(file, chunks)
     try:
         embed_chunks(chunks, active_embedder(), Payer(file.owner_id))
@@ -66,8 +66,8 @@ def index_chunks(file: File) -> None:
 
 @transaction.atomic
 def index_words(file: File, chunks: Sequence[Chunk]) -> None:
-    """Replace the postings of a file by those of all its chunks, and store the totals that BM25 needs."""
-    # The lock makes simultaneous workers on one file write one after the other.
+    """Replace a file's postings by the postings of all its chunks, and store the totals that BM25 needs."""
+    # The lock makes concurrent workers write the file's postings one after the other.
     File.objects.select_for_update().get(pk=file.pk)
     Posting.objects.filter(file=file).delete()
     file.language = configuration_of("\n".join(chunk.text for chunk in chunks))
@@ -110,7 +110,7 @@ def embed_batches(
 def activate(embedder: Embedder) -> None:
     """Make this embedder the active one, which embeds new chunks. Search asks every embedder that has chunks.
 
-    Raises `ModelError` if it does not return vectors of its dimensions; then the active one stays.
+    Raises `ModelError` if it does not return vectors of its dimensions; then the previous one stays active.
     """
     embed(embedder, ["Is anybody there?"])
     with transaction.atomic():
@@ -139,7 +139,7 @@ def reembed(embedder: Embedder) -> Iterator[tuple[int, int]]:
             done += len(batch)
             yield done, max(done, total)
         elif last:
-            last = 0  # once more, since a worker may have used the previous active embedder
+            last = 0  # a second pass: a worker may still have used the previous embedder
         else:
             return
 

@@ -1,10 +1,10 @@
 """Ask a server for facts of its models.
 
 1. `discover` asks for the list of models. Most vendors put all facts there (`shapes.read_list`).
-2. Where the list has no facts, it tries the own addresses of known servers, one after the other (`_LOOKUPS`).
+2. If the list has no facts, it tries the specific addresses of known servers, one after the other (`_LOOKUPS`).
 
-The shape of an answer tells which server it is, never its status. Only addresses below the typed one are asked, and
-only they get the key. Redirects are not followed.
+The shape of an answer identifies the server; its status does not. Only addresses below the configured one are asked,
+and only they get the key. Redirects are not followed.
 
 To add a server:
 
@@ -27,9 +27,9 @@ from llm.discovery import shapes
 from llm.discovery.shapes import ModelDescription
 from llm.types.facts import ModelFacts
 
-SECONDS = 2.0  # for each answer
-MAX_BYTES = 8 * 1024 * 1024  # of one answer; the lists of large gateways have more than one million
-AT_ONCE = 8  # questions about single models
+SECONDS = 2.0  # time limit for each answer
+MAX_BYTES = 8 * 1024 * 1024  # size limit of an answer; the lists of large gateways have more than one million bytes
+AT_ONCE = 8  # concurrent requests about single models
 # Hosts of vendors. Their lists are complete, so the addresses of local servers are not tried there.
 VENDORS = {
     *("api.openai.com", "api.anthropic.com", "openrouter.ai", "api.deepseek.com", "api.x.ai", "api.mistral.ai"),
@@ -51,7 +51,7 @@ class Discovery:
 
 
 class DiscoveredServer:
-    """A server at its typed address. `strange` collects its impossible values."""
+    """A server at its configured address. `strange` collects its impossible values."""
 
     def __init__(self, kind: str, base_url: str, api_key: str, client: httpx2.AsyncClient) -> None:
         parts = urlsplit(base_url)
@@ -66,7 +66,7 @@ class DiscoveredServer:
         self._client = client
 
     async def ask(self, url: str, *, body: Any = None, google: bool = False) -> Any:
-        """Return the JSON of the answer, whatever its status; None where there is none."""
+        """Return the JSON of the answer, whatever its status; None if there is no JSON."""
         try:
             method = "GET" if body is None else "POST"
             headers = self._headers(google=google)
@@ -94,9 +94,9 @@ class DiscoveredServer:
 
 
 async def discover(kind: str, base_url: str, api_key: str, names: Sequence[str]) -> Discovery:
-    """Return the facts that the server at this address reports of its models and of these names. Does not raise.
+    """Return the facts that the server at this address reports about its models and about these names. Does not raise.
 
-    `kind`: that of the provider's row.
+    `kind`: the kind in the provider's row.
     """
     async with httpx2.AsyncClient(follow_redirects=False, timeout=SECONDS) as client:
         server = DiscoveredServer(kind, base_url, api_key, client)
@@ -115,7 +115,7 @@ async def discover(kind: str, base_url: str, api_key: str, names: Sequence[str])
 
 
 async def _gemini(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
-    """Read Google's own list. Its list in OpenAI's protocol has names only."""
+    """Read Google's native list. Its list in OpenAI's protocol has names only."""
     if not (server.typed.endswith("/openai") or any(name.startswith("models/") for name in names)):
         return {}
     body = await server.ask(f"{server.typed.removesuffix('/openai')}/models?pageSize=1000", google=True)
@@ -156,7 +156,7 @@ def _same(row: Mapping[str, Any], name: str) -> bool:
 async def _llama_cpp(server: DiscoveredServer, names: Sequence[str]) -> dict[str, ModelFacts]:
     """Read llama.cpp's properties.
 
-    A server of one model answers to any name; a router is asked about each, without loading.
+    A server with one model answers to any name. A router is asked about each model without loading it.
     """
     props = await server.ask(f"{server.root}/props")
     if not isinstance(props, Mapping) or not ("default_generation_settings" in props or props.get("role") == "router"):

@@ -1,4 +1,4 @@
-"""Store the hosts of the web that the workspace's tools reach without asking, and those that they never reach."""
+"""Store which web hosts the workspace's tools may reach without asking, and which they may never reach."""
 
 from typing import ClassVar
 

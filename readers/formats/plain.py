@@ -16,8 +16,8 @@ from readers.formats.media_types import NOTEBOOK, RTF, SVG
 from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.text import encodings, notebooks, rtf
 
-_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # its encoding does not hold any more
-_MAX_BYTES = 4 * MAX_CHARACTERS  # no encoding in use takes more for a character
+_DECLARATION = re.compile(rb"^\s*<\?xml[^>]*\?>")  # the decoded text no longer has the declared encoding
+_MAX_BYTES = 4 * MAX_CHARACTERS  # no common encoding needs more than 4 bytes for a character
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
@@ -29,7 +29,7 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     text, used = decoded(path, encoding)
     if media_type == NOTEBOOK:
         left_out: Counter[str] = Counter()
-        with suppress(ValueError):  # a file that only has the name of a notebook is read as text
+        with suppress(ValueError):  # a file that is a notebook by name only is read as text
             return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
     if media_type == SVG:
         with suppress(etree.XMLSyntaxError):

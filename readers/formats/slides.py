@@ -15,11 +15,11 @@ from readers.text.office_parts import chart, remark
 from readers.text.tables import Cell, markdown
 
 _PRESENTATION = "ppt/presentation.xml"
-_RELATIONS = "relationships}"  # end of the namespace of relations, in both forms of the standard
+_RELATIONS = "relationships}"  # end of the namespace of relationships, in both variants of the standard
 _TITLES = ("title", "ctrTitle")
 _BODIES = ("body", "obj", "")
-_WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders
-_AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # of comments, in older and newer files
+_WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders without text of the slide
+_AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # authors of comments, in older and newer files
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -101,7 +101,7 @@ class _Slide:
                 yield "Comments:\n\n" + "\n".join(lines)
 
     def _comments(self, tree: Element) -> Iterator[str]:
-        """Yield the comments with author and time. Answers stand within their comment."""
+        """Yield the comments with author and time. Replies are part of their comment."""
         authors = {
             author.get("id", ""): author.get("name", "")
             for part in _AUTHORS
@@ -133,13 +133,13 @@ def _shapes(tree: Element) -> Iterator[Element]:
 
 
 def _placeholder(shape: Element) -> str:
-    """Return the kind of a placeholder, "" for one without a kind, `free` for another shape."""
+    """Return the kind of a placeholder, "" if it has no kind; `free` for any other shape."""
     element = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
     return "free" if element is None else element.get("type", "")
 
 
 def _row(row: Element) -> list[Cell]:
-    """Return the cells of a row. Places that a merged cell covers are cells, too, and are marked so."""
+    """Return the cells of a row. Places covered by a merged cell are marked cells, too."""
     cells = []
     for cell in row.iterfind("{*}tc"):
         if cell.get("hMerge") not in ("1", "true"):

@@ -22,13 +22,13 @@ _TEXT = 4000
 _BYTES = 4008
 _REFERENCE = 3998
 _SHAPE_TEXT = 0xF00D
-_STYLE = 4001  # the style of the text before
-_NUMBERS = 4012  # the numbers of its paragraphs
+_STYLE = 4001  # the style of the preceding text
+_NUMBERS = 4012  # the numbering of its paragraphs
 _TAGS = (5000, 5002, 5003)  # records of later versions
-# Kinds of nested records that lead to the numbers.
+# Nested records on the way to the numbering, outermost first.
 _OF_SHAPE = (0xF011, *_TAGS, _NUMBERS)
 _OF_DOCUMENT = (2000, *_TAGS, 4014)
-_NUMBERS_OF = 4015  # names the text of an outline that the numbers belong to
+_NUMBERS_OF = 4015  # names the outline text to which the numbering belongs
 _EDIT = 4085
 _DIRECTORY = 6002
 # Records of drawings (MS-ODRAW).
@@ -37,7 +37,7 @@ _SHAPE = 0xF004
 _PLACE = 0xF00F
 _MORE_PROPERTIES = 0xF122
 _TABLE = 0x039F  # property of a group that is a table
-_TABLE_TEXT = -1  # our own kind of text: Markdown
+_TABLE_TEXT = -1  # our own kind of text, for a table in Markdown
 # Lists, by the record's instance.
 _OF_SLIDES = 0
 _OF_NOTES = 2
@@ -46,8 +46,8 @@ _TITLES = (0, 6)
 _BODIES = (1, 7, 8)
 _REMARKS = 2
 _ENCRYPTED = 0xF3D1C4DF  # token of an encrypted file
-_EDITS = 1_000  # savings of one file that are read
-_DEEPEST = 20  # nested records
+_EDITS = 1_000  # saves of one file that are read
+_DEEPEST = 20  # levels of nested records
 
 
 class Record(NamedTuple):
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 class SlideText(NamedTuple):
-    """A text of a slide. Returns divide its paragraphs. `style`, `numbers`: records about their lists."""
+    """A text of a slide. Carriage returns separate its paragraphs. `style`, `numbers`: records about their lists."""
 
     kind: int
     text: str = ""
@@ -109,7 +109,7 @@ class Records:
     def _texts(
         self, records: Iterable[Record], numbers: bytes = b"", outline: list[SlideText] | tuple[()] = ()
     ) -> list[SlideText]:
-        """Return the texts of records. A header begins a text, which may be empty; its style stands behind it."""
+        """Return the texts of records. A header begins a text, which may be empty; the style follows the text."""
         texts: list[SlideText] = []
         for each in records:
             content = self._bytes(each)
@@ -127,7 +127,7 @@ class Records:
         return texts
 
     def _find(self, record: Record, *kinds: int) -> Iterator[Record]:
-        """Yield the records of the last of these kinds, each kind within the one before."""
+        """Yield the records of the last of these kinds, each nested in a record of the kind before it."""
         for each in self._inside(record):
             if each.kind == kinds[0]:
                 yield from self._find(each, *kinds[1:]) if kinds[1:] else [each]
@@ -144,7 +144,7 @@ class Records:
         return False
 
     def _table(self, group: Record) -> str:
-        """Return a table as Markdown. Its cells are touching shapes, whose edges are borders of columns and rows."""
+        """Return a table as Markdown. Its cells are adjacent shapes, whose edges are borders of columns and rows."""
         cells = sorted(self._cells(group))
         tops = sorted({cell[0] for cell in cells})
         lefts = sorted({cell[1] for cell in cells})
@@ -178,7 +178,7 @@ class Records:
 
 
 class Deck(Records):
-    """A presentation. `newest`: the place of its last saving. Raises `damaged`."""
+    """A presentation. `newest`: the offset of its last save. Raises `damaged`."""
 
     def __init__(self, content: bytes, newest: int) -> None:
         super().__init__(content)
@@ -187,17 +187,19 @@ class Deck(Records):
 
     def slides(self) -> Iterator[str]:
         notes = {each[0]: each for each in self._listed(_OF_NOTES)}
-        of_slide: dict[int, list[SlideText]] = {}
+        remarks: dict[int, list[SlideText]] = {}
         for number, _, _ in notes.values():
             if number in self._places:
                 record = self._record(self._places[number])
                 atom = next((each for each in self._inside(record) if each.kind == _OF_SLIDE), None)
                 if atom:
                     (slide,) = struct.unpack_from("<I", self._content, atom.start)
-                    of_slide[slide] = [text for text in self.texts(record) if text.kind == _REMARKS]
+                    remarks[slide] = [text for text in self.texts(record) if text.kind == _REMARKS]
         for number, slide, outline in self._listed(_OF_SLIDES):
-            own = list(self.texts(self._record(self._places[number]), outline)) if number in self._places else outline
-            yield _markdown(own, of_slide.get(slide, []))
+            slide_texts = (
+                list(self.texts(self._record(self._places[number]), outline)) if number in self._places else outline
+            )
+            yield _markdown(slide_texts, remarks.get(slide, []))
 
     def _listed(self, instance: int) -> Iterator[tuple[int, int, list[SlideText]]]:
         """Yield for each slide its number in the directory, its id, and the texts of its outline."""
@@ -216,17 +218,17 @@ class Deck(Records):
                     yield number, slide, [text._replace(numbers=numbers.get((slide, at), b"")) for at, text in texts]
 
     def _numbers(self) -> Iterator[tuple[tuple[int, int], bytes]]:
-        """Yield the numbers of texts of outlines, by the slide's id and the number of the text."""
+        """Yield the numbering of outline texts, by the slide's id and the index of the text."""
         for record in self._find(self._document, *_OF_DOCUMENT):
-            of = (0, 0)
+            owner = (0, 0)
             for each in self._inside(record):
                 if each.kind == _NUMBERS_OF:
-                    of = struct.unpack_from("<I", self._content, each.start)[0], each.instance
+                    owner = struct.unpack_from("<I", self._content, each.start)[0], each.instance
                 elif each.kind == _NUMBERS:
-                    yield of, self._bytes(each)
+                    yield owner, self._bytes(each)
 
     def _directory(self, newest: int) -> tuple[dict[int, int], int]:
-        """Return the places of the numbered records as of the last saving, and the number of the document."""
+        """Return the offsets of the numbered records as of the last save, and the number of the document."""
         places: dict[int, int] = {}
         document = 0
         for _ in range(_EDITS):

@@ -1,4 +1,4 @@
-"""Read the lines of a page: their text, size, weight and place."""
+"""Read the lines of a page: their text, size, weight and position."""
 
 import ctypes
 import re
@@ -12,20 +12,20 @@ from pypdfium2 import raw
 from readers.text.grids import Box, Glyph
 from readers.text.headings import PageLine
 
-_BOLD = 600  # of 100 to 900
+_BOLD = 600  # font weight, from 100 to 900
 _BOLD_NAME = re.compile(rb"bold|black|heavy|(?:CM|SF)BX|medium|-Medi", re.I)
 _LONGEST_NAME = 80  # bytes of a font's name
 _LONGEST_HEADING = 500  # characters
 _VOWELS = frozenset("aeiouy")
-_LETTERS = 0.6  # least share of letters and digits among the signs
+_LETTERS = 0.6  # least share of letters and digits among the characters
 _SHARE_OF_VOWELS = 0.2  # least share of vowels among Latin letters
 _FEW = 5  # Latin letters; fewer need no vowels
 _BREAK = "\r\n"
-_MOST_BOXES = 5_000  # of a page
+_MOST_BOXES = 5_000  # boxes on one page
 
 
 def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
-    """Return the lines in reading order, and whether their text is nonsense: their fonts do not map to letters."""
+    """Return the lines in reading order, and whether their text is garbage because the fonts do not map to letters."""
     text = content.get_text_range()
     # PDFium counts the text in units of UTF-16.
     measured = max(text, default="") < "\U00010000"
@@ -36,7 +36,7 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
     for line in text.split(_BREAK):
         shown = line.strip() if measured else ""
         first = start + len(line) - len(line.lstrip())
-        # The first, last and middle letter: a line of which only a part is bold is no heading.
+        # The first, last and middle letter: a line that is only partly bold is no heading.
         letters = _letters(shown) if len(line) < _LONGEST_HEADING else set()
         thirds = _indexes(content, {first + at for at in letters})
         ends = _indexes(content, {first, first + len(shown) - 1} if shown else ())
@@ -53,25 +53,25 @@ def lines(content: pypdfium2.PdfTextPage) -> tuple[list[PageLine], bool]:
 def _letters(text: str) -> set[int]:
     """Return the places of the first, last and middle letter or digit; none without letters."""
     middle = len(text) // 2
-    ways = (range(len(text)), range(len(text) - 1, -1, -1), range(middle, len(text)))
-    places = (next((at for at in way if text[at].isalnum()), -1) for way in ways)
+    orders = (range(len(text)), range(len(text) - 1, -1, -1), range(middle, len(text)))
+    places = (next((at for at in order if text[at].isalnum()), -1) for order in orders)
     return {at for at in places if at >= 0}
 
 
 def _plausible(text: str) -> bool:
-    """Return whether it may be a text of some language: most signs are letters or digits, and there are vowels.
+    """Return whether the text may be in a language: most characters are letters or digits, and there are vowels.
 
-    Many fonts without a map number their letters in the usual way, so that the text is right.
+    Many fonts without a map use the standard character codes, so that the text is right.
     """
     signs = unicodedata.normalize("NFD", "".join(text.split()).lower())
-    written = sum(map(str.isalnum, signs)) + sum(map(bool, map(unicodedata.combining, signs)))
+    word_characters = sum(map(str.isalnum, signs)) + sum(map(bool, map(unicodedata.combining, signs)))
     latin = [sign for sign in signs if "a" <= sign <= "z"]
     vowels = sum(map(_VOWELS.__contains__, latin))
-    return written >= _LETTERS * len(signs) and (len(latin) < _FEW or vowels >= _SHARE_OF_VOWELS * len(latin))
+    return word_characters >= _LETTERS * len(signs) and (len(latin) < _FEW or vowels >= _SHARE_OF_VOWELS * len(latin))
 
 
 def glyphs(content: pypdfium2.PdfTextPage, on_page: Sequence[PageLine], numbers: Iterable[int]) -> Iterator[Glyph]:
-    """Yield the signs of the lines with these numbers."""
+    """Yield the glyphs of the lines with these numbers."""
     starts = []
     start = 0
     for line in on_page:
@@ -87,12 +87,12 @@ def glyphs(content: pypdfium2.PdfTextPage, on_page: Sequence[PageLine], numbers:
 
 
 def boxes(content: pypdfium2.PdfTextPage) -> list[Box]:
-    """Return the boxes of words, with one box for several words that nothing divides."""
+    """Return the boxes of the words. PDFium may give adjacent words one box."""
     return rectangles(content, 0, -1)
 
 
 def rectangles(content: pypdfium2.PdfTextPage, first: int, count: int) -> list[Box]:
-    """Return the boxes of `count` signs from PDFium's number `first`, one for each line; -1: of all that follow."""
+    """Return the boxes of `count` characters from PDFium's index `first`, one for each line. A `count` of -1 is all."""
     left, top, right, bottom = (ctypes.c_double() for _ in range(4))
     rects = []
     for number in range(min(raw.FPDFText_CountRects(content, first, count), _MOST_BOXES)):
@@ -102,13 +102,13 @@ def rectangles(content: pypdfium2.PdfTextPage, first: int, count: int) -> list[B
 
 
 def _indexes(content: pypdfium2.PdfTextPage, places: Iterable[int]) -> list[int]:
-    """Return PDFium's numbers of the signs at these places of the text."""
+    """Return PDFium's indexes of the characters at these places of the text."""
     indexes = (raw.FPDFText_GetCharIndexFromTextIndex(content, place) for place in sorted(places))
     return [index for index in indexes if index >= 0]
 
 
 def _box(content: Any, index: int) -> Box:
-    """Return the box of a sign with the height of its line. The font's size alone ignores the scale of the page."""
+    """Return the box of a character with the height of its line. The font's size ignores the page's scale."""
     box = raw.FS_RECTF()
     raw.FPDFText_GetLooseCharBox(content, index, box)
     bottom = box.bottom

@@ -1,7 +1,7 @@
 """Find the places of a passage on a page.
 
-The passage comes from the text that was read from the page, in which headings are marked, tables are Markdown, and
-divided words are joined. So only letters and digits are compared.
+The passage comes from the text that was read from the page. That text has marked headings, tables as Markdown, and
+joined words that were hyphenated. So only letters and digits are compared.
 """
 
 import re
@@ -25,7 +25,7 @@ def boxes(page: pypdfium2.PdfPage, passage: str, before: int) -> list[Box]:
     text = content.get_text_range()
     rects: list[Box] = []
     for start, end in spans(text, passage, before):
-        # PDFium counts the text in units of UTF-16, and numbers the signs of the page separately.
+        # PDFium counts the text in units of UTF-16, and numbers the characters of the page separately.
         first, last = (raw.FPDFText_GetCharIndexFromTextIndex(content, _units(text[:at])) for at in (start, end - 1))
         if 0 <= first <= last:
             rects += rectangles(content, first, last - first + 1)
@@ -36,7 +36,7 @@ def boxes(page: pypdfium2.PdfPage, passage: str, before: int) -> list[Box]:
 def spans(text: str, passage: str, before: int = 0) -> list[Span]:
     """Return the spans of `text` that match the passage, in its order; none without a match.
 
-    `before`: the expected letters and digits before the passage. The nearest of several places counts.
+    `before`: the expected number of letters and digits before the passage. The match nearest to it counts.
     """
     page, places = _letters(text)
     letters, _ = _letters(passage)
@@ -57,7 +57,7 @@ def spans(text: str, passage: str, before: int = 0) -> list[Span]:
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
-    """Return the letters and digits of a text in small letters, and their places in the text."""
+    """Return the letters and digits of a text in lower case, and their places in the text."""
     letters = [(small, at) for at, sign in enumerate(text) for small in sign.lower() if small.isalnum()]
     return "".join(small for small, _ in letters), [at for _, at in letters]
 
@@ -65,10 +65,10 @@ def _letters(text: str) -> tuple[str, list[int]]:
 def _nearest(page: str, letters: str, expected: int) -> int:
     """Return the match nearest to the expected place; -1 without a match."""
     after = page.find(letters, expected)
-    ahead = page.rfind(letters, 0, expected + len(letters) - 1) if expected else -1
-    if min(after, ahead) < 0:
-        return max(after, ahead)
-    return after if after - expected <= expected - ahead else ahead
+    before = page.rfind(letters, 0, expected + len(letters) - 1) if expected else -1
+    if min(after, before) < 0:
+        return max(after, before)
+    return after if after - expected <= expected - before else before
 
 
 def _units(text: str) -> int:

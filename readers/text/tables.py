@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_REPEATED = 80  # characters; a longer text stands only in the first place of a merged cell
-_MOST_COLUMNS = 100  # of one cell, and of a row: a file may claim millions
+_REPEATED = 80  # characters; a longer text appears only in the first place of a merged cell
+_MOST_COLUMNS = 100  # columns of one cell and of one row; a file may claim millions
 
 
 @dataclass(slots=True)
@@ -18,9 +18,9 @@ class Cell:
 
 
 def markdown(rows: Iterable[Sequence[Cell]]) -> str:
-    """Lines that end with `\\n`; the first row is the head. A table without words is nothing.
+    """Return the table as lines that end with `\\n`; the first row is the head. A table without words gives "".
 
-    A table of one cell, and one of one column, is a frame around text: its lines as they are.
+    A table with one column is merely a frame around text, so its lines are returned as they are.
     """
     grid = [row for row in _grid(rows) if any(row)]
     width = min(max(map(len, grid), default=0), _MOST_COLUMNS)
@@ -34,7 +34,8 @@ def markdown(rows: Iterable[Sequence[Cell]]) -> str:
 def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the text in each place, with the repeated text of merged cells."""
     grid: list[list[str]] = []
-    reaching: dict[int, tuple[str, int]] = {}  # by column: the text of a cell from above, and its further rows
+    # By column: the text of a merged cell above, and the number of further rows that it covers.
+    reaching: dict[int, tuple[str, int]] = {}
     for row in filter(None, rows):
         places: list[str] = []
         for cell in row:
@@ -53,10 +54,10 @@ def _grid(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 
 def _from_above(places: list[str], reaching: dict[int, tuple[str, int]]) -> None:
     while (column := len(places)) in reaching:
-        text, left = reaching.pop(column)
+        text, rows_left = reaching.pop(column)
         places.append(text)
-        if left > 1:
-            reaching[column] = (text, left - 1)
+        if rows_left > 1:
+            reaching[column] = (text, rows_left - 1)
             if column + 1 not in reaching:
                 return
 

@@ -1,11 +1,11 @@
-"""Importing the conversations of another product.
+"""Import another product's conversations.
 
 1. `start_import` stores the upload and the row. A worker claims it (`run`).
 2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own.
-3. `_end` deletes the upload and has the tokens counted (`counting`).
+3. `_end` deletes the upload and starts the count of tokens (`counting`).
 
-After a lost worker the next one begins anew; a conversation that is stored is recognised by its source. The upload of
-a failed import is kept for a while, for another try.
+If a worker is lost, the next one starts again, and recognises stored conversations by their source. The upload of a
+failed import is kept for a while, for another try.
 """
 
 import logging
@@ -51,16 +51,16 @@ STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
 STEP = timedelta(milliseconds=1)
-AT_ONCE = 500  # rows
+AT_ONCE = 500  # rows per statement
 FIRST = datetime(1990, 1, 1, tzinfo=UTC)
-PLACE = "imports"  # in the storage
+PLACE = "imports"  # folder in the storage
 UNFINISHED = timedelta(days=1)
 
 Outcome = Literal["imported", "known", "skipped"]
 
 
 class ImportResult(TypedDict):
-    """The result for one conversation of the export, as it is stored. `why` is a sentence, empty for a new one."""
+    """The stored result for one conversation of the export. `why` is a sentence; empty for a newly imported one."""
 
     title: str
     outcome: Outcome
@@ -68,7 +68,7 @@ class ImportResult(TypedDict):
     conversation: str | None
 
 
-# An import renews its heartbeat when it saves its progress, so one whose storage hangs is taken over, too.
+# An import renews its heartbeat when it saves its progress, so an import whose storage hangs is taken over, too.
 IMPORTS = JobKind(
     model=Import,
     task="chat.tasks.import_conversations",
@@ -84,10 +84,10 @@ logger = logging.getLogger(__name__)
 
 
 def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
-    """Store an upload and have a worker import it.
+    """Store an upload and queue its import.
 
     Raises `right_missing` (403), `file_too_large` (413), `storage_full` (429), `storage_unavailable` (503), and
-    `import_running` (429) while one is under way.
+    `import_running` (429) while another import is under way.
     """
     require(user, May.UPLOAD)
     if (content.size or 0) > settings.MAX_UPLOAD_BYTES:
@@ -101,7 +101,7 @@ def start_import(*, user: User, name: str, content: "File[Any]") -> Import:
     require_storage(user, size)
     _require_none_live(user)
     with _storing():
-        default_storage.exists(f"{PLACE}/{pk}")  # fails soon where the storage does not answer
+        default_storage.exists(f"{PLACE}/{pk}")  # fails early if the storage does not answer
         blob = default_storage.save(f"{PLACE}/{pk}", content)
     try:
         return _create(user, pk, name, blob, size)
@@ -130,7 +130,7 @@ def _storing() -> Iterator[None]:
 
 
 def _require_turn(owner: User) -> None:
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # two requests at once come one after the other
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)  # concurrent requests run one after the other
     _require_none_live(owner)
 
 
@@ -143,7 +143,7 @@ def _require_none_live(owner: User) -> None:
 def retry_import(*, user: User, job: Import) -> None:
     """Try a failed import again from its upload. Staff may do so for others.
 
-    Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another of its owner is under way.
+    Raises `not_failed` and `upload_gone` (409), and `import_running` (429) while another import of its owner runs.
     """
     _require_owner(user, job, "change")
     with transaction.atomic():
@@ -170,7 +170,7 @@ def retry_import(*, user: User, job: Import) -> None:
 def remove_import(*, user: User, job: Import) -> None:
     """Remove an import with its upload. Its conversations stay. Staff may remove the imports of others.
 
-    Raises `import_under_way` (409) for one that has not ended, and `legal_hold` (409).
+    Raises `import_under_way` (409) if the import has not ended, and `legal_hold` (409).
     """
     _require_owner(user, job, "delete")
     with transaction.atomic():
@@ -187,7 +187,7 @@ def remove_import(*, user: User, job: Import) -> None:
 
 
 def _delete_upload(blob: str) -> None:
-    """Delete the bytes; where the storage is away, `sweep_uploads` does it later."""
+    """Delete the bytes. If the storage is unavailable, `sweep_uploads` deletes them later."""
     try:
         with _storing():
             default_storage.delete(blob)
@@ -201,7 +201,7 @@ def _require_owner(user: User, job: Import, right: Action) -> None:
 
 
 def sweep_uploads() -> None:
-    """Delete uploads whose import failed too long ago, and those that no row names, as of people who were deleted."""
+    """Delete uploads whose import failed too long ago, and uploads without a row, such as those of deleted users."""
     now = timezone.now()
     free(Import.objects.kept()).filter(finished__lt=now - Import.KEPT_FOR).update(blob="", size=0)
     try:
@@ -210,7 +210,7 @@ def sweep_uploads() -> None:
         return
     for blob in stored - set(Import.objects.filter(blob__in=stored).values_list("blob", flat=True)):
         with suppress(FileNotFoundError):
-            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a younger upload may get its row yet
+            if default_storage.get_modified_time(blob) < now - UNFINISHED:  # a newer upload may still get its row
                 default_storage.delete(blob)
 
 
@@ -220,7 +220,7 @@ def visible_import(user: User, pk: UUID) -> Import:
 
 
 def run(pk: UUID) -> None:
-    """Claim an import and carry it out. Its end, good or bad, is stored in the row."""
+    """Claim an import and carry it out. The row stores the result, also of a failure."""
     job = IMPORTS.claim(pk, "owner")
     if job is None:
         return
@@ -303,7 +303,7 @@ def _one(job: Import, entry: ExportEntry) -> ImportResult:
 
 
 def _imported_before(conversation: Conversation) -> ImportResult:
-    """Return the result for a conversation of an earlier import, which is restored where it was deleted."""
+    """Return the result for a conversation of an earlier import, and restore it if it was deleted."""
     why = gettext_noop("It was imported before.")
     outcome: Outcome = "known"
     if conversation.deleted is not None:
@@ -318,7 +318,7 @@ def _fail(job: Import, code: str, detail: Sentence) -> None:
 
 
 def _save(job: Import, **fields: Any) -> bool:
-    """Store the progress of an import and other columns. Returns False where the claim is lost."""
+    """Store the progress of an import and other columns. Return False if the claim is lost."""
     progress = {"progress": job.progress, "imported": job.imported, "known": job.known, "skipped": job.skipped}
     saved = IMPORTS.claimed(job).update(**{**progress, **fields})
     tell(job.owner_id, News.CONVERSATIONS)  # here, not for each conversation: an export may have thousands
@@ -327,7 +327,7 @@ def _save(job: Import, **fields: Any) -> bool:
 
 @transaction.atomic
 def store(owner: User, foreign: ImportedConversation) -> Conversation:
-    """Store a conversation of an export. Ids are made of its times, so that lists and branches keep their order."""
+    """Store a conversation of an export. The ids contain its times, so that lists and branches keep their order."""
     now = timezone.now()
     created = _past(foreign.created, now)
     title = first_line(foreign.title, MAX_TITLE)[:MAX_TITLE] or title_from(foreign.messages[0].text)
@@ -338,7 +338,7 @@ def store(owner: User, foreign: ImportedConversation) -> Conversation:
     rows = _messages(conversation, foreign.messages, times)
     Message.objects.bulk_create(rows.values(), AT_ONCE)
     for key, message in rows.items():
-        message.created = times[key]  # the insert sets it to its own moment
+        message.created = times[key]  # the insert sets it to the current time
     Message.objects.bulk_update(rows.values(), ["created"], AT_ONCE)
     _attach(rows, foreign.messages)
     leaf = rows.get(foreign.leaf or "") or max(rows.values(), key=lambda each: each.pk)
@@ -348,7 +348,7 @@ def store(owner: User, foreign: ImportedConversation) -> Conversation:
 
 
 def _times(messages: list[ImportedMessage], created: datetime, now: datetime) -> dict[str, datetime]:
-    """Return a time for each message, after that of the message above it, whatever the export has."""
+    """Return a time for each message, always later than its parent's time, even if the export's times are not."""
     times: dict[str, datetime] = {}
     for each in messages:
         earliest = times[each.parent] + STEP if each.parent else created

@@ -1,7 +1,7 @@
-"""Reading a conversation of another product's export.
+"""Read a conversation from another product's export.
 
-To add a product: 1. write a function from a row of its export to `ImportedConversation`, which ends with `checked`;
-2. return it in `reader_of` for rows of its shape; 3. add the names that it reads to `stream._KEPT`.
+To add a product: 1. write a function that reads a row of its export and returns `checked(ImportedConversation(...))`;
+2. return it in `reader_of` for rows of its shape; 3. add the keys that it reads to `stream._KEPT`.
 """
 
 from collections import deque
@@ -13,15 +13,15 @@ from typing import Any
 from core.json_types import JsonObject
 from core.sentences import Sentence
 
-MAX_MESSAGES = 50_000  # of one conversation
+MAX_MESSAGES = 50_000  # messages of one conversation
 MAX_TITLE = 200  # characters
-MAX_TEXT = 1_000_000  # characters of one message, as for one that is written here
+MAX_TEXT = 1_000_000  # characters of one message, as for a message that is typed here
 MAX_CONVERSATION = 10_000_000  # characters of one conversation
-SPOKEN = ("text", "multimodal_text")  # types of ChatGPT's content with words; others are code, thoughts, results
+SPOKEN = ("text", "multimodal_text")  # content types of ChatGPT with words; others are code, thoughts, results
 
 
 class Unusable(Exception):
-    """A conversation that cannot be imported, and the sentence that says why."""
+    """The conversation cannot be imported. `sentence` says why."""
 
     def __init__(self, sentence: Sentence) -> None:
         super().__init__(sentence.english)
@@ -30,7 +30,7 @@ class Unusable(Exception):
 
 @dataclass(slots=True)
 class ImportedMessage:
-    """A message of an export. `parent` is the `id` of the one above it, None for a first one. `files` are names."""
+    """A message of an export. `parent` is the `id` of the message above it; None for the first. `files` are names."""
 
     id: str
     parent: str | None
@@ -44,7 +44,7 @@ class ImportedMessage:
 class ImportedConversation:
     """A conversation of an export. `messages` have parents first; `leaf` is the `id` of the end of the branch on show.
 
-    `source` tells it from every other conversation.
+    `source` identifies the conversation across imports.
     """
 
     source: str
@@ -57,7 +57,7 @@ class ImportedConversation:
 
 
 def text_of(value: Any) -> str:
-    """Return a string without NUL and half characters, which PostgreSQL cannot store; empty for other values."""
+    """Return a string without NUL and lone surrogates, which PostgreSQL cannot store; empty for other values."""
     return value.replace("\0", "").encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
@@ -80,14 +80,14 @@ def names(files: Any, key: str) -> list[str]:
 
 
 def source_of(product: str, own: Any) -> str:
-    """Return the conversation's `source`. Raises `Unusable` for one without an id."""
+    """Return the conversation's `source`. Raises `Unusable` for a conversation without an id."""
     if not text_of(own):
         raise Unusable(Sentence("It has no id, so the import cannot tell whether it is here already."))
     return f"{product}:{text_of(own)[:150]}"
 
 
 def checked(conversation: ImportedConversation) -> ImportedConversation:
-    """Check the size of a conversation. Raises `Unusable` where it is empty or too large."""
+    """Check the size of a conversation. Raises `Unusable` if it is empty or too large."""
     if not conversation.messages:
         raise Unusable(Sentence("It has no message with text."))
     if len(conversation.messages) > MAX_MESSAGES:
@@ -110,13 +110,13 @@ def _bounded(text: str) -> str:
 
 
 def in_pairs(messages: list[ImportedMessage], leaf: str | None) -> tuple[list[ImportedMessage], str | None]:
-    """Join answers that follow an answer to one, since other products make a message of each use of a tool.
+    """Join consecutive answers into one, since other products store a message for each use of a tool.
 
-    Where several follow one answer, the first joins it, and the others become its siblings with its text repeated.
+    If several answers follow one answer, the first joins it. The others become its siblings and repeat its text.
     """
     by_id: dict[str, ImportedMessage] = {}
-    place: dict[str, str] = {}  # the id of the message that a message became
-    joined: dict[str, ImportedMessage] = {}  # the answer's own text, before another joined it
+    place: dict[str, str] = {}  # by the id of a message: the id of the message that contains it
+    joined: dict[str, ImportedMessage] = {}  # by id: the answer before another answer joined it
     repeated = 0  # characters
     for message in messages:
         above = by_id.get(place.get(message.parent or "", ""))
@@ -159,7 +159,7 @@ def chatgpt(row: JsonObject) -> ImportedConversation:
     """Read a conversation of ChatGPT: a `mapping` of nodes by id.
 
     A node has `parent`, `children` and `message`, which has `author.role`, `content` (`content_type`, and `parts` of
-    text and other things), `create_time` in seconds and `metadata`. `current_node` is the end of the branch on show.
+    text and other content), `create_time` in seconds and `metadata`. `current_node` is the end of the branch on show.
     Between question and answer there are nodes without words: the root, system messages, calls of tools and their
     results.
     """
@@ -183,7 +183,7 @@ def chatgpt(row: JsonObject) -> ImportedConversation:
 def _chatgpt_spoken(mapping: JsonObject) -> tuple[list[ImportedMessage], dict[str, str | None]]:
     """Return the messages with words, parents first, and for every node the nearest such message at or above it.
 
-    It goes down from the roots, so nodes in a circle, which no export has, are never reached.
+    It walks down from the roots, so nodes in a cycle are never reached.
     """
     below: dict[str | None, list[str]] = {}
     for key, node in mapping.items():
@@ -204,7 +204,7 @@ def _chatgpt_spoken(mapping: JsonObject) -> tuple[list[ImportedMessage], dict[st
 
 
 def _chatgpt_message(key: str, above: str | None, node: Any) -> ImportedMessage | None:
-    """Return the message of a node; None where it is not one to or by the person."""
+    """Return the message of a node; None if it is neither a question nor an answer."""
     message = node.get("message") if isinstance(node, dict) else None
     if not isinstance(message, dict):
         return None
@@ -259,7 +259,7 @@ def claude(row: JsonObject) -> ImportedConversation:
 def _claude_spoken(rows: list[Any]) -> list[ImportedMessage]:
     """Return the messages with words in the order of the export. A parent that does not come earlier is ignored."""
     messages: list[ImportedMessage] = []
-    places: dict[str, str | None] = {}  # of each message the nearest one with words, itself or above it
+    places: dict[str, str | None] = {}  # by message: the nearest message with words, itself or above it
     before: str | None = None
     for number, row in enumerate(rows):
         if not isinstance(row, dict):

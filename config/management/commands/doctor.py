@@ -1,7 +1,7 @@
-"""`manage.py doctor`: checks of all that the product needs, with the remedy for each fault.
+"""`manage.py doctor`: check the product's requirements, and name the remedy for each fault.
 
 To add a check: 1. write a function that yields findings and raises nothing; 2. add it to `findings`, in the second loop
-where it needs the database.
+if it needs the database.
 """
 
 import platform
@@ -45,14 +45,14 @@ from readers.confinement import CALLS, FILES
 State = Literal["ok", "warn", "fail"]
 LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
 SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` requires
-FEWEST_CHARACTERS = 5  # different ones
+FEWEST_CHARACTERS = 5  # different characters
 SECONDS = 3
-NAMED = 10  # of a kind; further ones are counted
+NAMED = 10  # items named in one finding; further ones are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check. `mend`: the remedy; empty where all is well."""
+    """The result of a check. `mend`: the remedy; empty if there is no fault."""
 
     state: State
     subject: Sentence
@@ -61,7 +61,7 @@ class Finding:
 
 
 def findings() -> Iterator[Finding]:
-    """Yield the findings of all checks; those that need the database only where it answers."""
+    """Yield the findings of all checks. Checks that need the database run only if it answers."""
     for check in (
         _python,
         _data_dir,
@@ -144,7 +144,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _database() -> Finding:
     try:
-        # Without Django's pool of connections, which tries for long and logs every try.
+        # This bypasses Django's connection pool, which retries for a long time and logs every attempt.
         check_database(settings.DATABASE_URL)
     except StartError as error:
         return Finding("fail", Sentence("Database"), Sentence.verbatim(str(error)))
@@ -208,7 +208,7 @@ def _readers() -> Iterator[Finding]:
 
 
 def _programs() -> Iterator[Finding]:
-    """Check the programs of the machine that read files which our readers cannot."""
+    """Check the installed programs that read files for which we have no reader of our own."""
     if languages := recognition_languages():
         yield Finding(
             "ok", Sentence("Text recognition"), Sentence("Tesseract knows {languages}", languages=", ".join(languages))
@@ -382,13 +382,13 @@ def _accepts(subject: Sentence, host: str, url: str, body: bytes, head: dict[str
         return Finding(
             "fail", subject, Sentence("{host} does not answer ({name})", host=host, name=type(error).__name__), mend
         )
-    if status in (400, 413, 429) or status < 300:  # it accepts the credentials, though not the empty body
+    if status in (400, 413, 429) or status < 300:  # the credentials are accepted, although the empty body is not
         return Finding("ok", subject, Sentence("{host} takes them", host=host))
     return Finding("fail", subject, Sentence("{host} does not take them ({status})", host=host, status=status), mend)
 
 
 def mail_to(address: str) -> Finding:
-    """Send a mail to an operator who checks whether mails arrive."""
+    """Send a test mail to an operator, who checks whether it arrives."""
     if not sending.is_set():
         return Finding("fail", Sentence("Mail"), Sentence("there is no server"), Sentence("Set EMAIL_URL."))
     text = "This mail was sent by manage.py doctor: mails of your workspace arrive.\n"
@@ -439,23 +439,23 @@ ENTER_AGAIN: dict[type[models.Model], Sentence] = {
 
 
 def _stored_keys() -> Iterator[Finding]:
-    """Check every stored secret, by its kind of row."""
+    """Check every stored secret, one finding for each model."""
     for kind, subject in _SECRETS.items():
         rows: Any = kind._default_manager.select_related("owner") if kind is Webhook else kind._default_manager.all()
         try:
-            lost = [
+            undecryptable = [
                 f"{row.owner}'s {row}" if isinstance(row, Webhook) else str(row)
                 for row in rows
                 if is_lost(getattr(row, _FIELDS.get(kind, "api_key")))
             ]
         except DatabaseError:
             return  # a migration is missing, which `_migrations` reports
-        if lost:
-            named = _named(lost)
+        if undecryptable:
+            names = _named(undecryptable)
             yield Finding(
                 "fail",
                 subject,
-                Sentence("cannot be decrypted: {named}", named=named),
+                Sentence("cannot be decrypted: {named}", named=names),
                 ENTER_AGAIN.get(kind, AGAIN_IN_THE_ADMIN),
             )
 
@@ -548,7 +548,7 @@ def _model() -> Iterator[Finding]:
             correct,
         )
         return
-    if len(offered) > 1 and model.name not in offered:  # a server of one model often answers to any name
+    if len(offered) > 1 and model.name not in offered:  # a server with one model often accepts any name
         mend = Sentence("Check the model's name; its page in the admin says what the provider offers.")
         yield Finding(
             "warn",
@@ -575,7 +575,7 @@ def _model() -> Iterator[Finding]:
 
 
 def _fallbacks() -> Iterator[Finding]:
-    """Check the abilities that an answer loses where a fallback writes it."""
+    """Check which abilities an answer loses if a fallback model writes it."""
     try:
         models = list(Model.objects.usable().exclude(fallback=None).select_related("fallback__provider"))
     except DatabaseError:
@@ -626,7 +626,7 @@ def _fallbacks() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    """Check the providers' current facts about the models in use; their last facts where they do not answer."""
+    """Check the models in use against their providers' current facts, or the last known facts without an answer."""
     try:
         usable = list(Model.objects.usable())
     except DatabaseError:
@@ -643,7 +643,7 @@ def _facts(model: Model) -> Iterator[Finding]:
     retires_on = model_facts.retirement(model)
     if retires_on is not None and model_facts.retires_soon(model):
         mend = Sentence("Choose another for personas and conversations, then switch it off.")
-        # The date in no language: the admin caches findings for people with different languages.
+        # The date is language-neutral: the admin caches findings for people with different languages.
         yield Finding(
             "warn",
             Sentence("Model {model} of {provider}", model=str(model), provider=str(model.provider)),
@@ -664,7 +664,7 @@ def _facts(model: Model) -> Iterator[Finding]:
 
 
 class Command(BaseCommand):
-    """Ends with status 1 where a check fails; a warning is no failure."""
+    """Ends with status 1 if a check fails; a warning is no failure."""
 
     help = "Checks every dependency and setting, and says what is wrong and how to mend it."
     requires_system_checks = ()

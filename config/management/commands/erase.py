@@ -7,7 +7,7 @@ from accounts.models import User
 from core.errors import ProductError
 from workspace.administration.erasing import erase_person
 
-PATIENCE = 60.0  # seconds for answers that are being stopped
+PATIENCE = 60.0  # seconds to wait until running answers have stopped
 
 
 class Command(BaseCommand):

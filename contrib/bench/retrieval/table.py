@@ -15,7 +15,7 @@ PROGRAM = "import django; django.setup(); from contrib.bench.retrieval.measure i
 
 
 def rows() -> list[dict[str, Any]]:
-    """Return rows with the name, value, unit, the `peer` or `limit`, and the ratio to it."""
+    """Return rows with the name, the value, its unit, the `peer` or `limit` to compare with, and the ratio."""
     services = Services()
     urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
     environment = {**os.environ, **urls, "DJANGO_SETTINGS_MODULE": "config.settings"}

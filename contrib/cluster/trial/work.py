@@ -23,7 +23,7 @@ ANSWERS = 20
 SHORT, LONG = {"tokens": 120, "interval": 0.1, "ttft": 0.2}, {"tokens": 250, "interval": 0.1, "ttft": 0.2}
 UPLOADS, RUNS, APPROVALS = 2, 2, 2
 UPLOAD_BYTES, UPLOAD_PIECES, UPLOAD_SECONDS = 400_000, 40, 8.0
-EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # length of the conversation that is summarised, and seconds of its summary
+EXCHANGES, SUMMARY_SECONDS = 12, 8.0  # turns of the summarised conversation, and seconds that its summary takes
 PAST = " ".join(f"word{number}" for number in range(200))
 READ = ("ready", "too_long")  # too long for any window
 OVER = ("done", "failed", "stopped", "interrupted")
@@ -56,7 +56,7 @@ async def ask(client: Client, place: str, text: str, script: dict[str, Any]) -> 
 
 
 async def settles(look: Callable[[], Awaitable[Any]], seconds: float = SETTLED_WITHIN) -> Any:
-    """Call `look` every second until it returns something true. Return its last value after `seconds`."""
+    """Call `look` every second until it returns a true value, or until `seconds` have passed. Return its last value."""
     until = time.monotonic() + seconds
     while True:
         state = await look()
@@ -66,7 +66,7 @@ async def settles(look: Callable[[], Awaitable[Any]], seconds: float = SETTLED_W
 
 
 async def status_of(client: Client, path: str, *over: str) -> Any:
-    """Return the row at the path once its status is one of `over`, or as it is when time is up."""
+    """Return the row at the path once its status is in `over`, or when the time is up."""
     row: Any = None
 
     async def look() -> Any:
@@ -79,7 +79,7 @@ async def status_of(client: Client, path: str, *over: str) -> Any:
 
 
 def text_of(events: Iterable[dict[str, Any]]) -> str:
-    """Return the text of an answer by its events. A SNAPSHOT replaces the events before it."""
+    """Return the text of an answer from its events. A SNAPSHOT replaces the events before it."""
     text = ""
     for event in events:
         if event["type"] == "SNAPSHOT":
@@ -175,7 +175,7 @@ class SlowUpload:
 
 
 async def conversation_with_summary(client: Client) -> str:
-    """Create a conversation with a summary, which the faults have rewritten. Returns its id. This takes a while."""
+    """Create a conversation with a summary, which is rewritten during the faults. Return its id. This takes a while."""
     place = await conversation(client)
     script = {"text": PAST, "summary": {"text": "## Earlier\nWords.\n\n## Now\nMore words.", "ttft": SUMMARY_SECONDS}}
     for number in range(EXCHANGES):
@@ -235,7 +235,7 @@ class ChecklistRun:
 
 
 class ToolApproval:
-    """An answer that asks for permission to open an address. It is refused once the fault is over."""
+    """An answer that asks for permission to open an address. Permission is refused once the fault is over."""
 
     def __init__(self, client: Client, persona: str) -> None:
         self.client, self.persona = client, persona
@@ -254,13 +254,13 @@ class ToolApproval:
             row = await status_of(self.client, f"turns/{self.turn}/", *OVER)
         whole = row["status"] == "done" and row["text"] == "So be it."
         result.became["decided" if whole else row["status"]] += 1
-        # A tool may have acted, so an interrupted answer is not retried: it waits for its person.
+        # A tool may have acted, so an interrupted answer is not retried: it waits for the user.
         if not whole and row["status"] != "interrupted":
             result.wrong.append(f"the approval's turn {self.turn} is {row['status']}")
 
 
 class QuestionStream:
-    """A short question every 2 s and a `GET me/` every 0.5 s, as of people who work meanwhile."""
+    """A short question every 2 s and a `GET me/` every 0.5 s, which simulate other users."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.turns = client, list[str]()
@@ -311,7 +311,8 @@ class QuestionStream:
 class LiveWork:
     """All work that is under way during a fault.
 
-    `persona`: its answers ask for permissions. `place`: the id that `conversation_with_summary` has returned.
+    `persona`: the id of a persona whose answers ask for permissions.
+    `place`: the id that `conversation_with_summary` has returned.
     """
 
     client: Client

@@ -17,9 +17,9 @@ from files.models import File
 from projects import services
 from projects.models import Project, roles
 
-AT_ONCE = 20  # the most files that wait to be read, so that a large folder does not delay uploads of users
+AT_ONCE = 20  # waiting files at most, so that a large folder does not delay users' uploads
 POLL = 0.5  # seconds
-PATIENCE = 120.0  # seconds without a file that is read
+PATIENCE = 120.0  # seconds in which no file has been read
 BAR = 30  # characters of the progress bar
 
 
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         self.pending[file.pk] = path
 
     def _wait(self, needed: bool, number: int, total: int) -> None:
-        """Wait for one of the pending files, if `needed`. Raises CommandError if no worker reads any for `PATIENCE`."""
+        """Wait for one of the pending files, if `needed`. Raises CommandError if no file is read within `PATIENCE`."""
         deadline = time.monotonic() + PATIENCE
         while needed and not self._collect():
             if time.monotonic() > deadline:
@@ -81,7 +81,7 @@ class Command(BaseCommand):
             time.sleep(POLL)
 
     def _collect(self) -> bool:
-        """Remove the files that are read or failed from the pending ones. Return whether there were any."""
+        """Remove finished and failed files from the pending ones. Return whether there were any."""
         rows = File.objects.filter(pk__in=self.pending).exclude(status__in=File.UNREAD)
         done = list(rows.only("status", "error"))
         for file in done:
