@@ -1,4 +1,4 @@
-"""Plan the next turn before it is sent: for the composer, for programs, and for the selection of documents."""
+"""Plan the next turn before it is sent, for the composer, for programs, and for the selection of documents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from personas.services import model_for
 class TurnDraft:
     """A message that a user is about to send. `files` are ids; a plan ignores files that the user may not see.
 
-    `effort` is the effort of reasoning; None stands for the conversation's, as in `chat.turns.submit.Ask`.
+    `effort` is the reasoning effort. None means the effort of the conversation, as in `chat.turns.submit.Ask`.
     """
 
     text: str
@@ -121,8 +121,8 @@ def plan_ahead(
 ) -> Plan:
     """Plan the first model call for the draft.
 
-    A draft that does not fit is an answer too: its plan has the error. `count`: near the limit the provider is asked to
-    count, as it is before sending. `whole` is that of `chat.prompts.report.resolved`.
+    If the draft does not fit, the plan has the error. `count`: ask the provider to count the tokens if the prompt is
+    near the limit, as is done before sending. `whole` is passed to `chat.prompts.report.resolved`.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
@@ -182,7 +182,7 @@ def _counted(
     *,
     ask: bool,
 ) -> tuple[builder.PlannedCall, report.CallReport]:
-    """Return the plan with the provider's count, as the turn makes it. The provider has a few seconds to answer."""
+    """Return the plan with the provider's count, as the turn would. The provider has a few seconds to answer."""
 
     def plan_again(recounted: TurnContext) -> report.PlannedRequest:
         again = plan(recounted)
@@ -208,9 +208,9 @@ def _documents(allowed: DocumentBudget, files: Sequence[File]) -> PlanDocuments:
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> PlanCost | None:
     """Return the cost of the first model call, with the expected use of the provider's cache; None without a price.
 
-    Every call after a tool's result costs its own prompt and answer besides. Our tokens are multiplied by the ratio of
-    the provider's count of this prompt, else by the ratio learnt for the model. The longest answer is the model's own
-    limit or the room that is left.
+    Each call after a tool result costs its own prompt and answer in addition. The local token count is scaled to the
+    provider's count of this prompt, else by the ratio learnt for the model. The longest answer is the model's own limit
+    or the rest of the window, whichever is smaller.
     """
     model = context.model
     if model.prices is None:
@@ -234,7 +234,7 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
 
 
 def _learnt_window(context: TurnContext) -> str:
-    """Return a sentence on the window if it is smaller than the model's row says, else an empty text."""
+    """Return a sentence about the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
     why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
@@ -257,6 +257,6 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
 
 
 def _selected(files: Sequence[File]) -> int | None:
-    """Return the tokens of the files together, None while one is unknown."""
+    """Return the tokens of all files, None while the count of one is unknown."""
     counts = [tokens_of(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)

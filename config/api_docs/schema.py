@@ -68,9 +68,9 @@ def _operation(name: str, tag: str, summary: str, content: Document, parameters:
 
 
 def message_of(component: str, more: Document | None = None) -> Document:
-    """Return the schema of a message of a stream of server-sent events, whose `data` is this component as JSON.
+    """Return the schema of a server-sent event whose `data` is this component as JSON.
 
-    OpenAPI has no place for it before 3.2, so the schema of `text/event-stream` describes each message.
+    OpenAPI before 3.2 cannot describe a single event, so the schema of `text/event-stream` describes each message.
     """
     data = {
         "type": "string",
@@ -134,7 +134,7 @@ PATHS: dict[str, Document] = {
     ),
 }
 
-# By operation: the body of the request, and the status and body of the response.
+# By operation: the request body, the response status and the response body.
 EXAMPLES: dict[str, tuple[Any, str, Any]] = {
     "conversations_create": (
         {"title": "Holiday"},

@@ -1,4 +1,4 @@
-"""Many answers that stream at once through the proxy with TLS: are they whole and in order, and how late are events?"""
+"""Stream many answers at once through the proxy with TLS. Check that they are complete and in order, and not late."""
 
 import asyncio
 import json
@@ -20,16 +20,16 @@ from tests.scripted_model import expected_text
 COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
 DESCRIPTION = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
 SCRIPT = {"tokens": 250, "interval": 0.02, "ttft": 0.1}  # 50 tokens a second, for five seconds
-AT_ONCE = 20  # conversations that are made side by side
+AT_ONCE = 20  # conversations that are created in parallel
 WHOLE = "complete"
-LATEST = 1.0  # seconds, of 99 in a hundred events
+LATEST = 1.0  # seconds; limit for the delay of 99 % of the events
 DATA = re.compile(rb"^data: (\{.*\})$", re.M)
 
-Piece = tuple[float, bytes]  # Unix time of its arrival, and its bytes
+Piece = tuple[float, bytes]  # Unix time of arrival, and the bytes
 
 
 async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
-    """Run the trial. Return a line for the table, and whether all was well."""
+    """Run the trial. Return a line for the table, and whether it passed."""
     client, gate = Client(company, session), asyncio.Semaphore(AT_ONCE)
 
     async def place() -> str:
@@ -59,7 +59,7 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
 
 
 async def _stream(company: Company, session: aiohttp.ClientSession, place: str, number: int) -> list[Piece]:
-    """Read one answer. It is parsed later, so that the reader does not slow what is measured."""
+    """Read one answer. It is parsed later, so that the reader does not slow down the measurement."""
     await asyncio.sleep(WITHIN * number / COUNT)
     pieces = list[Piece]()
     headers = {"Accept": "text/event-stream"}
