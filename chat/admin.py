@@ -160,14 +160,16 @@ class TurnAdmin(RecordAdmin):
 
     @display(description="Tokens in / out")
     def tokens(self, turn: Turn) -> str:
-        into, out = (turn.usage.get(name) for name in ("input", "output"))
-        return "–" if into is None and out is None else f"{into or 0:,} / {out or 0:,}"
+        input_tokens, output_tokens = (turn.usage.get(name) for name in ("input", "output"))
+        return (
+            "–" if input_tokens is None and output_tokens is None else f"{input_tokens or 0:,} / {output_tokens or 0:,}"
+        )
 
     @display(description="From the provider's cache")
     def cached(self, turn: Turn) -> str:
-        into = turn.usage.get("input")
-        read = turn.usage.get("cached_input")
-        return f"{read or 0:,} ({100 * (read or 0) // into} %)" if into else "–"
+        input_tokens = turn.usage.get("input")
+        cached_tokens = turn.usage.get("cached_input")
+        return f"{cached_tokens or 0:,} ({100 * (cached_tokens or 0) // input_tokens} %)" if input_tokens else "–"
 
     @display(description="Model calls")
     def calls(self, turn: Turn) -> str:

@@ -66,8 +66,8 @@ class Attempt:
     @property
     def retry_after(self) -> int | None:
         """Return the seconds until the next try if this one is over a limit. Then the password must not be checked."""
-        of_address = (self.address,) if self.first is None else (self.first, self.crowd)
-        bounds = (self.pair, *of_address, self.codes)
+        address_limits = (self.address,) if self.first is None else (self.first, self.crowd)
+        bounds = (self.pair, *address_limits, self.codes)
         return max((each.reset for each in bounds if each and each.exceeded), default=None)
 
     @property
@@ -163,15 +163,15 @@ def begin_code(request: HttpRequest, user: User, kind: str) -> Attempt:
 def _begin(name: str, address: str) -> Attempt:
     """Count a try. If one limit refuses it, the later counters are not touched."""
     # Hashed, since a name may have any length, and people sometimes type their password into the name field.
-    who = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
-    pair = _count("name", who, address)
+    key = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
+    pair = _count("name", key, address)
     if pair is not None and pair.exceeded:
         return Attempt(pair, None)
     of_address = _count("address", address, address)
-    came_in = f"sign-in:came-in:{who}"
+    came_in = f"sign-in:came-in:{key}"
     if of_address is None or not of_address.exceeded:
         return Attempt(pair, of_address, came_in=came_in)
-    first = count_in_window(f"sign-in:first:{who}", 1, WINDOW)
+    first = count_in_window(f"sign-in:first:{key}", 1, WINDOW)
     crowd = None if first is None or first.exceeded else _count("crowd", address, address)
     return Attempt(pair, of_address, first, crowd, came_in=came_in)
 
@@ -202,7 +202,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def client_address(direct: str, forwarded: str) -> str:
-    """Return the client's address of a connection from `direct` whose request has this `X-Forwarded-For`."""
+    """Return the client's address, from the peer address `direct` and the header `X-Forwarded-For`."""
     entries = [each.strip() for each in forwarded.split(",") if each.strip()]
     if settings.TRUSTED_PROXIES and entries:
         return _network(entries[-min(settings.TRUSTED_PROXIES, len(entries))]) or _network(direct)

@@ -51,8 +51,8 @@ def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
     """
     limits = _limits.get(version)
     groups = rights_of(person, version).groups if limits.for_groups else ()
-    of_groups = [each for group in groups for each in limits.for_groups.get(group, ())]
-    return _strictest([*limits.for_everyone, *limits.for_people.get(person, ()), *of_groups])
+    group_limits = [each for group in groups for each in limits.for_groups.get(group, ())]
+    return _strictest([*limits.for_everyone, *limits.for_people.get(person, ()), *group_limits])
 
 
 def limits_of_token(token: UUID | None, version: UUID | None = None) -> list[Limit]:

@@ -48,14 +48,14 @@ def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
     options: _ClaimOptions = {**_options(provider), "iat": {"essential": True}, "jti": {"essential": True}}
     claims = JWTClaims(token.claims, token.header, options)
     _validate(provider, claims)
-    named = [claims[name] for name in ("sub", "sid") if name in claims]
+    subjects = [claims[name] for name in ("sub", "sid") if name in claims]
     events = claims.get("events")
     if (
         not isinstance(events, dict)
         or LOGOUT not in events
         or "nonce" in claims  # only ID tokens have one
-        or not named
-        or not all(isinstance(each, str) for each in named)
+        or not subjects
+        or not all(isinstance(each, str) for each in subjects)
         or abs(time.time() - claims["iat"]) > LOGOUT_AGE
     ):
         raise refused(Sentence("This is no logout token of {provider}, or it is too old.", provider=str(provider)))

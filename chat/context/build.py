@@ -56,7 +56,7 @@ class SourceEntry(TypedDict):
     """A `SourceReport` as JSON.
 
     `title` is shown to users. `mark` is set on a pinned source that did not fit. `role` of a message is `question`,
-    `answer`, `call` or `result`. `used` is set on a file by search whose passages were found.
+    `answer`, `call` or `result`. `used` is set on a searched file of which passages were found.
     """
 
     kind: str
@@ -185,8 +185,10 @@ class Report:
                 if placed is not None and message.id in self._history.stubbed and not file.excluded:
                     yield SourceReport("file", file.id, "stubbed", None, exact=exact)
                     continue
-                why = "by_user" if file.excluded else reason
-                yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
+                file_reason = "by_user" if file.excluded else reason
+                yield _attached(
+                    "file", file.id, file.tokens, placed is not None and not file.excluded, file_reason, exact
+                )
             for image in message.images:
                 named = image.excluded and (placed is not None or image.reason == "by_user")
                 is_sent = placed is not None and not image.excluded
@@ -200,7 +202,7 @@ class Report:
         return {index: turn.reason for turn in unsent for index in range(turn.start, turn.stop)}
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
-        """Return the reason that holds if the message is not sent."""
+        """Return the reason to report if the message is not sent."""
         if index in self._unsent_marked:
             return self._unsent_marked[index]
         gap = self._history.gap
@@ -406,16 +408,16 @@ def _fit(sections: Sections, current: ContextTurn, limit: int, renderer: PromptR
     The tool results of the current turn are shortened first; S follows if the policy `cuts_system`. The newest user
     message is never shortened. Raises `file_too_long` or `context_too_long`.
     """
-    block = renderer.request.system_block
+    system_block = renderer.request.system_block
     if cuts_system:
         _cut_system_to_share(sections, renderer)
     excess = _total(sections) - limit
     if excess <= 0:
         return
     excess -= _shorten_results(sections, current, excess, renderer)
-    if excess > 0 and cuts_system and block and "system" in sections:
+    if excess > 0 and cuts_system and system_block and "system" in sections:
         system = sections["system"][0]
-        _put_system(sections, _cut_to_rest(system, block, system.tokens - excess, renderer))
+        _put_system(sections, _cut_to_rest(system, system_block, system.tokens - excess, renderer))
         excess = _total(sections) - limit
     if excess > 0:
         raise _refusal(sections, current.messages[0], limit, renderer)

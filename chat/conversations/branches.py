@@ -48,7 +48,7 @@ def edit_question(
 
 
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Ask the model to continue an answer that was cut off, by an error or by its length limit.
+    """Ask the model to continue an answer that was stopped, broke off, or reached its length limit.
 
     The request is a question of its own, which pages show small. No protocol lets a model continue a message that it
     has sent, and not every model continues an unfinished one. All models understand a question, and the conversation
@@ -101,16 +101,16 @@ def delete_message(*, user: User, message: Message) -> Conversation:
     require_owner(user, message.conversation)
     with transaction.atomic():
         conversation = lock(message.conversation)
-        doomed = [row.id for row in below(message.pk)]
-        if Turn.objects.live().filter(Q(answer__in=doomed) | Q(user_message__in=doomed)).exists():
+        deleted_ids = [row.id for row in below(message.pk)]
+        if Turn.objects.live().filter(Q(answer__in=deleted_ids) | Q(user_message__in=deleted_ids)).exists():
             raise busy()
-        was_on_show = conversation.leaf_id in doomed
-        above = message.parent_id
-        if was_on_show and above and not Message.objects.filter(parent=above).exclude(pk=message.pk).exists():
-            carry_marks(conversation.pk, conversation.leaf_id, above, [above])
-        Message.objects.filter(pk__in=doomed).update(deleted=timezone.now())
+        was_on_show = conversation.leaf_id in deleted_ids
+        parent = message.parent_id
+        if was_on_show and parent and not Message.objects.filter(parent=parent).exclude(pk=message.pk).exists():
+            carry_marks(conversation.pk, conversation.leaf_id, parent, [parent])
+        Message.objects.filter(pk__in=deleted_ids).update(deleted=timezone.now())
         # The same request, sent again, must begin a new turn.
-        Turn.objects.filter(answer__in=doomed).update(idempotency_key=None)
+        Turn.objects.filter(answer__in=deleted_ids).update(idempotency_key=None)
         record(user=user, action="message.deleted", row=message)
         if was_on_show:
             conversation.leaf_id = _left(conversation, message.parent_id)
@@ -127,8 +127,8 @@ def restore_message(*, user: User, pk: object) -> Message:
     restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
     message = get_or_404(restorable, pk, "deleted message")
     with idle(user, message.conversation) as conversation:
-        back = [row.id for row in below(message.pk)]
-        Message.with_deleted.filter(pk__in=back).update(deleted=None)
+        restored_ids = [row.id for row in below(message.pk)]
+        Message.with_deleted.filter(pk__in=restored_ids).update(deleted=None)
         conversation.leaf_id = newest_leaf(message.pk)
         conversation.save(update_fields=["leaf"])
         record(user=user, action="message.restored", row=message)
@@ -212,11 +212,11 @@ def side_by_side(answer: Message) -> list[Message]:
 def removal(message: Message) -> str:
     """Return a phrase that names the messages that would be deleted."""
     questions = sum(row.role == Message.Role.USER for row in below(message.pk))
-    what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
-    words = what % {"count": questions}
+    template = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
+    phrase = template % {"count": questions}
     if message.role == Message.Role.USER:
-        return words
-    return _("this answer, and below it %(words)s") % {"words": words} if questions else _("this answer")
+        return phrase
+    return _("this answer, and below it %(words)s") % {"words": phrase} if questions else _("this answer")
 
 
 def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:

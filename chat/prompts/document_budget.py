@@ -32,7 +32,7 @@ def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
     """Return the document budget of a chat. Selecting, showing and refusing files all use this same limit.
 
     It counts today's tasks, the summary, and the tools that a message with a file has. It does not count the tools of a
-    calling program, nor the project's files, since they are left out first.
+    calling program, nor the project's files, which make room for the files of a message.
     """
     return budget_of(context_of_draft(base=base, scope=scope, text="", files=()), scope, summary_in(scope))
 

@@ -42,7 +42,7 @@ class TurnDraft:
 
 
 class PlanError(TypedDict):
-    """The reason for which a draft does not fit. The members besides `code` and `detail` depend on the code.
+    """The reason why a draft does not fit. The members besides `code` and `detail` depend on the code.
 
     They are the `extra` of the `ContextError`, see `chat.context.types` and `chat.prompts.document_budget`.
     """
@@ -63,7 +63,7 @@ class PlanError(TypedDict):
 
 
 class PlanDocuments(TypedDict):
-    """The document budget of a plan. `selected` are the tokens of the draft's files, None while one is unknown."""
+    """The document budget of a plan. `selected`: the tokens of the draft's files, None while a count is unknown."""
 
     available: int
     offered: int
@@ -72,7 +72,7 @@ class PlanDocuments(TypedDict):
 
 
 class PlanCost(TypedDict):
-    """The expected cost of a first call in US dollars, as decimal text. `longest_answer` is in tokens."""
+    """The expected cost of the first model call in US dollars, as decimal text. `longest_answer` is in tokens."""
 
     prompt: str
     answer_per_1000: str
@@ -81,7 +81,7 @@ class PlanCost(TypedDict):
 
 
 class UnfittingPlan(report.WindowEntry):
-    """The plan of a draft that does not fit. `near_limit` is that of `FittingPlan`."""
+    """The plan of a draft that does not fit. `near_limit` as in `FittingPlan`."""
 
     fits: Literal[False]
     limit: int
@@ -91,11 +91,11 @@ class UnfittingPlan(report.WindowEntry):
 
 
 class FittingPlan(report.ResolvedReport):
-    """The plan of a draft that fits: the report of its first model call, and what sending it takes.
+    """The plan of a draft that fits: the report of its first model call, with cost and limits.
 
-    `near_limit` is the limit of the user that is most used up, if it is nearly used up
-    (`chat.ledger.limits.most_used`). `countable`: the provider was not asked to count and its count could change the
-    plan. `provider_limit` are the tokens that prompt and tools may take by the provider's count, if it has counted.
+    * `near_limit`: the user's limit with the least left, if it is nearly used up (`chat.ledger.limits.most_used`).
+    * `countable`: the provider was not asked to count the tokens, and its count could change the plan.
+    * `provider_limit`: the tokens that prompt and tools may have by the provider's count, if it has counted.
     """
 
     fits: Literal[True]
@@ -215,12 +215,12 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
     model = context.model
     if model.prices is None:
         return None
-    ours = call["used"] + call["tools_tokens"]
+    counted = call["used"] + call["tools_tokens"]
     count = call["provider_count"]
-    served = call["cache"]["expected"]
+    expected_cached = call["cache"]["expected"]
     learnt_ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    ratio = count / max(1, ours) if count else learnt_ratio
-    counts = (ours, served, cache.tokens_to_write(sent, served, cache_rule(model)))
+    ratio = count / max(1, counted) if count else learnt_ratio
+    counts = (counted, expected_cached, cache.tokens_to_write(sent, expected_cached, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
@@ -237,8 +237,8 @@ def _learnt_window(context: TurnContext) -> str:
     """Return a sentence about the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
-    return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
+    source = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
+    return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": source}
 
 
 def _window_cap(conversation: Conversation | None, model: Model) -> int | None:

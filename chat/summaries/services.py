@@ -135,8 +135,8 @@ def undo_summary(*, user: User, summary: Summary) -> Summary | None:
 
 
 def _require_in_force(conversation: Conversation, summary: Summary) -> None:
-    holds = in_force(conversation.pk, conversation.leaf_id)
-    if holds is None or holds.pk != summary.pk:
+    active = in_force(conversation.pk, conversation.leaf_id)
+    if active is None or active.pk != summary.pk:
         raise ProductError(
             "not_in_force",
             ("This summary is no longer the current one on this branch. Reload the page to see the current one."),

@@ -172,15 +172,15 @@ def checkpoint(progress: Sequence[TurnProgress]) -> dict[UUID, bool]:
     rows = [(each.turn.pk, each.turn.attempt, each.seq, each.parts) for each in progress]
     with connection.cursor() as cursor:
         cursor.execute(_CHECKPOINT, [list(column) for column in zip(*rows, strict=True)])
-        ours = dict(cursor.fetchall())
+        stop_requested = dict(cursor.fetchall())
     for each in progress:
-        if each.asks_changed and each.turn.pk in ours:
+        if each.asks_changed and each.turn.pk in stop_requested:
             list_changed(each.turn.conversation)
-    return ours
+    return stop_requested
 
 
 class RequestedCall(TypedDict):
-    """A call of a model, before its request leaves. The members are those of its `CallReport`."""
+    """A model call, stored before its request is sent. The members are the same as in its `CallReport`."""
 
     cycle: int
     model: str
@@ -255,7 +255,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
     Return None if another process has already ended it. The cost of its model calls is stored in the same transaction.
     The raised `attempt` stops a worker that still carries it out.
     """
-    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
+    ledger_rows = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
     done = ending.status == Turn.Status.DONE
     prompts = [
         LastPrompt(
@@ -278,7 +278,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
                 asked=[],
                 finish_reason=outcome.finish_reason if done else "",
                 finish_detail=storable(outcome.finish_detail) if done else "",
-                cost=total_cost(spent),
+                cost=total_cost(ledger_rows),
                 first_token_ms=outcome.first_token,
                 finished=timezone.now(),
                 **_report_columns(outcome.calls),
@@ -292,7 +292,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
             error_code=ending.code,
             error_detail=storable(ending.detail.dump()),
         )
-        record_calls(spent, prompts)
+        record_calls(ledger_rows, prompts)
         state = settle(turn.conversation_id, outcome.summary)
         _send_webhooks(turn, ending)
     return state
@@ -309,7 +309,7 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     purpose = ModelCall.Purpose.RUN if outcome.of_run else ModelCall.Purpose.ANSWER
     group = counted_to(turn.conversation.owner_id, outcome.version)
     persona = turn.conversation.persona or scope.persona  # also if the user has lost access to it
-    spent = []
+    rows = []
     # A prompt that was refused as too long and the next prompt have the same cycle.
     reported = {call["cycle"]: call for call in outcome.calls}
     calls = {call["cycle"]: cast("CallReport", call) for call in outcome.requested} | reported
@@ -339,8 +339,8 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
             persona=persona,
             purpose=purpose,
         )
-        spent.append(row)
-    return spent
+        rows.append(row)
+    return rows
 
 
 def _model_of(turn: Turn, call: CallReport) -> Model:

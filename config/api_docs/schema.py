@@ -248,11 +248,11 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
     match_subclasses = True
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Document:
-        one: Any = self.target.child_relation
-        rows = one.queryset
-        item = auto_schema._map_serializer_field(one, direction)
-        if isinstance(one, SlugRelatedField):
-            item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
+        child: Any = self.target.child_relation
+        rows = child.queryset
+        item = auto_schema._map_serializer_field(child, direction)
+        if isinstance(child, SlugRelatedField):
+            item["maxLength"] = rows.model._meta.get_field(child.slug_field).max_length
         return {"type": "array", "items": item, "maxItems": self.target.max_length}
 
 

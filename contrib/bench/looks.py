@@ -45,7 +45,7 @@ TRACED = ["devtools.timeline", "disabled-by-default-devtools.timeline", "topleve
 
 
 def _imported(caller: Caller, title: str, texts: list[str]) -> str:
-    """Import a conversation of these texts, questions and answers in turn, and return its path."""
+    """Import a conversation with these texts, alternately questions and answers, and return its path."""
     messages = [
         {"uuid": str(number), "sender": "assistant" if number % 2 else "human", "text": text}
         for number, text in enumerate(texts)

@@ -89,9 +89,9 @@ def cost_of(request: Callable[[], Any]) -> tuple[Any, int, float]:
     began = time.process_time()
     with CaptureQueriesContext(connection) as queries:
         answer = request()
-    ours = time.process_time() - began
-    theirs = sum(float(query["time"]) for query in queries.captured_queries)
-    return answer, len(queries.captured_queries), (ours + theirs) * 1_000
+    own_seconds = time.process_time() - began
+    database_seconds = sum(float(query["time"]) for query in queries.captured_queries)
+    return answer, len(queries.captured_queries), (own_seconds + database_seconds) * 1_000
 
 
 def table(small: dict[str, AdminPageCost], full: dict[str, AdminPageCost]) -> int:
@@ -124,11 +124,11 @@ def main() -> int:
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}):
         call_command("migrate", verbosity=0)
         fill.fill(*SMALL)
-        one = User.objects.get(
+        owner = User.objects.get(
             username=SEARCHED
         )  # owns nearly all rows of the small workspace, so that their lists fill a page too
-        Conversation.objects.update(owner=one)
-        ModelCall.objects.update(person=one)
+        Conversation.objects.update(owner=owner)
+        ModelCall.objects.update(person=owner)
         small = measured()
         fill.main(sys.argv[1:])
         return 1 if table(small, measured()) else 0

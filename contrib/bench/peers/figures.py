@@ -43,9 +43,11 @@ def table(title: str, rows: Sequence[FigureRow]) -> str:
     pairs = [(row, peer, limit) for row in rows for peer, limit in _compared(row, columns)]
     for row, peer, limit in sorted(pairs, key=lambda pair: pair[2] is None):  # rows with a limit first
         lines.append("".join(_ratio(row, mine, peer, limit) for mine in own) + _limit(limit) + f"{row.what}: {peer}")
-    wide = max(len(row.what) for row in rows) + 2
-    lines.append(" " * wide + "".join(f"{column:>29}" for column in columns))
-    lines += [row.what.ljust(wide) + "".join(f"{_text(row.figures.get(each)):>29}" for each in columns) for row in rows]
+    width = max(len(row.what) for row in rows) + 2
+    lines.append(" " * width + "".join(f"{column:>29}" for column in columns))
+    lines += [
+        row.what.ljust(width) + "".join(f"{_text(row.figures.get(each)):>29}" for each in columns) for row in rows
+    ]
     return "\n".join(lines)
 
 

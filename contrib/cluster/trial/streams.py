@@ -40,7 +40,7 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
     processes = [psutil.Process(process.pid) for process in company.own.values() if process.pid]
     before, began = _cpu(processes), time.monotonic()
     pieces = await asyncio.gather(*(_stream(company, session, each, n) for n, each in enumerate(places)))
-    spent, took = _cpu(processes) - before, time.monotonic() - began
+    cpu_time, seconds = _cpu(processes) - before, time.monotonic() - began
     ends, in_order, delays = Counter[str](), 0, list[float]()
     for each in pieces:
         end, ordered, late = _looked_at(each)
@@ -52,7 +52,7 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
     tokens = COUNT * SCRIPT["tokens"]
     summary = (
         f"{ends[WHOLE]} {WHOLE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
-        f"p99 {last:.2f} s; {took:.0f} s in all; {spent / tokens * 1e6:.0f} µs of processor a token in all our "
+        f"p99 {last:.2f} s; {seconds:.0f} s in all; {cpu_time / tokens * 1e6:.0f} µs of processor a token in all our "
         f"processes (load of the machine {load:.0f})"
     )
     return summary, ends[WHOLE] == in_order == COUNT and last <= LATEST
@@ -72,10 +72,10 @@ async def _stream(company: Company, session: aiohttp.ClientSession, place: str, 
 
 def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
     """Return how an answer ended, whether its events came in order, and the delays of events with text in seconds."""
-    arrivals, at = list[tuple[int, float]](), 0
+    arrivals, offset = list[tuple[int, float]](), 0
     for when, data in pieces:
-        at += len(data)
-        arrivals.append((at, when))
+        offset += len(data)
+        arrivals.append((offset, when))
     events = list[tuple[float, dict[str, Any]]]()
     number = 0
     for match in DATA.finditer(b"".join(data for _, data in pieces)):
