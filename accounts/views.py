@@ -1,4 +1,4 @@
-"""Pages of the sign-in, and the settings pages: preferences, password, tokens, sessions. A view calls one service."""
+"""Sign-in pages, and the settings pages for preferences, password, tokens and sessions. A view calls one service."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
@@ -28,12 +28,12 @@ from core.requests import get_or_404
 from core.time_zones import legacy_names, names, present_name
 from workspace.models.settings import workspace_at, workspace_of
 
-ENDED = 20  # tokens of the past that are listed
+ENDED = 20  # expired or revoked tokens that are listed
 
 
 @require_GET
 def logo(request: HttpRequest, name: str) -> HttpResponse:
-    """Return the workspace's picture to anybody, since the sign-in page shows it. Another picture has another name."""
+    """Return the workspace's logo without a sign-in, since the sign-in page shows it. A new logo has a new name."""
     workspace = workspace_at()
     if name != workspace.logo_name:
         raise Http404
@@ -45,13 +45,13 @@ def logo(request: HttpRequest, name: str) -> HttpResponse:
 
 @cache
 def zones() -> list[str]:
-    """Return UTC and the names of places; other names of the database are accepted, but not offered."""
+    """Return UTC and the names of places. Other names in the time zone database are accepted, but not offered."""
     places = (name for name in names() if "/" in name and not name.startswith("Etc/") and present_name(name) == name)
     return ["UTC", *sorted(places)]
 
 
 def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Return Django's view of a sign-in page, with status 429 while its form accepts no more tries."""
+    """Wrap Django's view of a sign-in page, so that its status is 429 while its form accepts no more tries."""
 
     @wraps(view)
     def answer(request: HttpRequest) -> HttpResponseBase:
@@ -66,7 +66,7 @@ def sign_in(view: Callable[..., HttpResponseBase]) -> Callable[[HttpRequest], Ht
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Have the holder of a one-time link choose a password, and sign them in."""
+    """Let the holder of a one-time link choose a password, and sign them in."""
     person = people.invited(pk, request.GET.get("key", ""))
     if person is None:
         return render(request, "registration/welcome.html", status=404)
@@ -82,7 +82,7 @@ def welcome(request: HttpRequest, pk: UUID) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def forgotten(request: HttpRequest) -> HttpResponseBase:
-    """Mail a link to another password. The page is the same whether or not an account has the address."""
+    """Mail a link for a new password. The page is the same whether or not an account has the address."""
     form = AddressForm(request, request.POST if request.method == "POST" else None)
     accepted = request.method == "POST" and sending.is_set() and form.is_valid()
     if accepted and not form.often:
@@ -95,7 +95,7 @@ def forgotten(request: HttpRequest) -> HttpResponseBase:
 
 @require_http_methods(["GET", "POST"])
 def preferences(request: Request) -> HttpResponse:
-    person = User.objects.get(pk=request.user.pk)  # a refused form must not change whose language this page is in
+    person = User.objects.get(pk=request.user.pk)  # a copy: a refused form must not change this page's language
     form = PreferencesForm(request.POST if request.method == "POST" else None, instance=person)
     if request.method == "POST" and form.is_valid():
         services.change_preferences(user=request.user, fields=cast("services.PreferenceFields", form.cleaned_data))
@@ -114,7 +114,7 @@ def preferences(request: Request) -> HttpResponse:
 
 @require_POST
 def browsers_zone(request: Request) -> HttpResponse:
-    """Store the browser's time zone, which the script of a page sends for a person without a time zone."""
+    """Store the browser's time zone. The script of a page sends it for a user who has not chosen one."""
     services.take_browsers_zone(user=request.user, name=request.POST.get("timezone", ""))
     return HttpResponse(status=204)
 
@@ -141,7 +141,7 @@ def password(request: Request) -> HttpResponseBase:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def tokens(request: Request) -> HttpResponseBase:
-    """List the tokens. A POST creates one and shows it, only this once: no address shows it again."""
+    """List the tokens. A POST creates a token and shows it in its response only; no page shows it again."""
     form = TokenForm(request, request.user, request.POST if request.method == "POST" else None)
     row = None
     token = ""
@@ -205,5 +205,5 @@ def _when(response: HttpResponseBase, retry_after: int | None) -> HttpResponseBa
 
 
 def _saved(name: str) -> HttpResponse:
-    """Redirect to the page, so that it has the language that was just chosen."""
+    """Redirect to the page, so that it appears in the language that was just chosen."""
     return redirect(f"{reverse(name)}?saved")

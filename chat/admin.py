@@ -27,7 +27,7 @@ from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column
 from core.errors import ProductError
 from personas.models import Persona
 
-__all__ = ["text_admin"]  # Django looks for admin pages here alone
+__all__ = ["text_admin"]  # Django finds admin classes only in this module
 
 
 @admin.register(Conversation)
@@ -44,7 +44,7 @@ class ConversationAdmin(RecordAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row: Conversation | None = super().get_object(request, object_id, from_field)
         if row is not None:
-            row.title = _("Conversation %(id)s") % {"id": row.pk}  # the real title quotes the user
+            row.title = _("Conversation %(id)s") % {"id": row.pk}  # the real title is text of the user
         return row
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
@@ -95,9 +95,9 @@ class ConversationAdmin(RecordAdmin):
 
 
 class ErrorFilter(admin.SimpleListFilter):
-    """A filter by the error code in the address, to which the start page links.
+    """Filter by the error code in the address. The start page links to such addresses.
 
-    It lists no other codes, since finding all codes would take long.
+    The filter lists no other codes, since finding all codes would take long.
     """
 
     title = "error"
@@ -112,7 +112,7 @@ class ErrorFilter(admin.SimpleListFilter):
 
 
 class ApprovalFilter(admin.SimpleListFilter):
-    """A filter of live turns that wait for the approval of their user."""
+    """Filter the live turns that wait for an approval by their user."""
 
     title = "approval"
     parameter_name = "approval"
@@ -160,14 +160,16 @@ class TurnAdmin(RecordAdmin):
 
     @display(description="Tokens in / out")
     def tokens(self, turn: Turn) -> str:
-        into, out = (turn.usage.get(name) for name in ("input", "output"))
-        return "–" if into is None and out is None else f"{into or 0:,} / {out or 0:,}"
+        input_tokens, output_tokens = (turn.usage.get(name) for name in ("input", "output"))
+        return (
+            "–" if input_tokens is None and output_tokens is None else f"{input_tokens or 0:,} / {output_tokens or 0:,}"
+        )
 
     @display(description="From the provider's cache")
     def cached(self, turn: Turn) -> str:
-        into = turn.usage.get("input")
-        read = turn.usage.get("cached_input")
-        return f"{read or 0:,} ({100 * (read or 0) // into} %)" if into else "–"
+        input_tokens = turn.usage.get("input")
+        cached_tokens = turn.usage.get("cached_input")
+        return f"{cached_tokens or 0:,} ({100 * (cached_tokens or 0) // input_tokens} %)" if input_tokens else "–"
 
     @display(description="Model calls")
     def calls(self, turn: Turn) -> str:
@@ -275,7 +277,7 @@ class ImportAdmin(RecordAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         row: Import | None = super().get_object(request, object_id, from_field)
         if row is not None:
-            row.name = _("Import %(id)s") % {"id": row.pk}  # the file's own name is the user's
+            row.name = _("Import %(id)s") % {"id": row.pk}  # the real file name is text of the user
         return row
 
     @display(description="Can be tried again until")

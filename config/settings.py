@@ -14,7 +14,7 @@ from config import service_urls
 from config.embedded import paths
 from core.time_zones import present_name
 
-django_stubs_ext.monkeypatch()  # lets field classes be written with their types, as in TextField[str, str]
+django_stubs_ext.monkeypatch()  # allows type parameters on field classes, as in TextField[str, str]
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.FileAwareEnv()  # every variable may also be set as NAME_FILE, the path of a file that holds it
@@ -22,7 +22,7 @@ env = environ.FileAwareEnv()  # every variable may also be set as NAME_FILE, the
 DATA_DIR = paths.data_dir()
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="") or paths.secret_key(DATA_DIR)
-# Provider keys are encrypted with this; by default a key derived from SECRET_KEY. Several, comma-separated, rotate.
+# Keys that encrypt provider keys, comma-separated; by default one derived from SECRET_KEY. Several keys allow rotation.
 ENCRYPTION_KEYS = env.list("ENCRYPTION_KEYS", default=[SECRET_KEY])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 # The origin of links in mails and webhooks, as in https://chat.example.org; without it see `core.net.site`.
@@ -115,15 +115,15 @@ DATABASE_URL = env.str("DATABASE_URL", default="") or paths.database_url(DATA_DI
 REDIS_URL = env.str("REDIS_URL", default="") or paths.redis_url(DATA_DIR)
 # Off behind a pooler that gives each transaction another connection, as PgBouncer before 1.21 does.
 PREPARED_STATEMENTS = env.bool("PREPARED_STATEMENTS", default=True)
-# Off behind any pooler that does: another connection would get the query for the next piece of a long result.
+# Off behind any pooler that changes connections: the next piece of a long result would be requested on another one.
 SERVER_SIDE_CURSORS = env.bool("SERVER_SIDE_CURSORS", default=True)
-# How long one statement of a web process may take, in seconds; 0 is no limit. See `config.web`.
+# Seconds that one statement of a web process may take; 0 is no limit. See `config.web`.
 STATEMENT_TIMEOUT = env.float("STATEMENT_TIMEOUT", default=0.0)
 DATABASES = {
     "default": service_urls.database(DATABASE_URL, prepared=PREPARED_STATEMENTS, cursors=SERVER_SIDE_CURSORS),
 }
-# By default one Redis serves all purposes, in different databases. Streams and the broker must not lose data, the cache
-# may forget anything.
+# By default one Redis serves all purposes, in different databases. Streams and the broker must not lose data; the cache
+# may lose anything.
 STREAMS_URL = env.str("STREAMS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.STREAMS_DB)
 CACHE_URL = env.str("CACHE_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CACHE_DB)
 CHANNELS_URL = env.str("CHANNELS_URL", default="") or service_urls.redis(REDIS_URL, service_urls.CHANNELS_DB)
@@ -147,15 +147,15 @@ CELERY_BROKER_CONNECTION_TIMEOUT = service_urls.BROKER_SECONDS
 CELERY_BROKER_TRANSPORT_OPTIONS = service_urls.broker_options(CELERY_BROKER_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# Acknowledged early on purpose: a task of a dead worker is found by its row and the sweeper, not by redelivery.
+# Acknowledged early on purpose: the sweeper finds the task of a dead worker by its row, not the broker by redelivery.
 CELERY_TASK_ACKS_LATE = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# A demoted Redis answers that it is read-only, where a dying one breaks the connection off. A worker of Celery ends at
-# that answer by default, and its running answers with it.
+# A demoted Redis answers that it is read-only and keeps the connection. By default a Celery worker ends on such an
+# answer, and its running turns end with it.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
-# The default pool of a worker is threads: the event loop carries all work that waits, threads only begin it.
+# The default pool of a worker is threads. The event loop carries all work that waits; the threads only start it.
 CELERY_WORKER_POOL = "threads"
 CELERY_TASK_DEFAULT_QUEUE = "background"
 CELERY_BEAT_SCHEDULE = {
@@ -178,16 +178,16 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds that a link to choose a password works
-# django-allauth: the product's adapters, and the features that the product has itself. Docs: decision 0047.
+PASSWORD_RESET_TIMEOUT = 7 * 86_400  # seconds that a link for a new password is valid
+# django-allauth: the adapters of the product. Features that the product has itself are off. See decision 0047.
 ACCOUNT_ADAPTER = "accounts.second_factors.adapter.AccountAdapter"
 ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False  # `accounts.access.login_throttle` and `page_throttle` limit
 ACCOUNT_AUTHENTICATED_LOGIN_REDIRECTS = False  # people who are signed in may sign in again
 MFA_ADAPTER = "accounts.second_factors.adapter.SecondFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_WEBAUTHN_USER_VERIFICATION = "required"  # the device asks for its PIN or a fingerprint
-MFA_ALLOW_UNVERIFIED_EMAIL = True  # addresses are `User.email`
-MFA_TOTP_TOLERANCE = 1  # steps of 30 seconds that a phone's clock may be wrong
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # the product stores addresses in `User.email`, which allauth does not verify
+MFA_TOTP_TOLERANCE = 1  # steps of 30 seconds by which a phone's clock may be wrong
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "chat:home"
 LOGOUT_REDIRECT_URL = "login"
@@ -208,25 +208,25 @@ STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(DATA_DIR / "static")))
 STORAGE_URL = env.str("STORAGE_URL", default="")
 STORAGES = {
     "default": service_urls.storage(STORAGE_URL),
-    # Another user may collect them than the one who serves them: root makes the image, but nobody in it is root.
+    # Readable by all: root collects the files when the image is built, and another user serves them.
     "staticfiles": {
         "BACKEND": "config.static_files.HashedStaticFiles",
         "OPTIONS": {"file_permissions_mode": 0o644, "directory_permissions_mode": 0o755},
     },
 }
 
-# Originals of uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views hand them out.
+# Uploaded files, unless they are in a bucket. There is no MEDIA_URL: only views serve them.
 MEDIA_ROOT = Path(service_urls.uploads(STORAGE_URL) or DATA_DIR / paths.UPLOADS)
 FILE_UPLOAD_PERMISSIONS = 0o600
 FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 MAX_UPLOAD_BYTES = env.int("MAX_UPLOAD_BYTES", default=100_000_000)
-LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # answers of one person that are written at a time; 0 sets no limit
-CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams of one person at one process
-WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # further turns of one person, in that person's own queue
-STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # of one person; 0 sets no limit
-# Arriving uploads wait on the same disk: /tmp may be memory.
+LIVE_TURNS = env.int("LIVE_TURNS", default=5)  # simultaneous answers per person; 0 sets no limit
+CONNECTIONS_AT_ONCE = env.int("CONNECTIONS_AT_ONCE", default=100)  # sockets and streams per person and process
+WAITING_TURNS = env.int("WAITING_TURNS", default=50)  # further turns per person, in the person's own queue
+STORED_BYTES = env.int("STORED_BYTES", default=10_000_000_000)  # per person; 0 sets no limit
+# Uploads are received on the same disk, since /tmp may be in memory.
 FILE_UPLOAD_TEMP_DIR = MEDIA_ROOT
-UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # of one person, to one web process
+UPLOADS_AT_ONCE = env.int("UPLOADS_AT_ONCE", default=5)  # per person and web process
 
 SESSION_ENGINE = "accounts.access.sessions"
 SESSION_COOKIE_HTTPONLY = True
@@ -235,11 +235,11 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 # Behind a TLS proxy: HTTPS_ONLY=true marks cookies secure, trusts X-Forwarded-Proto, redirects requests without TLS to
-# https and has browsers remember that for a year. Other hosts below the domain are not ours to decide on.
+# https and has browsers remember that for a year (HSTS). Subdomains are left out, since other services may use them.
 HTTPS_ONLY = env.bool("HTTPS_ONLY", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS_ONLY
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS_ONLY else 0
-SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # monitoring asks these from inside, without the proxy
+SECURE_REDIRECT_EXEMPT = [r"^(livez|readyz|metrics)$"]  # monitoring requests these from inside, without the proxy
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # subdomains and preloading
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS_ONLY else None
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
@@ -256,19 +256,19 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "config.http.problems.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
-# Calls of the API that one person and their programs may make in a minute, by kind; 0 is no limit.
+# API calls per minute that one person and their programs may make, by kind; 0 is no limit.
 API_RATES = {"chat": 6000, "files": 3000, "projects": 3000, "tasks": 3000, "admin": 600, "uploads": 600}
 API_RATES |= {kind: int(calls) for kind, calls in env.dict("API_RATES", default={}).items()}
 
-# The limits of `accounts.access.login_throttle`: wrong passwords within a quarter of an hour for one name at one
-# address and for one address, the number of names with one further try there, and wrong codes of one person a day; 0
-# is no limit.
+# The limits of `accounts.access.login_throttle`; 0 is no limit. Within 15 minutes: wrong passwords for one name at one
+# address (name), wrong passwords at one address (address), and names that still have one try there (crowd). Within a
+# day: wrong codes of one person (codes).
 SIGN_IN_LIMITS = {"name": 10, "address": 50, "crowd": 300, "codes": 200}
 SIGN_IN_LIMITS |= {kind: int(failures) for kind, failures in env.dict("SIGN_IN_LIMITS", default={}).items()}
-# Requests of one address in a minute for public pages, and failed or unfinished sign-ins; 0 is no limit.
+# Per address and minute: requests for public pages, and failed or unfinished sign-ins; 0 is no limit.
 PAGE_RATES = {"sign-in": 3000, "attempts": 600, "openid": 600, "shared": 120}
 PAGE_RATES |= {kind: int(pages) for kind, pages in env.dict("PAGE_RATES", default={}).items()}
-# The number of our proxies in front, each of which appends its caller to X-Forwarded-For; 0 trusts none of the header.
+# The number of trusted proxies in front. Each appends its caller to X-Forwarded-For; 0 means to ignore the header.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
 SPECTACULAR_SETTINGS = {
@@ -329,11 +329,11 @@ LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
 LOG_FORMAT = env.str("LOG_FORMAT", default="plain")  # or json
 if LOG_FORMAT not in ("plain", "json"):
     raise paths.StartError("LOG_FORMAT must be plain or json.")
-# The receivers of errors and traces; core/logs/sentry.py and tracing.py say what leaves the process, and what not.
+# The receivers of errors and traces. core/logs/sentry.py and tracing.py describe the data that is sent.
 SENTRY_DSN = service_urls.sentry(env.str("SENTRY_DSN", default=""))
 OTEL_EXPORTER_OTLP_ENDPOINT = service_urls.otlp(env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default=""))
 OTEL_EXPORTER_OTLP_HEADERS = env.str("OTEL_EXPORTER_OTLP_HEADERS", default="")
-OTEL_TRACES_SAMPLER_ARG = env.float("OTEL_TRACES_SAMPLER_ARG", default=1.0)  # the share of traces that is sent
+OTEL_TRACES_SAMPLER_ARG = env.float("OTEL_TRACES_SAMPLER_ARG", default=1.0)  # the share of traces that are sent
 _handlers = ["console", *(["sentry"] if SENTRY_DSN else [])]
 LOGGING = {
     "version": 1,
@@ -363,7 +363,7 @@ LOGGING = {
     },
 }
 
-# The token for the metrics: those of web processes at /metrics, a worker's at its own port.
+# The token for the metrics. Web processes serve them at /metrics, a worker at METRICS_PORT.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_PORT = env.int("METRICS_PORT", default=0)
 if METRICS_PORT and not METRICS_TOKEN:
@@ -372,18 +372,18 @@ if METRICS_PORT and not METRICS_TOKEN:
 # A file that a worker touches while it accepts work; empty: none.
 ALIVE_FILE = env.str("ALIVE_FILE", default="")
 
-# Days that the audit keeps an act; 0 is for ever.
+# Days after which entries of the audit are deleted; 0 keeps them forever.
 AUDIT_DAYS = env.int("AUDIT_DAYS", default=0)
-# Days that requests in OpenAI's protocol are kept as conversations; 0 is for ever.
+# Days after which conversations from requests in OpenAI's protocol are deleted; 0 keeps them forever.
 API_CONVERSATION_DAYS = env.float("API_CONVERSATION_DAYS", default=30.0)
-# Answers that one worker process writes at a time, with those that wait for a model or a person; further ones wait for
-# room, or for another worker. Each holds a connection, and a process may often open only 1,024 files.
+# Simultaneous answers in one worker process, including those that wait for a model or a person. Further turns wait, or
+# another worker takes them. Each answer holds a connection, and a process may often open only 1,024 files.
 TURNS_PER_WORKER = env.int("TURNS_PER_WORKER", default=800)
-# Seconds in which a process that gets SIGTERM finishes its work; the program that stops it must wait longer.
+# Seconds that a process has to finish its work after SIGTERM. The program that stops it must wait longer.
 DRAIN_SECONDS = env.float("DRAIN_SECONDS", default=120.0)
-# Seconds that a tool call waits for the person who has to allow it.
+# Seconds that a tool call waits for its user's approval.
 APPROVAL_SECONDS = env.float("APPROVAL_SECONDS", default=600.0)
-# Whether webhooks may go to addresses that are not on the public internet, and to any port.
+# Whether webhooks may use private network addresses and any port.
 WEBHOOK_ALLOW_PRIVATE = env.bool("WEBHOOK_ALLOW_PRIVATE", default=False)
 BUNDLED_MODEL_URL = env.str("BUNDLED_MODEL_URL", default="")
 BUNDLED_MODEL_KEY = env.str("BUNDLED_MODEL_KEY", default="")

@@ -39,13 +39,13 @@ from core.audit.services import record
 from core.audit.words import WORDS
 from core.sentences import Sentence
 
-HISTORY_PAGE = 100  # acts of a row on a page of its history
-MOST_COUNTED = 10_000  # rows of a list; further ones are found by searching
-_action = cast("Callable[..., Callable[..., Any]]", action)  # annotated by unfold as if it were applied already
+HISTORY_PAGE = 100  # entries on one page of a row's history
+MOST_COUNTED = 10_000  # rows that a list counts and shows; users find further rows by searching
+_action = cast("Callable[..., Callable[..., Any]]", action)  # Unfold annotates the decorator's result
 
 
 class Labelled(tuple[str, str]):
-    """A value with a colour, and its words, as Unfold's lists take it. A row's own page shows the words."""
+    """A coloured value and its label, in the form that Unfold's lists expect. A row's own page shows the label."""
 
     def __str__(self) -> str:
         return self[1]
@@ -54,7 +54,7 @@ class Labelled(tuple[str, str]):
 def display(*, label: dict[str, str] | None = None, **options: Any) -> Callable[..., Any]:
     """Mark a method as a column, as Unfold's decorator does. `label`: the colours by value.
 
-    The values are words of ours, which the column shows in the reader's language.
+    The column shows these values in the reader's language.
     """
 
     def decorator(function: Callable[..., Any]) -> Any:
@@ -83,7 +83,7 @@ def column(path: str, name: str) -> Callable[..., Any]:
 
 
 class CappedPaginator(Paginator[Any]):
-    """Counts no further than `MOST_COUNTED`, so that a list costs the same however large its table is."""
+    """Count no further than `MOST_COUNTED`, so that the cost of a list does not grow with its table."""
 
     template_name = "admin/capped_pagination.html"
 
@@ -102,7 +102,7 @@ class CappedPaginator(Paginator[Any]):
 
 
 class AuditLogEntry:
-    """A row of the audit with the attributes of Django's `LogEntry`, for the page of a row's history."""
+    """An audit entry with the attributes of Django's `LogEntry`, for the history page of a row."""
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
@@ -121,12 +121,12 @@ class AuditLogEntry:
 
 
 def act_in_words(action: str) -> str:
-    """Return the words of an act in the reader's language, such as “Token made” for `token.made`."""
+    """Return the label of an action in the reader's language, such as “Token made” for `token.made`."""
     return i18n.label(WORDS[action]) if action in WORDS else action
 
 
 def kind_in_words(object_type: str) -> str:
-    """Return the name of a kind of row, such as “API token” for `accounts.apitoken`; the label of an abolished kind."""
+    """Return the name of a model, such as “API token” for `accounts.apitoken`, or `object_type` if it was removed."""
     try:
         return capfirst(str(apps.get_model(object_type)._meta.verbose_name)) if object_type else ""
     except (LookupError, ValueError):
@@ -134,7 +134,7 @@ def kind_in_words(object_type: str) -> str:
 
 
 def field_in_words(object_type: str, name: str) -> str:
-    """Return the name of a field on pages; as code for a field that no page shows."""
+    """Return the verbose name of a field, or its name as code if it has no translated one."""
     try:
         field: Any = apps.get_model(object_type)._meta.get_field(name)
         words = field.verbose_name
@@ -144,7 +144,7 @@ def field_in_words(object_type: str, name: str) -> str:
 
 
 class RowHistory:
-    """The acts of a row, newest first, then the older entries of Django's own log from before the audit."""
+    """The audit entries of a row, newest first, then the entries of Django's own log from before the audit."""
 
     def __init__(self, acts: QuerySet[Entry], log: QuerySet[LogEntry]) -> None:
         self._acts = acts
@@ -165,8 +165,8 @@ class RowHistory:
         return [*map(AuditLogEntry, self._acts[part]), *older]
 
 
-class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own bases differ so
-    """The base of all model admins. `kind`: the kind of its acts in the audit, see `core.audit.actions`."""
+class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's own base classes conflict in the same way
+    """The base of all model admins. `kind`: the prefix of its actions in the audit, see `core.audit.actions`."""
 
     kind = "row"
     paginator: ClassVar[type[Paginator[Any]]] = CappedPaginator
@@ -177,9 +177,9 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
     actions_list: Any = ()
 
     def changeform_view(self, request: HttpRequest, *arguments: Any, **options: Any) -> Any:
-        """Show the form of a row, and drop the request that Unfold stores in the admin of the model.
+        """Show the form of a row, and drop the request that Unfold stores on the model admin.
 
-        Else each kind of row would keep the last form in memory.
+        Otherwise each model admin would keep its last request in memory.
         """
         try:
             return super().changeform_view(request, *arguments, **options)
@@ -191,14 +191,14 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         super().message_user(request, str(text), *arguments, **options)
 
     def row(self, request: HttpRequest, pk: str) -> Any:
-        """Return the row with this id. Raises Http404 where there is none that this admin shows."""
+        """Return the row with this id. Raises Http404 if this admin shows no such row."""
         row = self.get_object(request, pk)
         if row is None:
             raise Http404
         return row
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Refuse lookups by rows that point at this one: Django would let one search people by their session keys."""
+        """Refuse lookups through reverse relations: Django would allow a search for users by their session keys."""
         model: Any = self.model
         for part in lookup.split("__"):
             try:
@@ -210,7 +210,7 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
             model = field.related_model
             if model is None:
                 break
-        return super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]  # stubs: the request is there
+        return super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]  # the stubs require a request
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         self._recorded(request, obj, "added", message)
@@ -219,10 +219,10 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         self._recorded(request, obj, "changed", message)
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """Log nothing: `delete_model` and the services record deletions."""
+        """Log nothing, since `delete_model` and the services record deletions."""
 
     def _recorded(self, request: HttpRequest, row: Any, verb: str, message: Any) -> None:
-        """Record the act in the audit, which is the only log, unless a service has recorded it in this request."""
+        """Record the change in the audit, which is the only log, unless a service has recorded it in this request."""
         stored_as_it_was = verb == "changed" and not message
         if stored_as_it_was or (row._meta.label_lower, str(row.pk)) in (origin().recorded or ()):
             return
@@ -232,14 +232,14 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
             record(user=acting(request), action=f"{self.kind}.{verb}", row=row, name=self._name(row), changes=fields)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Show the acts of the audit about this row, then the older entries of Django's own log."""
-        if not self.has_view_permission(request):  # Django checks it only once it has found the row
+        """Show the audit entries of this row, then the older entries of Django's own log."""
+        if not self.has_view_permission(request):  # Django checks this only after it has found the row
             raise PermissionDenied
-        object_id = object_id.replace("\0", "")  # PostgreSQL takes no NUL in a text
+        object_id = object_id.replace("\0", "")  # PostgreSQL refuses NUL in text
         acts = Entry.objects.filter(object_id=object_id, object_type=self.opts.label_lower).order_by("-id")
         log = LogEntry.objects.filter(object_id=object_id, content_type__app_label=self.opts.app_label)
         log = log.filter(content_type__model=self.opts.model_name).select_related("user").order_by("-action_time")
-        listed: Paginator[Any] = Paginator(RowHistory(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # has length and parts
+        listed: Paginator[Any] = Paginator(RowHistory(acts, log), HISTORY_PAGE)  # type: ignore[arg-type]  # it has a length and slices
         page = listed.get_page(request.GET.get("p"))
         context = {
             "action_list": page,
@@ -255,32 +255,32 @@ class RowAdmin(WithChosenRows, ModelAdmin):  # type: ignore[misc]  # Unfold's ow
         obj.delete()
 
     def _name(self, row: Any) -> str:
-        """Return the name for the audit; none for rows without a kind, since their names may be a person's text."""
+        """Return the name for the audit. It is empty without a `kind`, since the name may be text of a user."""
         return "" if self.kind == "row" else str(row)
 
     @transaction.atomic
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Delete all chosen rows, each as on its own page, or none where one of them cannot be deleted."""
+        """Delete all chosen rows, each as on its own page. If one cannot be deleted, delete none."""
         for row in queryset:
             self.delete_model(request, row)
 
     def back(
         self, request: HttpRequest, row: Any, message: Sentence | str, level: int = messages.SUCCESS
     ) -> HttpResponse:
-        """Return the end of a dialog: the row's page, with this message."""
+        """Return the response that ends a dialog: it opens the row's page with this message."""
         self.message_user(request, message, level)
         return go(reverse(f"admin:{self.opts.label_lower.replace('.', '_')}_change", args=[row.pk]))
 
 
 class Boxes(forms.CheckboxSelectMultiple):
-    """Boxes to tick, in columns, each with little markup: there are more than a hundred rights."""
+    """Checkboxes in columns. Each has little markup, since there are more than a hundred rights."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         return render_to_string("admin/boxes.html", self.get_context(name, value, attrs))
 
 
 def in_words(entry: str) -> str:
-    """Return an entry of a history in the reader's language: a sentence of ours, or Django's JSON of changed fields."""
+    """Return a log message, a sentence or Django's JSON of changed fields, in the reader's language."""
     if not entry.startswith("["):
         return gettext(entry) if entry else ""
     changes = json.loads(entry)
@@ -304,11 +304,11 @@ class ReadOnlyAdmin(RowAdmin):
 
 
 class Confirmation(BaseDialogForm):
-    """A dialog with nothing but a button: changes are posted, never made by a link."""
+    """A dialog with only a button, since a change needs a POST and must not be made by a link."""
 
 
 def button(name: str, *, icon: str, permission: str = "change") -> Callable[..., Any]:
-    """Make the method a button above a row's page that leads to its own page; it takes (request, object_id)."""
+    """Make the method a button on a row's page that opens a page of its own. It takes (request, object_id)."""
     return _action(description=name, icon=icon, permissions=[permission])
 
 
@@ -321,15 +321,15 @@ def confirmed(
     permission: str = "change",
     form: type[Confirmation] = Confirmation,
 ) -> Callable[..., Any]:
-    """Make the method a button that asks first, in `form`; it takes (request, form, object_id) and ends with `go`."""
+    """Make the method a button with a confirmation. It takes (request, form, object_id) and returns `go(...)`."""
     dialog = {"title": ask, "description": explain, "form_class": form, "form_submit_text": name}
     return _action(description=name, icon=icon, permissions=[permission], dialog=dialog)
 
 
 class OneActiveAdmin(RowAdmin):
-    """Rows of which at most one is in use, such as the service that searches the web.
+    """The admin of a table in which at most one row is active, such as the web search services.
 
-    A subclass has the dialogs `use` and `stop_using`, whose texts differ, and ends both with `switch`.
+    A subclass defines the dialogs `use` and `stop_using` with its own texts. Both return `switch(...)`.
     """
 
     @display(description="Use", ordering="active", label={"active": "success", "not in use": "warning"})
@@ -337,25 +337,25 @@ class OneActiveAdmin(RowAdmin):
         return "active" if row.active else "not in use"
 
     def store_active(self, user: AbstractUser, row: Any, *, active: bool) -> None:
-        """Store that the row is in use or not, by the service of its app."""
+        """Store whether the row is active, through the service of its app."""
         raise NotImplementedError
 
     def switch(
         self, request: HttpRequest, object_id: str, *, active: bool, done: Callable[[Any], Sentence]
     ) -> HttpResponse:
-        """Switch a row on or off, and return to its page, which shows the sentence `done`."""
+        """Switch a row on or off. Then open its page, which shows the sentence `done`."""
         row = self.row(request, object_id)
         self.store_active(acting(request), row, active=active)
         return self.back(request, row, done(row))
 
 
 def go(url: str) -> HttpResponse:
-    """Return the response that has htmx, which has posted the dialog, open another page."""
+    """Return a response on which htmx, which has posted the dialog, opens another page."""
     return HttpResponse(headers={"HX-Redirect": url})
 
 
 def acting(request: HttpRequest) -> AbstractUser:
-    return cast("AbstractUser", request.user)  # the admin site lets nobody else in
+    return cast("AbstractUser", request.user)  # the admin site admits no other users
 
 
 STATES = {
@@ -376,19 +376,20 @@ STATES = {
 
 
 class RecordAdmin(ReadOnlyAdmin):
-    """The admin of a table that grows without bound: no page counts its rows."""
+    """The admin of a table that grows without bound. So no page counts its rows."""
 
     paginator = InfinitePaginator
 
     def get_paginator(self, request: HttpRequest, queryset: Any, *arguments: Any, **options: Any) -> Any:
-        """Return the paginator; the history of one row is bounded, so it may be counted."""
+        """Return the paginator. Other querysets, such as the history of one row, are bounded and may be counted."""
         kind = self.paginator if queryset.model is self.model else CappedPaginator
         return kind(queryset, *arguments, **options)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
-        """Search by whole values, one column at a time, so that an index serves.
+        """Search for whole values, one column at a time, so that an index can be used.
 
-        An id is looked up in the columns of ids, any other term in the first of the other columns that has it.
+        An id is looked up in all id columns. Any other term is looked up in the other columns; the first column with a
+        match counts.
         """
         names = [name.removeprefix("=") for name in self.search_fields if name.startswith("=")]
         term = search_term.strip()
@@ -405,7 +406,7 @@ class RecordAdmin(ReadOnlyAdmin):
 
 
 def _with(rows: QuerySet[Any], name: str, term: str) -> QuerySet[Any]:
-    """Return the rows with this value. People are looked up first, so that an index finds rows by their owner's id."""
+    """Return the rows with this value. Users are looked up first, so that an index finds the rows by user id."""
     to_people, _, column = name.rpartition("__")
     if column != get_user_model().USERNAME_FIELD or not to_people:
         return rows.filter(Q((f"{name}__iexact", term)))

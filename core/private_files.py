@@ -1,6 +1,6 @@
 """Private files that the product writes outside of its data directory, such as backups.
 
-They hold hashes of passwords and messages, and other accounts of the machine may often enter the folder. So the modes
+They contain password hashes and messages, and other accounts of the machine can often read the folder. So their modes
 depend neither on the umask nor on an earlier file.
 """
 
@@ -13,16 +13,16 @@ from core.sentences import Sentence
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-OTHERS = 0o077  # the rights of group and others
+OTHERS = 0o077  # permissions of group and others
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """Open a file for writing, anew or in place of an earlier one, that only its owner may read."""
+    """Open a file for writing that only its owner may read. It replaces an earlier file."""
     with suppress(FileNotFoundError):
         path.unlink()  # a process that has the earlier file open must not read the new content
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
-        os.fchmod(handle, FILE_MODE)  # the umask may have taken the owner's own rights away
+        os.fchmod(handle, FILE_MODE)  # the umask may have removed permissions of the owner
         return open(handle, "wb")
     except BaseException:
         os.close(handle)
@@ -30,7 +30,7 @@ def open_private(path: Path) -> IO[bytes]:
 
 
 def make_private(directory: Path, *, below: Path) -> None:
-    """Make the directory and its parents below `below`, or take others' rights to them away."""
+    """Create the directory and its parents below `below`. If they exist, remove the permissions of others."""
     parents = [directory, *directory.parents]
     for each in reversed(parents[: parents.index(below)]):
         each.mkdir(DIRECTORY_MODE, exist_ok=True)
@@ -39,15 +39,15 @@ def make_private(directory: Path, *, below: Path) -> None:
 
 
 def close_file(path: Path) -> None:
-    """Take away the rights of others to a file, which an earlier version may have given."""
+    """Remove the permissions of others on a file, which an earlier version of the product may have set."""
     if path.stat().st_mode & OTHERS:
         path.chmod(FILE_MODE)
 
 
 def make_target(directory: Path) -> Sentence | None:
-    """Make the directory that an operator has named; return a warning where it exists and is open to others.
+    """Create the directory that an operator has named. Return a warning if it exists and is open to others.
 
-    Its mode stays then: it may hold other files, for other people.
+    An existing directory keeps its mode, since it may contain files for other people.
     """
     if not directory.exists():
         directory.mkdir(DIRECTORY_MODE, parents=True)

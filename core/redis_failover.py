@@ -1,9 +1,9 @@
-"""Parsers that read the refusals of a Redis replica as the end of the connection.
+"""Redis parsers that treat the refusals of a replica as a lost connection.
 
-A primary that Sentinel demotes may keep its connections, and then refuses on them what the new primary would take. Read
-as ConnectionError, such a refusal closes the connection. The next request connects again, to the new primary at the
-same address. So all that is done where Redis is away is done for this, too. redis-py does this itself only for
-connections that Sentinel manages.
+A primary that Sentinel demotes may keep its connections, and refuses commands on them that the new primary would
+accept. These parsers turn such a refusal into a ConnectionError, which closes the connection. The next request connects
+again, to the new primary at the same address. So the code that handles an unavailable Redis also handles a failover.
+redis-py does this itself only for connections that Sentinel manages.
 """
 
 from typing import Any, ClassVar
@@ -17,8 +17,8 @@ class NotWritable(NotConnected):
     """The Redis is a replica, or has fewer replicas than `min-replicas-to-write`."""
 
 
-# The first words of the errors: for a write to a replica; for a read that blocked when the server became one; for any
-# command to a replica without its primary (replica-serve-stale-data no); for a write that too few replicas would get.
+# The first words of the errors, in order: a write to a replica; a blocking read on a server that became a replica; any
+# command to a replica without its primary (replica-serve-stale-data no); a write that too few replicas would receive.
 _REFUSALS = dict.fromkeys(("READONLY", "UNBLOCKED", "MASTERDOWN", "NOREPLICAS"), NotWritable)
 
 

@@ -29,13 +29,13 @@ def index_file(file_id: str) -> None:
     file = INDEXINGS.claim(UUID(file_id))
     if file is None:
         return
-    with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # it may be deleted meanwhile
+    with INDEXINGS.alive(file), suppress(File.DoesNotExist):  # the file may be deleted meanwhile
         indexing.index_chunks(file)
 
 
 @shared_task
 def sweep_files() -> None:
-    """Have files cut anew whose chunks are of an older version. Runs every 5 seconds."""
+    """Have files chunked again if an older chunker made their chunks. Runs every 5 seconds."""
     if chunks.outdated().exists():
         enqueue("files.tasks.cut_outdated")
 
@@ -47,14 +47,14 @@ def cut_outdated() -> None:
 
 @shared_task
 def sweep_blobs() -> None:
-    """Sweep one of 256 parts of the storage, chosen by the clock: with one run in 15 s, all parts in 64 minutes."""
+    """Sweep one of 256 parts of the storage, chosen by the clock. A run every 15 s covers all parts in 64 minutes."""
     storage.sweep(f"{int(time.time() / SWEEP_EVERY) % 256:02x}")
     storage.sweep_unfinished()
 
 
 @worker_ready.connect
 def _start(sender: Any, **kwargs: Any) -> None:
-    """Embed for web processes, and load the vocabulary, which takes half a second, before the first upload."""
+    """Start to embed for web processes. Load the vocabulary, which takes half a second, before the first upload."""
     if "background" in sender.app.amqp.queues.consume_from:
         embedding_queue.serve_in_thread()
     tokens.count("")

@@ -1,6 +1,6 @@
 """Read one file in a confined process, and write `result.encoded`: `python -m readers PATH NAME PARENT [ENCODING]`.
 
-The file's password is the first line of the standard input: other processes could see it among the arguments.
+The password of the file is the first line of standard input, since other processes could read it from the arguments.
 """
 
 import sys
@@ -17,7 +17,7 @@ CODE = Path(__file__).parent
 
 
 def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted | ReaderError:
-    """Read a file. Return the error where it cannot be read."""
+    """Read a file. Return the error if it cannot be read."""
     try:
         return read(path, name, encoding, password)
     except ReaderError as error:
@@ -25,7 +25,7 @@ def attempt(path: Path, name: str, encoding: str = "", password: str = "") -> Ex
     except MemoryError:
         return ReaderError("too_much_memory")
     except Exception:
-        # The libraries may raise any error for a damaged file.
+        # The libraries may raise any exception for a damaged file.
         traceback.print_exc()
         return ReaderError("damaged")
 

@@ -1,4 +1,4 @@
-"""The look of pages and the admin by the workspace's settings. Named by `settings.TEMPLATES` and `settings.UNFOLD`."""
+"""Names, icons and colours from the workspace's settings, for `settings.TEMPLATES` and `settings.UNFOLD`."""
 
 from collections.abc import Mapping
 
@@ -13,18 +13,18 @@ from workspace.models.settings import workspace_of
 
 
 def _steps(colours: str) -> dict[str, str]:
-    """Return eleven colours from light to dark, by the names of Tailwind's steps."""
+    """Return eleven colours from light to dark, by the step names of Tailwind (50 to 950)."""
     names = ("50", *(str(each) for each in range(100, 1000, 100)), "950")
     return {name: f"#{colour}" for name, colour in zip(names, colours.split(), strict=True)}
 
 
-# The colours of static/css/tokens.css, in the steps of Unfold's pages.
+# The colours of static/css/tokens.css, in the steps that Unfold needs.
 BASE = _steps("f5f5f1 eceee8 deded7 c3cbc6 9ba6a1 626b66 4a524e 3b4340 2a302d 1a1e1c 141716")
 PRIMARY = _steps("eef6f3 e4f0ec c2ded5 93cbbb 63c9b5 4fb8a4 0f6b5c 0c584c 0b463d 0a3831 06231f")
 
 
 def for_templates(request: HttpRequest) -> Mapping[str, object]:
-    """Return the name `workspace` for the context of every template."""
+    """Return the variable `workspace` for the context of every template."""
     return {"workspace": SimpleLazyObject(lambda: workspace_of(request))}
 
 

@@ -41,12 +41,12 @@ def bearer(request: HttpRequest) -> str | None:
 
 
 def token_digest(token: str) -> str:
-    # A plain hash is enough: the token carries 256 random bits, so there is nothing to guess.
+    # A plain hash is enough: the token carries 256 random bits, so it cannot be guessed.
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def user_of_token(token: str) -> tuple[User, ApiToken]:
-    """Return the user of a token, and its row. Raises `AuthenticationFailed` for one that is unknown or has ended."""
+    """Return the user and the row of a token. Raises `AuthenticationFailed` if it is unknown or no longer usable."""
     row = ApiToken.objects.usable().select_related("user").filter(digest=token_digest(token)).first()
     if row is None:
         raise exceptions.AuthenticationFailed(
@@ -62,10 +62,10 @@ def user_of_token(token: str) -> tuple[User, ApiToken]:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The credential of a person's socket or stream of events, which ends with it.
+    """The credential behind a user's socket or event stream. The connection ends when the credential does.
 
-    It is a token (its `digest`), or a `session` (its key) with the hash of the `password` at the sign-in. A token must
-    keep the `scopes` that the connection uses.
+    It is either a token (`digest`) or a session: `session` is the session key, and `password` is the password hash at
+    the sign-in. A token must keep the `scopes` that the connection uses.
     """
 
     person: UUID
@@ -86,9 +86,9 @@ class Credential:
 
 
 def valid_credentials(credentials: Collection[Credential]) -> set[Credential]:
-    """Return the credentials that are still valid, by two queries whatever their number.
+    """Return the credentials that are still valid. This takes two queries, however many credentials there are.
 
-    A session is not valid while its person lacks a required second factor, or has a password that somebody else chose.
+    A session is not valid while its user lacks a required second factor, or has a password that another person chose.
     """
     digests = {each.digest for each in credentials if each.digest}
     usable = dict(ApiToken.objects.usable().filter(digest__in=digests).values_list("digest", "scopes"))
@@ -111,7 +111,7 @@ def valid_credentials(credentials: Collection[Credential]) -> set[Credential]:
 
 
 def user_id_of(token: str, session: str) -> UUID | None:
-    """Return the id of the user of a bearer token or, without one, of the key of a session; None for an ended one."""
+    """Return the user id behind a bearer token, else behind a session key. Return None if it is no longer valid."""
     if token:
         return ApiToken.objects.usable().filter(digest=token_digest(token)).values_list("user_id", flat=True).first()
     rows = Session.objects.filter(session_key=session, expire_date__gt=timezone.now(), user__is_active=True)
@@ -135,8 +135,8 @@ class SessionAuthentication(authentication.SessionAuthentication):
 class TokenOrSession:
     """ASGI app that sends a WebSocket with a bearer token to `programs`, and all others to `browsers`.
 
-    A page cannot set the header `Authorization`, so a request with it is no page of another site that abuses a session:
-    its origin need not be checked.
+    A web page cannot set the header `Authorization` on a WebSocket. So a request with this header cannot be another
+    site that abuses the user's session, and its origin need not be checked.
     """
 
     def __init__(self, programs: Any, browsers: Any) -> None:
@@ -154,7 +154,8 @@ class TokenOrSession:
 class SameOrigin:
     """ASGI app that refuses a browser's WebSocket unless its origin is this site's or in `CSRF_TRUSTED_ORIGINS`.
 
-    It is Django's check of forms. Browsers send a session's cookie from every port of a host, so scheme and port count.
+    This is the check that Django makes for forms. It compares the scheme and the port too, since browsers send the
+    session cookie with requests from pages on any port of the host.
     """
 
     def __init__(self, app: Any) -> None:
@@ -170,7 +171,7 @@ class SameOrigin:
 
 
 def _signed_in(token: str) -> tuple[User | AnonymousUser, ApiToken | None]:
-    """Return the user and row of a token; an anonymous user for one that is unknown, has ended or may not chat."""
+    """Return the user and row of a token, or an anonymous user if it is not usable or lacks the chat scope."""
     try:
         user, row = user_of_token(token)
     except AuthenticationFailed:

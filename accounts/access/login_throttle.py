@@ -1,23 +1,24 @@
-"""Limits of tries of passwords and codes: `settings.SIGN_IN_LIMITS`, within a quarter of an hour.
+"""Limit the attempts at passwords and codes: `settings.SIGN_IN_LIMITS`, within 15 minutes.
 
 Failures are counted
 * `name`: for one name at one address;
-* `address`: for one address, whatever the names. Offices have one address for hundreds of people, and one of them may
-  guess. So an address that has used up its failures does not close: the first try of each name is still checked, up to
-  `crowd` names. Such a try succeeds when it is right; a wrong one gets the same answer as an unchecked one. So somebody
-  who guesses at such an address has one try a name, 96 a day, where `name` alone allows 960. Each person who signs in
-  takes back one failure of the address, most likely their own;
-* `codes`: for the second factor of one person from all addresses, within a day of the clock.
+* `address`: for one address, whatever the names. An office may share one address among hundreds of people, and one of
+  them may guess passwords. So an address that has used up its failures is not blocked: the first try of each name is
+  still checked, up to `crowd` names. If such a try is right, it succeeds. If it is wrong, it gets the same answer as an
+  unchecked try. An attacker at such an address therefore has one try per name and window, 96 a day, where `name` alone
+  allows 960. Each user who signs in takes back one failure of the address, most likely their own;
+* `codes`: for the second factor of one user from all addresses, within a calendar day.
 
-Codes. A person who tries one has given the password. Codes are counted for the person at an address (`name`), so wrong
-codes from other addresses do not lock the owner out. An app's code has 6 digits and 3 are right at a time, so a try is
-right with 3 / 10^6. With 200 tries a day in all, that is 0.06 % a day. (The previous rule, 10 each quarter of an hour
-from all addresses, allowed 960 a day: 0.29 %.) Recovery codes have 8 digits, 10 are right, and a try is right with
-10^-7: that is 0.002 % a day. They are counted apart, so that they work where others have used up the app's codes.
+Codes: a person who tries a code has already given the password. Codes are counted per user and address (`name`), so
+wrong codes from other addresses do not lock the owner out. An app's code has 6 digits and 3 codes are valid at a time,
+so a random code is right with probability 3 / 10^6. With 200 tries a day in all, that is 0.06 % a day. (The previous
+rule, 10 each 15 minutes from all addresses, allowed 960 a day: 0.29 %.) Recovery codes have 8 digits and 10 are valid,
+so a random code is right with probability 10^-7: that is 0.002 % a day. They are counted separately, so that they still
+work after an attacker has used up the tries for the app's codes.
 
 A name without an account counts like any other, so nothing here reveals which names exist. A try is counted before the
-password is checked and taken back when it was right: thousands at the same moment do not get past the count. While
-Redis is away nothing is counted.
+password is checked, and taken back if the password was right. So thousands of simultaneous tries cannot get past the
+count. While Redis is unavailable, nothing is counted.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ from core.sentences import Sentence
 
 WINDOW = 15 * 60  # seconds
 DAY = 24 * 60 * 60  # seconds
-MAILS = 3  # to one e-mail address within a window
+MAILS = 3  # mails to one e-mail address within a window
 HOME_PREFIX = 64  # bits of an IPv6 address that a subscriber does not choose (RFC 6177)
 
 logger = logging.getLogger(__name__)
@@ -49,10 +50,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One counted try. An allowance is None where there is no limit, it could not be counted, or it does not matter.
+    """One counted try. An allowance is None if there is no limit, if Redis is unavailable, or if it does not matter.
 
-    `first` and `crowd` count the first tries of names at an address that has used up its failures. `codes` counts those
-    of a person's second factor from all addresses. `came_in` is the key under which a success is counted once.
+    `first` and `crowd` count the first try of each name at an address that has used up its failures. `codes` counts the
+    tries of a user's second factor from all addresses. `came_in` is the key under which a success is counted once.
     """
 
     pair: RateAllowance | None
@@ -64,14 +65,14 @@ class Attempt:
 
     @property
     def retry_after(self) -> int | None:
-        """Return the seconds until the next try where this one is too many: the password must not be checked then."""
-        of_address = (self.address,) if self.first is None else (self.first, self.crowd)
-        bounds = (self.pair, *of_address, self.codes)
+        """Return the seconds until the next try if this one is over a limit. Then the password must not be checked."""
+        address_limits = (self.address,) if self.first is None else (self.first, self.crowd)
+        bounds = (self.pair, *address_limits, self.codes)
         return max((each.reset for each in bounds if each and each.exceeded), default=None)
 
     @property
     def retry_after_failure(self) -> int | None:
-        """Return the seconds until the next try where a wrong password must get the answer of an unchecked one."""
+        """Return the seconds until the next try if a wrong password must get the same answer as an unchecked one."""
         return self.address.reset if self.address and self.address.exceeded else None
 
     def succeeded(self) -> None:
@@ -89,7 +90,7 @@ class Attempt:
 
 
 def confirm(request: HttpRequest, user: User, password: str) -> None:
-    """Check the password of a signed-in person, before an act that a stolen session must not do.
+    """Check the password of a signed-in user before an action that a stolen session must not carry out.
 
     Raises `password_needed` and `wrong_password` (403), and `throttled` (429) after too many wrong ones.
     """
@@ -106,14 +107,14 @@ def confirm(request: HttpRequest, user: User, password: str) -> None:
 
 
 def require_look(retry_after: int | None) -> None:
-    """Raise `throttled` (429) while no password is checked for so many seconds; None is no limit."""
+    """Raise `throttled` (429) if passwords are not checked for another `retry_after` seconds. None means no limit."""
     if retry_after is not None:
         sentence = Sentence("Too many passwords were wrong. Try again in {retry_after} s.", retry_after=retry_after)
         raise ProductError("throttled", sentence, status=429, retry_after=retry_after)
 
 
 def require_tries(retry_after: int | None) -> None:
-    """Raise `ValidationError` while nothing is checked for so many seconds; None is no limit."""
+    """Raise `ValidationError` if nothing is checked for another `retry_after` seconds. None means no limit."""
     if retry_after is None:
         return
     minutes = ceil(retry_after / 60)
@@ -126,13 +127,13 @@ def require_tries(retry_after: int | None) -> None:
 
 
 class LimitedTriesMixin:
-    """Limits the tries of a form of passwords or codes. `retry_after`: seconds until the next try; None is no limit."""
+    """Limit the tries in a form for passwords or codes. `retry_after`: seconds until the next try; None: no limit."""
 
     retry_after: int | None = None
 
     @contextmanager
     def trying(self, attempt: Attempt) -> Iterator[None]:
-        """Count a try, which a `ValidationError` ends as a failure. Raises one while nothing is checked."""
+        """Count a try. A `ValidationError` in the block makes it a failure. Raises one if the limit is reached."""
         self._require_tries(attempt.retry_after)
         try:
             yield
@@ -152,7 +153,7 @@ def begin(request: HttpRequest, name: str) -> Attempt:
 
 
 def begin_code(request: HttpRequest, user: User, kind: str) -> Attempt:
-    """Count a try of a code of this person's second factor, of the `kind` “app” or “recovery”."""
+    """Count a try of a code for this user's second factor. `kind` is “app” or “recovery”."""
     attempt = _begin(f"code:{kind}:{user.pk}", address_of(request))
     if attempt.retry_after is not None:
         return attempt
@@ -160,17 +161,17 @@ def begin_code(request: HttpRequest, user: User, kind: str) -> Attempt:
 
 
 def _begin(name: str, address: str) -> Attempt:
-    """Count a try. One that a count refuses uses up nothing of the other counts."""
-    # Hashed: a name may be of any length, and people type passwords where the name belongs.
-    who = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
-    pair = _count("name", who, address)
+    """Count a try. If one limit refuses it, the later counters are not touched."""
+    # Hashed, since a name may have any length, and people sometimes type their password into the name field.
+    key = hashlib.sha256(f"{name}\0{address}".encode()).hexdigest()
+    pair = _count("name", key, address)
     if pair is not None and pair.exceeded:
         return Attempt(pair, None)
     of_address = _count("address", address, address)
-    came_in = f"sign-in:came-in:{who}"
+    came_in = f"sign-in:came-in:{key}"
     if of_address is None or not of_address.exceeded:
         return Attempt(pair, of_address, came_in=came_in)
-    first = count_in_window(f"sign-in:first:{who}", 1, WINDOW)
+    first = count_in_window(f"sign-in:first:{key}", 1, WINDOW)
     crowd = None if first is None or first.exceeded else _count("crowd", address, address)
     return Attempt(pair, of_address, first, crowd, came_in=came_in)
 
@@ -193,15 +194,15 @@ def _count(kind: str, subject: str, address: str, seconds: int = WINDOW) -> Rate
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the client's address as our `settings.TRUSTED_PROXIES` proxies saw it; the subscriber's network for IPv6.
+    """Return the client's address as the `settings.TRUSTED_PROXIES` proxies saw it, or the /64 network for IPv6.
 
-    Each proxy appends the address of its caller to X-Forwarded-For; anybody may have sent the entries before.
+    Each proxy appends the address of its caller to X-Forwarded-For. A client may have forged the earlier entries.
     """
     return client_address(str(request.META.get("REMOTE_ADDR", "")), request.headers.get("X-Forwarded-For", ""))
 
 
 def client_address(direct: str, forwarded: str) -> str:
-    """Return the client's address of a connection from `direct` whose request has this `X-Forwarded-For`."""
+    """Return the client's address, from the peer address `direct` and the header `X-Forwarded-For`."""
     entries = [each.strip() for each in forwarded.split(",") if each.strip()]
     if settings.TRUSTED_PROXIES and entries:
         return _network(entries[-min(settings.TRUSTED_PROXIES, len(entries))]) or _network(direct)
@@ -209,7 +210,7 @@ def client_address(direct: str, forwarded: str) -> str:
 
 
 def _network(text: str) -> str:
-    """Return an address, or a network for IPv6; empty for no address, as with a connection through a Unix socket."""
+    """Return an address, or a network for IPv6. Return an empty text without an address, as for a Unix socket."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""The limits that hold for a person or a token. `chat.ledger.limits` enforces them, and `files.services` for storage.
+"""The limits that hold for a user or a token. `chat.ledger.limits` enforces them, and `files.services` for storage.
 
-Readers get them from a cache for one version of the workspace (`workspace.models.version`).
+They are cached for one version of the workspace (`workspace.models.version`).
 """
 
 from collections.abc import Iterable
@@ -46,22 +46,22 @@ _limits = VersionedCache(_read)
 def limits_of_person(person: UUID, version: UUID | None = None) -> list[Limit]:
     """Return the strictest limit of each unit and period, in the order of `Limit.Unit`.
 
-    They are those of this version of the workspace or a later one; without one a query reads the version. The person's
-    groups are read only where a group has a limit.
+    The limits are as of this version of the workspace or a later one. Without a version, a query reads the present one.
+    The user's groups are read only if any group has a limit.
     """
     limits = _limits.get(version)
     groups = rights_of(person, version).groups if limits.for_groups else ()
-    of_groups = [each for group in groups for each in limits.for_groups.get(group, ())]
-    return _strictest([*limits.for_everyone, *limits.for_people.get(person, ()), *of_groups])
+    group_limits = [each for group in groups for each in limits.for_groups.get(group, ())]
+    return _strictest([*limits.for_everyone, *limits.for_people.get(person, ()), *group_limits])
 
 
 def limits_of_token(token: UUID | None, version: UUID | None = None) -> list[Limit]:
-    """Return the limits of a token as `limits_of_person` does; those of its person hold, too."""
+    """Return the limits of a token as `limits_of_person` does. The limits of its user hold in addition."""
     return _strictest(_limits.get(version).for_tokens.get(token, ())) if token is not None else []
 
 
 def most_at_once(person: UUID, unit: str, version: UUID | None = None) -> Decimal | None:
-    """Return a person's limit of a unit that is limited at any moment, such as storage; None without a limit."""
+    """Return a user's limit of a unit that has no period, such as storage; None without a limit."""
     return next((limit.amount for limit in limits_of_person(person, version) if limit.unit == unit), None)
 
 

@@ -1,4 +1,4 @@
-"""Sending of mails through the server of `settings.EMAIL_URL`. Without it pages show links in the place of mails."""
+"""Send mails through the server of `settings.EMAIL_URL`. Without a server, pages show the links themselves."""
 
 import logging
 import smtplib
@@ -27,7 +27,7 @@ def is_set() -> bool:
 
 
 def send(mails: Sequence[Mail]) -> None:
-    """Send the mails over one connection. Raises `mail_failed` (502), also where the server refuses one of them."""
+    """Send the mails over one connection. Raises `mail_failed` (502), even if the server refuses only one of them."""
     connection = get_connection()
     messages = [EmailMessage(" ".join(each.subject.split()), each.text, to=[each.to]) for each in mails]
     try:
@@ -40,7 +40,7 @@ def send(mails: Sequence[Mail]) -> None:
 
 
 def try_server() -> None:
-    """Sign in at the server and send nothing. Raises OSError and `smtplib.SMTPException`."""
+    """Sign in at the server without sending a mail. Raises OSError and `smtplib.SMTPException`."""
     connection = get_connection()
     connection.open()
     connection.close()

@@ -1,7 +1,7 @@
-"""The checks of tokens that a provider has signed.
+"""Check the tokens that a provider has signed.
 
-joserfc checks the signature, Authlib the claims of an ID token. We choose the algorithms, not the provider's document:
-none with a shared secret, and not the algorithm “none”.
+joserfc checks the signature, and Authlib checks the claims. The accepted algorithms are fixed here and not read from
+the provider's document. They exclude algorithms with a shared secret, and the algorithm “none”.
 """
 
 import time
@@ -22,15 +22,15 @@ ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 )
-LEEWAY = 60  # seconds that clocks may differ
-LOGOUT_AGE = 600  # seconds; only a thief would send an older token again
+LEEWAY = 60  # seconds by which clocks may differ
+LOGOUT_AGE = 600  # seconds; an older token is probably a replay
 LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
 _REGISTRY = JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
-_ClaimOptions: TypeAlias = dict[str, dict[str, bool | str]]  # by claim, as Authlib takes them
+_ClaimOptions: TypeAlias = dict[str, dict[str, bool | str]]  # by claim, in Authlib's form
 
 
 def id_token(provider: OpenIDProvider, text: str, *, nonce: str, access_token: str | None) -> JsonObject:
-    """Return the claims of an ID token for us and this sign-in. Raises `openid_refused` (403)."""
+    """Return the claims of an ID token issued to this client for this sign-in. Raises `openid_refused` (403)."""
     token = _signed(provider, text)
     params = {"nonce": nonce, "client_id": provider.client_id, "access_token": access_token}
     claims = CodeIDToken(token.claims, token.header, _options(provider), params)
@@ -39,7 +39,8 @@ def id_token(provider: OpenIDProvider, text: str, *, nonce: str, access_token: s
 
 
 def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
-    """Return the claims of a token by which the provider signs a person out: with `sub`, `sid` or both.
+    """Return the claims of a logout token, by which the provider signs a user out. They have `sub`, `sid` or both.
+
 
     Raises `openid_refused` (403).
     """
@@ -47,14 +48,14 @@ def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
     options: _ClaimOptions = {**_options(provider), "iat": {"essential": True}, "jti": {"essential": True}}
     claims = JWTClaims(token.claims, token.header, options)
     _validate(provider, claims)
-    named = [claims[name] for name in ("sub", "sid") if name in claims]
+    subjects = [claims[name] for name in ("sub", "sid") if name in claims]
     events = claims.get("events")
     if (
         not isinstance(events, dict)
         or LOGOUT not in events
         or "nonce" in claims  # only ID tokens have one
-        or not named
-        or not all(isinstance(each, str) for each in named)
+        or not subjects
+        or not all(isinstance(each, str) for each in subjects)
         or abs(time.time() - claims["iat"]) > LOGOUT_AGE
     ):
         raise refused(Sentence("This is no logout token of {provider}, or it is too old.", provider=str(provider)))
@@ -62,7 +63,7 @@ def logout_token(provider: OpenIDProvider, text: str) -> JsonObject:
 
 
 def _signed(provider: OpenIDProvider, text: str) -> jwt.Token:
-    """Return the token after a check of its signature. Raises `openid_refused` (403)."""
+    """Check the signature of a token and return the token. Raises `openid_refused` (403)."""
     try:
         try:
             return jwt.decode(text, keys(provider), registry=_REGISTRY)

@@ -1,6 +1,6 @@
-"""The page on which people set up second factors, and the pages that ask for one.
+"""The page on which users set up second factors, and the pages that ask for a second factor.
 
-The views that create a factor or check a passkey are django-allauth's, with the product's responses.
+The views that create a factor or check a passkey come from django-allauth. Only their responses are the product's.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def second_step(request: HttpRequest) -> HttpResponse:
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no types
-    """Sign in the person whose passkey has signed the challenge, which a script gets: a passkey is both factors."""
+    """Sign in the user whose passkey signed the challenge, which a script fetches by GET. A passkey is both factors."""
 
     form_class = PasskeySignInForm
     http_method_names = ("get", "post")
@@ -109,7 +109,7 @@ class PasskeySignInView(LoginWebAuthnView):  # type: ignore[misc]  # it has no t
         raise passkey_refused()
 
 
-# The page of settings
+# The settings page
 
 
 @never_cache
@@ -119,7 +119,7 @@ def page(request: Request) -> HttpResponse:
 
 
 def _page(request: Request, *, status: int = 200, **more: object) -> HttpResponse:
-    """Return the page. `more`: further names for its template."""
+    """Return the page. `more`: further variables for its template."""
     factors = services.factors_of(request.user)
     unused = services.recovery_codes(request.user)
     context: dict[str, object] = {
@@ -137,7 +137,7 @@ def _page(request: Request, *, status: int = 200, **more: object) -> HttpRespons
 
 
 class FactorViewMixin:
-    """Responds with the page of settings, errors included. `AccountAdapter` has required a fresh sign-in before."""
+    """Respond with the settings page, also to errors. `AccountAdapter` has already required a fresh sign-in."""
 
     request: Request
     did_generate_recovery_codes = True
@@ -147,7 +147,7 @@ class FactorViewMixin:
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            response: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # of the other base
+            response: HttpResponse = super().post(request, *args, **kwargs)  # type: ignore[misc]  # the other base has it
         except ProductError as error:
             return _page(request, status=error.status, problem=error.sentence)
         return response
@@ -160,7 +160,7 @@ class FactorViewMixin:
 
 @method_decorator([never_cache, sensitive_post_parameters()], name="dispatch")
 class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it has no types
-    """Set up an authenticator app. A GET shows a new secret; a POST has the code that the app shows."""
+    """Set up an authenticator app. A GET shows a new secret; a POST brings the code that the app shows."""
 
     def dispatch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if any(row.type == "totp" for row in services.factors_of(request.user)):
@@ -191,7 +191,7 @@ class AppView(FactorViewMixin, ActivateTOTPView):  # type: ignore[misc]  # it ha
 
 @method_decorator(never_cache, name="dispatch")
 class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # it has no types
-    """Add a passkey. A GET returns the challenge to a script; a POST has the passkey that the browser made for it."""
+    """Add a passkey. A GET returns the challenge to a script; a POST brings the passkey that the browser made."""
 
     form_class = NewPasskeyForm
 
@@ -206,7 +206,7 @@ class PasskeysView(FactorViewMixin, AddWebAuthnView):  # type: ignore[misc]  # i
 
     def render_to_response(self, context: Mapping[str, Any], **options: Any) -> HttpResponse:
         challenge = context["js_data"]
-        # allauth's own script decides whether the device finds the passkey without a user name.
+        # In allauth, its own script decides whether the passkey is discoverable without a user name. Here it always is.
         selection = challenge["creation_options"]["publicKey"]["authenticatorSelection"]
         selection |= {"residentKey": "required", "requireResidentKey": True}
         return JsonResponse(challenge)
@@ -231,5 +231,5 @@ class CodesView(FactorViewMixin, GenerateRecoveryCodesView):  # type: ignore[mis
 @fresh_sign_in
 def remove(request: Request, pk: int) -> HttpResponse:
     services.remove(user=request.user, pk=pk, session=request.session.session_key)
-    request.session.pop(SECURED, None)  # so that the next request checks it again
+    request.session.pop(SECURED, None)  # the next request checks again whether a factor is set up
     return redirect("settings:second-factor")

@@ -1,9 +1,9 @@
 """Build a prompt and its report from a `ContextRequest`. `build()` is the entry point of the context engine.
 
 1. Images above the model's limit are replaced by their names (“Files and projects”).
-2. The required sections, all but the older turns, are rendered (“The room”).
-3. If they do not fit, tool results of the current turn are shortened, then the system prompt where the policy says so.
-   If they still do not fit, `build()` raises a `ContextError`.
+2. The required sections are rendered: all sections but the older turns (“The room”).
+3. If they do not fit, the tool results of the current turn are shortened. Then the system prompt is shortened, if the
+   policy says so. If the sections still do not fit, `build()` raises a `ContextError`.
 4. The policy selects older turns for the room that is left (“Policy `recent`”, “Policy `priority`”, “Marks”).
 5. The omission note is placed at the newest gap, if it fits.
 6. The layout puts the sections in their order (“Order”). The borders for the provider's cache are derived (“Caching”).
@@ -45,7 +45,8 @@ SYSTEM_CUT_ABOVE = 50
 SYSTEM_CUT_TO = 30
 SYSTEM_REMOVED_AT = 50
 SHORTEST_RESULT = 256  # tokens of a shortened tool result, see rule 1 of “The room”
-# Sections besides S that are identical in the next turn. Used to place the borders for the provider's cache.
+# Sections, besides the system prompt (S), that are identical in the next turn. Used to place the borders for the
+# provider's cache.
 STABLE_SECTIONS: tuple[Section, ...] = ("persona", "project_files", "file_listing")
 
 Sections = dict[Section, list[PromptMessage]]
@@ -55,7 +56,7 @@ class SourceEntry(TypedDict):
     """A `SourceReport` as JSON.
 
     `title` is shown to users. `mark` is set on a pinned source that did not fit. `role` of a message is `question`,
-    `answer`, `call` or `result`. `used` is set on a file by search whose passages were found.
+    `answer`, `call` or `result`. `used` is set on a searched file of which passages were found.
     """
 
     kind: str
@@ -117,12 +118,12 @@ class Report:
 
     @cached_property
     def sources(self) -> list[SourceReport]:
-        """Return the sections, then the messages oldest first, each below its files, then the extra sources."""
+        """Return the sections, then the messages, oldest first, each after its files, then the extra sources."""
         return [*self._section_sources(), *self._message_sources(), *self._request.extra_sources]
 
     @cached_property
     def dropped(self) -> list[str]:
-        """Return the ids of the messages and files left out, oldest first, a message's files before the message."""
+        """Return the ids of omitted messages and files, oldest first. Files come before their message."""
         dropped: list[str] = []
         for message in self._request.messages:
             unsent = message.id not in self._sent_ids
@@ -138,7 +139,7 @@ class Report:
 
     @cached_property
     def exact(self) -> bool:
-        """Tell whether every count is exact."""
+        """Return whether every count is exact."""
         return all(source.exact for source in self.sources)
 
     def as_dict(self) -> ReportEntry:
@@ -184,8 +185,10 @@ class Report:
                 if placed is not None and message.id in self._history.stubbed and not file.excluded:
                     yield SourceReport("file", file.id, "stubbed", None, exact=exact)
                     continue
-                why = "by_user" if file.excluded else reason
-                yield _attached("file", file.id, file.tokens, placed is not None and not file.excluded, why, exact)
+                file_reason = "by_user" if file.excluded else reason
+                yield _attached(
+                    "file", file.id, file.tokens, placed is not None and not file.excluded, file_reason, exact
+                )
             for image in message.images:
                 named = image.excluded and (placed is not None or image.reason == "by_user")
                 is_sent = placed is not None and not image.excluded
@@ -199,7 +202,7 @@ class Report:
         return {index: turn.reason for turn in unsent for index in range(turn.start, turn.stop)}
 
     def _reason(self, index: int, message: ContextMessage) -> Reason:
-        """Return the reason that holds if the message is not sent."""
+        """Return the reason to report if the message is not sent."""
         if index in self._unsent_marked:
             return self._unsent_marked[index]
         gap = self._history.gap
@@ -225,9 +228,9 @@ def _attached(kind: str, name: str, tokens: int | None, sent: bool, reason: Reas
 class Prompt(NamedTuple):
     """A built prompt.
 
-    `wants_older`: older messages are unloaded and one of them could still fit. The caller loads more and builds again;
-    a caller that loads newest first stops when it is False. `borders` are numbers of messages: later prompts begin with
-    these messages too (docs/develop/context.md, “Caching”). There are at most three, ascending.
+    `wants_older`: some older messages are not loaded, and one of them could still fit. The caller loads more and builds
+    again. A caller that loads newest first stops when it is False. `borders` are numbers of messages from the start:
+    later prompts begin with the same messages (docs/develop/context.md, “Caching”). There are at most three, ascending.
     """
 
     messages: list[PromptMessage]
@@ -239,7 +242,7 @@ class Prompt(NamedTuple):
 class HistoryPolicy(NamedTuple):
     """A way to select older turns: `select(renderer, start, stop, room)` selects from the messages `[start:stop]`.
 
-    `cuts_system`: S gives way to the other required sections.
+    `cuts_system`: the system prompt (S) is cut if the required sections do not fit.
     """
 
     select: Callable[[PromptRenderer, int, int, int], SelectedHistory]
@@ -340,8 +343,8 @@ def with_image_limit(request: ContextRequest) -> ContextRequest:
 def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
     """Return the borders of the prompt, ascending, as numbers of messages from the start (“Caching”).
 
-    They are: after S; after the other stable sections above the history; and before the first message that will stand
-    elsewhere in the next turn's prompt. `ends` is the number of messages up to the end of each section.
+    The borders are: after S; after the other stable sections above the history; and before the first message that has
+    another position in the next turn's prompt. `ends` has the number of messages up to the end of each section.
     """
     present = [section for section in STABLE_SECTIONS if sections.get(section)]
     above = [ends[section] for section in present if ends[section] <= ends["history"]]
@@ -366,8 +369,8 @@ def _omission_note(renderer: PromptRenderer, left: int) -> list[PromptMessage]:
 def _place_of_note(request: ContextRequest, history: SelectedHistory, current_start: int) -> int | None:
     """Return the index in the history at which the omission note is inserted, None if no message is missing.
 
-    The note stands at the newest gap: before the first message, with its files, that is newer than the newest message
-    left out. Messages that the user excludes are not missing.
+    The note stands at the newest gap: after the newest omitted message, before the next message and its files. Messages
+    that the user excludes are not missing.
     """
     if history.unbroken is not None and not history.orphans:
         return history.unbroken if history.gap is not None or history.skipped_until or request.unloaded else None
@@ -383,14 +386,14 @@ def _place_of_note(request: ContextRequest, history: SelectedHistory, current_st
     after = {message.id for message in messages[newest + 1 : current_start]}
     place = next((n for n, message in enumerate(history.messages) if message.source in after), len(history.messages))
     while 0 < place < len(history.messages) and history.messages[place].role == "tool":
-        place -= 1  # it never separates a call from its results
+        place -= 1  # the note never separates a call from its results
     while 0 < place < len(history.messages) and history.messages[place - 1].section == "file":
-        place -= 1  # it stands above the files and images of its message
+        place -= 1  # the note stands above the files and images of its message
     return place
 
 
 def _required_sections(renderer: PromptRenderer, current: ContextTurn) -> Sections:
-    """Return the required sections in full, whether they fit or not."""
+    """Return the required sections, not shortened."""
     request = renderer.request
     sections: Sections = {section: [renderer.block(section, role, block)] for section, role, block in request.blocks}
     if request.project_files:
@@ -405,16 +408,16 @@ def _fit(sections: Sections, current: ContextTurn, limit: int, renderer: PromptR
     The tool results of the current turn are shortened first; S follows if the policy `cuts_system`. The newest user
     message is never shortened. Raises `file_too_long` or `context_too_long`.
     """
-    block = renderer.request.system_block
+    system_block = renderer.request.system_block
     if cuts_system:
         _cut_system_to_share(sections, renderer)
     excess = _total(sections) - limit
     if excess <= 0:
         return
     excess -= _shorten_results(sections, current, excess, renderer)
-    if excess > 0 and cuts_system and block and "system" in sections:
+    if excess > 0 and cuts_system and system_block and "system" in sections:
         system = sections["system"][0]
-        _put_system(sections, _cut_to_rest(system, block, system.tokens - excess, renderer))
+        _put_system(sections, _cut_to_rest(system, system_block, system.tokens - excess, renderer))
         excess = _total(sections) - limit
     if excess > 0:
         raise _refusal(sections, current.messages[0], limit, renderer)
@@ -463,15 +466,15 @@ def _shorten_result(
             target = renderer.tokenizer.count(text)
             if target >= tokens:  # the marker costs more than the cut saves
                 return sent
-    before = sent.cut_from or sent.tokens  # the count of the whole, even if it was shortened on arrival
+    before = sent.cut_from or sent.tokens  # the tokens of the whole result, even if it was shortened when it arrived
     return sent._replace(tokens=target + fixed, text=text, state="shortened", cut_from=before, as_stored=False)
 
 
 def _refusal(sections: Sections, question: ContextMessage, limit: int, renderer: PromptRenderer) -> ContextError:
-    """Return the error of sections that do not fit.
+    """Return the error for sections that do not fit.
 
-    Rule 2 names the first attached file that does not fit after the files before it. Rule 3 gives the cost of every
-    section.
+    Under rule 2 the error names the first attached file that does not fit together with the files before it. Under rule
+    3 it has the cost of every section.
     """
     upload = sum(sent.tokens for sent in sections["current"] if sent.section == "file" and sent.state == "full")
     room = limit - (_total(sections) - upload) - renderer.overhead
@@ -495,7 +498,7 @@ def _context_too_long(sections: Sections, request: ContextRequest) -> ContextErr
 
 
 def _cut_system_to_share(sections: Sections, renderer: PromptRenderer) -> None:
-    """Cut S to 30 % of the limit if it takes more than half of it. Remove it if nothing of it fits there."""
+    """Cut S to 30 % of the limit if it takes more than half of the limit. Remove it if not even the marker fits."""
     block = renderer.request.system_block
     limit = renderer.request.room.input_limit
     if block and sections["system"][0].tokens * 100 > limit * SYSTEM_CUT_ABOVE:
@@ -512,7 +515,7 @@ def _cut_to_rest(system: PromptMessage, block: Block, left: int, renderer: Promp
 def _cut_system(system: PromptMessage, block: Block, room: int, renderer: PromptRenderer) -> PromptMessage | None:
     """Cut S to at most `room` tokens, overhead included. Return None if not even the marker fits.
 
-    A block with `tokens` costs exactly `room` afterwards, a counted text its real count.
+    A block with given `tokens` then costs exactly `room`; other texts are counted.
     """
     tokens = room
     text = block.text

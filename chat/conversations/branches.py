@@ -1,4 +1,4 @@
-"""The tree of messages: the acts that change it, and its branches as pages show them."""
+"""The tree of messages: the services that change it, and its branches for pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ from personas.services import rules_at
 def edit_question(
     *, user: User, message: Message, text: str, files: Sequence[UUID] | None = None, key: str | None = None
 ) -> list[Turn]:
-    """Ask a question in other words: a new branch beside the old question, answered by the same model.
+    """Ask a question in other words. This begins a new branch next to the old question; the same model answers.
 
-    The old question's files go along where `files` is None. Raises `not_a_question` and the errors of `submit`.
+    If `files` is None, the new question has the files of the old one. Raises `not_a_question` and the errors of
+    `submit`.
     """
     require_owner(user, message.conversation)
     if message.role != Message.Role.USER:
@@ -47,11 +48,13 @@ def edit_question(
 
 
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Ask to continue an answer that was cut off, also by its greatest length; the question is shown small.
+    """Ask the model to continue an answer that was stopped, broke off, or reached its length limit.
 
-    No protocol lets a model go on inside a message it has sent, and not every model takes up an unfinished one. Asking
-    is what all of them understand, and the conversation stays what the model really saw.
-    Raises `nothing_to_continue` for a whole or empty answer, and the errors of `submit`.
+    The request is a question of its own, which pages show small. No protocol lets a model continue a message that it
+    has sent, and not every model continues an unfinished one. All models understand a question, and the conversation
+    shows exactly what the model saw.
+
+    Raises `nothing_to_continue` for a complete or empty answer, and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if not (message.continuable and message.text.strip()):
@@ -64,9 +67,9 @@ def continue_answer(*, user: User, message: Message, key: str | None = None) -> 
 
 
 def shorten_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:
-    """Ask the answer's model for a shorter version, by a question below it with the workspace's text for that.
+    """Ask the answer's model for a shorter version. The question below the answer is the workspace's text “shorten”.
 
-    The answer stays as it is. Raises `nothing_to_shorten` where it is not complete, and the errors of `submit`.
+    The answer itself does not change. Raises `nothing_to_shorten` if it is not complete, and the errors of `submit`.
     """
     require_owner(user, message.conversation)
     if not can_be_shortened(message):
@@ -81,7 +84,7 @@ def can_be_shortened(message: Message) -> bool:
 
 
 def choose_branch(*, user: User, message: Message) -> Conversation:
-    """Show the branch of this message, down to its newest end. Raises `already_answering` (409)."""
+    """Show the branch of this message, down to its newest leaf. Raises `already_answering` (409)."""
     with idle(user, message.conversation) as conversation:
         conversation.leaf_id = newest_leaf(message.pk) or conversation.leaf_id
         conversation.save(update_fields=["leaf"])
@@ -89,24 +92,25 @@ def choose_branch(*, user: User, message: Message) -> Conversation:
 
 
 def delete_message(*, user: User, message: Message) -> Conversation:
-    """Hide a message with everything below it; `restore_message` takes that back.
+    """Hide a message with everything below it. `restore_message` undoes this.
 
-    When the branch on show goes, the newest one below the message's parent is shown. Where there is none, the branch
-    that ends at the parent gets its marks. Raises `already_answering` (409) while an answer of these is live.
+    If the shown branch is deleted, the newest branch below the message's parent is shown. If the parent has no other
+    branch, the branch that ends at the parent takes over the marks. Raises `already_answering` (409) while one of the
+    deleted answers is live.
     """
     require_owner(user, message.conversation)
     with transaction.atomic():
         conversation = lock(message.conversation)
-        doomed = [row.id for row in below(message.pk)]
-        if Turn.objects.live().filter(Q(answer__in=doomed) | Q(user_message__in=doomed)).exists():
+        deleted_ids = [row.id for row in below(message.pk)]
+        if Turn.objects.live().filter(Q(answer__in=deleted_ids) | Q(user_message__in=deleted_ids)).exists():
             raise busy()
-        was_on_show = conversation.leaf_id in doomed
-        above = message.parent_id
-        if was_on_show and above and not Message.objects.filter(parent=above).exclude(pk=message.pk).exists():
-            carry_marks(conversation.pk, conversation.leaf_id, above, [above])
-        Message.objects.filter(pk__in=doomed).update(deleted=timezone.now())
-        # The same request sent once more is a new one.
-        Turn.objects.filter(answer__in=doomed).update(idempotency_key=None)
+        was_on_show = conversation.leaf_id in deleted_ids
+        parent = message.parent_id
+        if was_on_show and parent and not Message.objects.filter(parent=parent).exclude(pk=message.pk).exists():
+            carry_marks(conversation.pk, conversation.leaf_id, parent, [parent])
+        Message.objects.filter(pk__in=deleted_ids).update(deleted=timezone.now())
+        # The same request, sent again, must begin a new turn.
+        Turn.objects.filter(answer__in=deleted_ids).update(idempotency_key=None)
         record(user=user, action="message.deleted", row=message)
         if was_on_show:
             conversation.leaf_id = _left(conversation, message.parent_id)
@@ -117,14 +121,14 @@ def delete_message(*, user: User, message: Message) -> Conversation:
 def restore_message(*, user: User, pk: object) -> Message:
     """Restore a deleted message with everything below it, and show its branch.
 
-    Raises `not_found` where it was not deleted, was deleted with a message above it, or longer ago than
-    `RESTORABLE_FOR`, and the errors of `idle`.
+    Raises `not_found` if it was not deleted, was deleted with a message above it, or was deleted longer ago than
+    `RESTORABLE_FOR`. Raises the errors of `idle`, too.
     """
     restorable = Message.with_deleted.restorable_by(user).select_related("conversation")
     message = get_or_404(restorable, pk, "deleted message")
     with idle(user, message.conversation) as conversation:
-        back = [row.id for row in below(message.pk)]
-        Message.with_deleted.filter(pk__in=back).update(deleted=None)
+        restored_ids = [row.id for row in below(message.pk)]
+        Message.with_deleted.filter(pk__in=restored_ids).update(deleted=None)
         conversation.leaf_id = newest_leaf(message.pk)
         conversation.save(update_fields=["leaf"])
         record(user=user, action="message.restored", row=message)
@@ -132,7 +136,7 @@ def restore_message(*, user: User, pk: object) -> Message:
 
 
 def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
-    """Store the feedback on an answer; an empty one takes it back. Raises `not_an_answer` and `bad_feedback`."""
+    """Store the feedback on an answer; an empty text removes it. Raises `not_an_answer` and `bad_feedback`."""
     require_owner(user, message.conversation)
     if message.role != Message.Role.ASSISTANT:
         raise ProductError("not_an_answer", "Only answers can be judged.")
@@ -163,15 +167,15 @@ def _model_of_newest_answer(question: Message) -> UUID | None:
 
 
 def _usable(user: User, model: UUID | None) -> Sequence[UUID]:
-    """Return the model while the user may use it; else none, so that the conversation's own model answers."""
+    """Return the model if the user may use it, else nothing, so that the conversation's own model answers."""
     return list(models_of(user).filter(pk=model).values_list("pk", flat=True)) if model else ()
 
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """The place of a message among its siblings: number `number`, from 1, of `count`; `previous` and `next` of them.
+    """The place of a message among its siblings: its `number`, from 1, of `count`, and the `previous` and `next` one.
 
-    `pick`: it is one of several answers to the newest question, of which one is to be chosen; `picked`: it is chosen.
+    `pick`: the newest question has several answers, and the user has to choose one. `picked`: this one is chosen.
     """
 
     number: int
@@ -189,13 +193,13 @@ class BranchView:
 def branches_of(
     messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None
 ) -> dict[UUID, BranchView]:
-    """Return the views of messages of one conversation by id. `places` are their siblings, `leaf` is its own."""
+    """Return the views of messages of one conversation by id. `places`: their siblings. `leaf`: its shown leaf."""
     group = _group(messages, places, leaf)
     return {message.pk: _view(message.pk, places[message.pk], group, leaf) for message in messages}
 
 
 def side_by_side(answer: Message) -> list[Message]:
-    """Return the answers that were requested together with this one, with itself; none when it was alone."""
+    """Return the answers that were requested together, this one included. Return nothing if it is the only one."""
     if answer.role != Message.Role.ASSISTANT:
         return []
     ids = ids_side_by_side(answer)
@@ -206,17 +210,17 @@ def side_by_side(answer: Message) -> list[Message]:
 
 
 def removal(message: Message) -> str:
-    """Return in words what is deleted together with the message."""
+    """Return a phrase that names the messages that would be deleted."""
     questions = sum(row.role == Message.Role.USER for row in below(message.pk))
-    what = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
-    words = what % {"count": questions}
+    template = ngettext("%(count)d message and its answers", "%(count)d messages and their answers", questions)
+    phrase = template % {"count": questions}
     if message.role == Message.Role.USER:
-        return words
-    return _("this answer, and below it %(words)s") % {"words": words} if questions else _("this answer")
+        return phrase
+    return _("this answer, and below it %(words)s") % {"words": phrase} if questions else _("this answer")
 
 
 def _group(messages: Sequence[Message], places: dict[UUID, list[UUID]], leaf: UUID | None) -> list[UUID]:
-    """Return the newest answers when there are several to one question."""
+    """Return the answers to the newest question if there are several."""
     for message in messages:
         if message.role == Message.Role.ASSISTANT and leaf in places[message.pk] and len(places[message.pk]) > 1:
             group = ids_side_by_side(message)

@@ -1,4 +1,4 @@
-"""The prompt lab: stored turns that are planned again under something else (`chat.lab`)."""
+"""The prompt lab: it plans stored turns again under other settings (`chat.lab`)."""
 
 from typing import Any, ClassVar
 
@@ -19,15 +19,15 @@ class ReplayQuerySet(models.QuerySet["Replay"]):
 
 
 def _instead(to: str, help_text: str) -> Any:
-    # A replay goes with the row that it was planned with, since its figures mean nothing without.
+    # A replay is deleted with this row, since its figures mean nothing without the row.
     return models.ForeignKey(to, null=True, blank=True, on_delete=models.CASCADE, related_name="+", help_text=help_text)
 
 
 class Replay(models.Model):
     """A job that plans stored turns again under other settings.
 
-    Without a `conversation` the turns are a sample of all. `total` is the number of turns, `planned` the number that
-    is done. `totals` is `chat.lab.services.TotalsJson`, empty before the first turn is done.
+    Without a `conversation` the turns are a sample of all turns. `total` is the number of turns; `planned` is the
+    number of turns that are done. `totals` is a `chat.lab.services.TotalsJson`, empty before the first turn is done.
     """
 
     class Status(models.TextChoices):
@@ -37,8 +37,8 @@ class Replay(models.Model):
         FAILED = "failed", _("Failed")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
-    MOST = 1_000  # turns of one replay
-    MOST_ASKED = 20  # turns of one that asks the model
+    MOST = 1_000  # turns in one replay
+    MOST_ASKED = 20  # turns in a replay that asks the model
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
@@ -90,11 +90,11 @@ class Replay(models.Model):
 
 
 class ReplayedTurn(models.Model):
-    """One turn of a replay. It is deleted with the turn, since `answer` is a model's answer to its question.
+    """One turn of a replay. It is deleted with the turn, since `answer` is a model's answer to the turn's question.
 
-    `sent` and `planned` are `chat.lab.planning.FiguresJson`, empty where the turn cannot be compared. Then `problems`
-    say why, each with a `code` and a `detail`. `changes` are the sources of the last call that were sent otherwise,
-    without titles.
+    `sent` and `planned` are `chat.lab.planning.FiguresJson`. They are empty if the turn cannot be compared; then
+    `problems` has the reasons, each with a `code` and a `detail`. `changes` are the sources of the last call that
+    differ between both prompts, without titles.
     """
 
     replay = models.ForeignKey(Replay, on_delete=models.CASCADE, related_name="turns")

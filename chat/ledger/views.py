@@ -1,4 +1,4 @@
-"""“My usage”: tokens and cost of one's own model calls in a month, as a page and as a CSV to download."""
+"""“My usage”: tokens and cost of the user's own model calls in a month, as a page and as a CSV file."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -16,7 +16,7 @@ from chat.ledger.models import ModelCall
 from chat.ledger.services import as_csv, between, in_words, record_export
 from chat.ledger.sums import UsageReport
 
-SHOWN = 50  # rows of a table; the API has all
+SHOWN = 50  # rows in a table; the API returns all
 TABLES = {
     "day": gettext_lazy("Day"),
     "model": gettext_lazy("Model"),
@@ -51,7 +51,7 @@ def my_usage(request: Request) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class ShownLimit:
-    """Limit on the page, in the language of the reader. `used_up`: no more model calls are made until it resets."""
+    """A limit on the page, in the reader's language. `used_up`: no model call is made until the limit resets."""
 
     what: str
     used: str
@@ -83,7 +83,7 @@ def my_usage_csv(request: Request) -> StreamingHttpResponse:
 
 
 def _first(request: Request) -> date:
-    """Return the first day of the month in the address, by default of the present month."""
+    """Return the first day of the month in the address, or of the current month without one."""
     try:
         return date.fromisoformat(f"{request.GET.get('month', '')}-01")
     except ValueError:
@@ -95,5 +95,5 @@ def _last(first: date) -> date:
 
 
 def _next(first: date) -> date:
-    """Return the first day of the next month; of the last possible month, its own first day."""
+    """Return the first day of the next month, or `first` itself near the last date that Python can hold."""
     return (first + timedelta(days=32)).replace(day=1) if first < date(9990, 1, 1) else first

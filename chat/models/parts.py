@@ -1,4 +1,4 @@
-"""Shapes of the JSON that `Message.parts` stores."""
+"""Types of the JSON in `Message.parts`."""
 
 from typing import Required, TypedDict
 
@@ -7,10 +7,10 @@ from llm.types.model_call import StoredResultJson
 
 
 class FoundDocument(TypedDict, total=False):
-    """A document that a tool has found: its number in the conversation, its title, and where to open it.
+    """A document that a tool has found: its number in the conversation, its title and its place.
 
-    A file has `file` (its id), a `page` (0 where it has none) and the characters `start` to `end` of the passage. A web
-    page has `url`. `heading`: the path of headings above the passage.
+    A file has `file` (its id), `page` (0 without pages), and the characters `start` to `end` of the passage. A web page
+    has `url`. `heading`: the path of headings above the passage.
     """
 
     number: Required[int]
@@ -32,17 +32,17 @@ class CitedSource(TypedDict):
 
 
 class DoubtReason(TypedDict):
-    """A reason against a sentence (`chat.citations.support.DoubtKind`), and the words that it is about."""
+    """A reason to doubt a sentence (`chat.citations.support.DoubtKind`), and the words that it concerns."""
 
     reason: str
     words: str
 
 
 class CitationDoubt(TypedDict):
-    """A sentence that its passage does not carry.
+    """A sentence that the cited passage does not support.
 
-    `citation`: its number in the text, from 0. `numbers`: of the documents that it cites. `evidence`: the part of the
-    passage that it was compared with.
+    `citation`: the number of the citation in the text, from 0. `numbers`: the numbers of the cited documents.
+    `evidence`: the part of the passage with which the sentence was compared.
     """
 
     citation: int
@@ -53,7 +53,7 @@ class CitationDoubt(TypedDict):
 
 
 class CitationCheck(TypedDict):
-    """The result of comparing a text with what it cites. `checked`: the number of sentences that were compared."""
+    """The result of comparing a text with its sources. `checked`: the number of sentences that were compared."""
 
     checked: int
     doubts: list[CitationDoubt]
@@ -62,12 +62,12 @@ class CitationCheck(TypedDict):
 class MessagePart(TypedDict, total=False):
     """One part of a message. `type`: text, reasoning, tool_call, tool_result or file.
 
-    text, reasoning: `text`; a text that cites something has `citations` and `check`; a question that asks to go on with
-    an answer has `continues`.
+    text, reasoning: `text`. A text with citations has `citations` and `check`. A question that asks the model to
+    continue an answer has `continues`.
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
     `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
-    tool_result: `id`, `text`, `error`, `documents`; where something left the workspace `outgoing`; a long result has
-    `stored`.
+    tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
+    long result has `stored`.
     """
 
     type: Required[str]

@@ -25,10 +25,10 @@ from files.models import Embedder
 from llm import tokens
 
 MAX_INPUTS = 2_048
-MAX_TOKENS = 8_192  # of one input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
+MAX_TOKENS = 8_192  # per input, by the catch-all tokenizer; OpenAI's embedding models have the same limit
 # Some clients send the tokens of OpenAI's embedding models instead of the text.
 SENT_TOKENS = "cl100k_base"
-MOST_WAITING = 32  # waiting calls of a user
+MOST_WAITING = 32  # waiting calls per user
 
 
 class EmbeddingEntry(TypedDict):
@@ -56,7 +56,7 @@ class EmbeddingList(TypedDict):
 
 
 class PersonalCalls:
-    """Lets each user embed one call at a time in this process. Use it only on the event loop."""
+    """Let each user run one embedding call at a time in this process. Use it only on the event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
@@ -78,7 +78,7 @@ class PersonalCalls:
 
 
 def answer(user: User, body: JsonObject) -> EmbeddingList:
-    """Embed the texts of a request. `body` has no members that are null.
+    """Embed the texts of a request. The caller has removed the null members of `body`.
 
     Raises `model_not_found` (404), `ProductError` (400), `limit_reached` (429), and `ModelError` of the embedder.
     """
@@ -90,7 +90,7 @@ def answer(user: User, body: JsonObject) -> EmbeddingList:
     if encoding not in ("float", "base64"):
         raise refused("encoding_format", "“encoding_format” is float or base64.")
     texts = _texts(body.get("input"))
-    zero = np.zeros(embedder.dimensions, dtype=np.float32)  # for a text without a word that the embedder knows
+    zero = np.zeros(embedder.dimensions, dtype=np.float32)  # for a text in which the embedder knows no word
     client = client_of(embedder)
     payer = Payer(user.pk, origin().token_id)
     with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
@@ -108,12 +108,12 @@ def answer(user: User, body: JsonObject) -> EmbeddingList:
 
 
 def name_of(embedder: Embedder) -> str:
-    """Return the name by which programs ask the embedder."""
+    """Return the name that programs send as the model to use the embedder."""
     return embedder.model or slugify(embedder.name) or str(embedder.pk)
 
 
 def _require_named(embedder: Embedder, name: Any) -> None:
-    """Refuse another model than the embedder. Vectors of a wrong embedder would be worse than an error."""
+    """Refuse any other model than the embedder. Vectors from another model would be worse than an error."""
     if name is None:
         raise refused("model", "You must provide “model”.", "missing_required_parameter")
     if name not in (name_of(embedder), str(embedder.pk)):

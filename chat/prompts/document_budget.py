@@ -1,6 +1,6 @@
-"""Compute how many tokens of documents a message may carry, and refuse files above that line.
+"""Compute how many tokens of documents a message may carry, and refuse files above this limit.
 
-The rule: docs/develop/context.md, “Document budget”.
+The rule is in docs/develop/context.md, “Document budget”.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from files.services import tokens_of
 
 
 def summary_in(scope: ChatScope) -> Summary | None:
-    """Return the summary in force on the branch on show, if any."""
+    """Return the active summary of the shown branch, or None."""
     conversation = scope.conversation
     if conversation is None or not conversation.leaf_id:
         return None
@@ -29,10 +29,10 @@ def summary_in(scope: ChatScope) -> Summary | None:
 
 
 def budget(base: TurnContext, scope: ChatScope) -> DocumentBudget:
-    """Return the document budget of the place. Selecting, showing and refusing files use the same line.
+    """Return the document budget of a chat. Selecting, showing and refusing files all use this same limit.
 
-    It counts the tools that a message with a file has, today's tasks and the summary. It does not count the tools of a
-    calling program or the project's files, which give way.
+    It counts today's tasks, the summary, and the tools that a message with a file has. It does not count the tools of a
+    calling program, nor the project's files, which make room for the files of a message.
     """
     return budget_of(context_of_draft(base=base, scope=scope, text="", files=()), scope, summary_in(scope))
 
@@ -59,7 +59,7 @@ def budget_of(context: TurnContext, scope: ChatScope, summary: Summary | None) -
 
 
 def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
-    """Return the files of these ids that the user may see, in the order of the ids."""
+    """Return the files with these ids that the user may see, in the order of `ids`."""
     if not ids:
         return []
     files = {file.pk: file for file in File.objects.visible_to(user).filter(pk__in=ids)}
@@ -67,7 +67,7 @@ def chosen_files(*, user: User, ids: Sequence[UUID]) -> list[File]:
 
 
 def document_tokens(file: File) -> int | None:
-    """Return the tokens that a file takes of the document budget, None while unknown. An image takes none."""
+    """Return the tokens of the document budget that a file uses, None while unknown. An image uses none."""
     size = tokens_of(file=file)
     return 0 if size is not None and file.is_image else size
 

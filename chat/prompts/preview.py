@@ -1,4 +1,4 @@
-"""Plan the next turn before it is sent: for the composer, for programs, and for the selection of documents."""
+"""Plan the next turn before it is sent, for the composer, for programs, and for the selection of documents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from personas.services import model_for
 class TurnDraft:
     """A message that a user is about to send. `files` are ids; a plan ignores files that the user may not see.
 
-    `effort` is the effort of reasoning; None stands for the conversation's, as in `chat.turns.submit.Ask`.
+    `effort` is the reasoning effort. None means the effort of the conversation, as in `chat.turns.submit.Ask`.
     """
 
     text: str
@@ -42,7 +42,7 @@ class TurnDraft:
 
 
 class PlanError(TypedDict):
-    """The reason for which a draft does not fit. The members besides `code` and `detail` depend on the code.
+    """The reason why a draft does not fit. The members besides `code` and `detail` depend on the code.
 
     They are the `extra` of the `ContextError`, see `chat.context.types` and `chat.prompts.document_budget`.
     """
@@ -63,7 +63,7 @@ class PlanError(TypedDict):
 
 
 class PlanDocuments(TypedDict):
-    """The document budget of a plan. `selected` are the tokens of the draft's files, None while one is unknown."""
+    """The document budget of a plan. `selected`: the tokens of the draft's files, None while a count is unknown."""
 
     available: int
     offered: int
@@ -72,7 +72,7 @@ class PlanDocuments(TypedDict):
 
 
 class PlanCost(TypedDict):
-    """The expected cost of a first call in US dollars, as decimal text. `longest_answer` is in tokens."""
+    """The expected cost of the first model call in US dollars, as decimal text. `longest_answer` is in tokens."""
 
     prompt: str
     answer_per_1000: str
@@ -81,7 +81,7 @@ class PlanCost(TypedDict):
 
 
 class UnfittingPlan(report.WindowEntry):
-    """The plan of a draft that does not fit. `near_limit` is that of `FittingPlan`."""
+    """The plan of a draft that does not fit. `near_limit` as in `FittingPlan`."""
 
     fits: Literal[False]
     limit: int
@@ -91,11 +91,11 @@ class UnfittingPlan(report.WindowEntry):
 
 
 class FittingPlan(report.ResolvedReport):
-    """The plan of a draft that fits: the report of its first model call, and what sending it takes.
+    """The plan of a draft that fits: the report of its first model call, with cost and limits.
 
-    `near_limit` is the limit of the user that is most used up, if it is nearly used up
-    (`chat.ledger.limits.most_used`). `countable`: the provider was not asked to count and its count could change the
-    plan. `provider_limit` are the tokens that prompt and tools may take by the provider's count, if it has counted.
+    * `near_limit`: the user's limit with the least left, if it is nearly used up (`chat.ledger.limits.most_used`).
+    * `countable`: the provider was not asked to count the tokens, and its count could change the plan.
+    * `provider_limit`: the tokens that prompt and tools may have by the provider's count, if it has counted.
     """
 
     fits: Literal[True]
@@ -121,8 +121,8 @@ def plan_ahead(
 ) -> Plan:
     """Plan the first model call for the draft.
 
-    A draft that does not fit is an answer too: its plan has the error. `count`: near the limit the provider is asked to
-    count, as it is before sending. `whole` is that of `chat.prompts.report.resolved`.
+    If the draft does not fit, the plan has the error. `count`: ask the provider to count the tokens if the prompt is
+    near the limit, as is done before sending. `whole` is passed to `chat.prompts.report.resolved`.
     """
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
@@ -182,7 +182,7 @@ def _counted(
     *,
     ask: bool,
 ) -> tuple[builder.PlannedCall, report.CallReport]:
-    """Return the plan with the provider's count, as the turn makes it. The provider has a few seconds to answer."""
+    """Return the plan with the provider's count, as the turn would. The provider has a few seconds to answer."""
 
     def plan_again(recounted: TurnContext) -> report.PlannedRequest:
         again = plan(recounted)
@@ -208,19 +208,19 @@ def _documents(allowed: DocumentBudget, files: Sequence[File]) -> PlanDocuments:
 def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt) -> PlanCost | None:
     """Return the cost of the first model call, with the expected use of the provider's cache; None without a price.
 
-    Every call after a tool's result costs its own prompt and answer besides. Our tokens are multiplied by the ratio of
-    the provider's count of this prompt, else by the ratio learnt for the model. The longest answer is the model's own
-    limit or the room that is left.
+    Each call after a tool result costs its own prompt and answer in addition. The local token count is scaled to the
+    provider's count of this prompt, else by the ratio learnt for the model. The longest answer is the model's own limit
+    or the rest of the window, whichever is smaller.
     """
     model = context.model
     if model.prices is None:
         return None
-    ours = call["used"] + call["tools_tokens"]
+    counted = call["used"] + call["tools_tokens"]
     count = call["provider_count"]
-    served = call["cache"]["expected"]
+    expected_cached = call["cache"]["expected"]
     learnt_ratio = model.token_ratio if model.ratio_samples >= RATIO_TRUSTED else 1.0
-    ratio = count / max(1, ours) if count else learnt_ratio
-    counts = (ours, served, cache.tokens_to_write(sent, served, cache_rule(model)))
+    ratio = count / max(1, counted) if count else learnt_ratio
+    counts = (counted, expected_cached, cache.tokens_to_write(sent, expected_cached, cache_rule(model)))
     whole, read, written = (round(each * ratio) for each in counts)
     left = max(0, context.room.window - whole)
     longest = min(left, model.max_output or left)
@@ -234,11 +234,11 @@ def _cost(context: TurnContext, call: report.CallReport, sent: cache.SentPrompt)
 
 
 def _learnt_window(context: TurnContext) -> str:
-    """Return a sentence on the window if it is smaller than the model's row says, else an empty text."""
+    """Return a sentence about the window if it is smaller than the model's row says, else an empty text."""
     if context.window >= context.model.context_window or context.window_source == "profile":
         return ""
-    why = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
-    return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": why}
+    source = source_words(context.window_source, Evidence.from_json(context.model.window_evidence))
+    return _("Its window is %(tokens)s tokens here (%(why)s).") % {"tokens": grouped(context.window), "why": source}
 
 
 def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
@@ -257,6 +257,6 @@ def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | No
 
 
 def _selected(files: Sequence[File]) -> int | None:
-    """Return the tokens of the files together, None while one is unknown."""
+    """Return the tokens of all files, None while the count of one is unknown."""
     counts = [tokens_of(file=file) for file in files]
     return None if None in counts else sum(count or 0 for count in counts)

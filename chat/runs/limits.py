@@ -1,4 +1,4 @@
-"""The caps of a run, and how much of them it has used, counted from the turns that are its steps."""
+"""The caps of a run and how much of them it has used. The turns that are its steps are counted."""
 
 from typing import NamedTuple
 
@@ -13,8 +13,11 @@ from projects.planner.models import Run
 
 
 class RunUsage(NamedTuple):
-    """The use of a run's caps. `tokens`: in and out, as the provider reports them, else by our count. `minutes`: of
-    turns at work."""
+    """The use of a run's caps.
+
+    `tokens`: input and output as the provider reports them, else the local count of the input. `minutes`: the time in
+    which turns were running.
+    """
 
     steps: int
     tokens: int
@@ -42,7 +45,7 @@ def profile_of(run: Run) -> BudgetProfile:
 
 
 def exceeded(run: Run, *, only_minutes: bool = False) -> Sentence | None:
-    """Return a sentence on the cap that the run has reached; None while it may go on."""
+    """Return a sentence about the cap that the run has reached; None if it may continue."""
     so_far = used(run)
     caps = profile_of(run)
     reached: Sentence | None = None

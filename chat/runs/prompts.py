@@ -31,7 +31,7 @@ CAP = gettext_noop(
 
 
 def draft(task: Task, texts: Texts, *, again: bool, reply: str) -> str:
-    """Return the message that asks for a checklist. `reply`: the user's answer to the question before."""
+    """Return the message that asks for a checklist. `reply`: the user's answer to the previous question."""
     code = f"@{task.code}"
     if again:
         return texts.fill("run_draft_again", code=code)
@@ -40,7 +40,7 @@ def draft(task: Task, texts: Texts, *, again: bool, reply: str) -> str:
 
 
 def item(row: Task, texts: Texts, *, again: bool, reply: str) -> str:
-    """Return the message that asks for one item. It mentions the task, so that the prompt has it whatever its day."""
+    """Return the message that asks for one item. Its mention puts the task into the prompt, whatever the task's day."""
     code = f"@{row.code}"
     if again:
         return texts.fill("run_item_again", code=code)

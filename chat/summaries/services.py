@@ -1,4 +1,4 @@
-"""The acts of a person on summaries: have one written, correct it, have it rebuilt, undo it."""
+"""Services for summaries: write one now, correct it, rebuild it, undo it."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -28,16 +28,16 @@ MAX_SECTION = 20_000  # characters
 
 
 def visible_summary(user: User, pk: UUID) -> Summary:
-    """Return a summary that the person may see. Raises `NotFound`."""
+    """Return a summary that the user may see. Raises `NotFound`."""
     return get_or_404(Summary.objects.visible_to(user).select_related("conversation", "last"), pk, "summary")
 
 
 def summarise_now(*, user: User, conversation: Conversation, model: object = None) -> SummaryJob:
     """Begin a summary of all but the newest messages, and turn automatic summaries on again.
 
-    `model` is the id of the model whose window is to be filled; None is that of the newest answer. Raises `NotFound`
-    for a model that is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise`
-    (409) when no message is old enough.
+    `model` is the id of the model whose window counts; None means the model of the newest answer. Raises `NotFound` if
+    the model is unknown or switched off, `already_answering` and `summarising` (409), and `nothing_to_summarise` (409)
+    if no message is old enough.
     """
     row = get_or_404(models_of(user), model, "model") if model else None
     with idle(user, conversation) as locked:
@@ -54,8 +54,10 @@ def summarise_now(*, user: User, conversation: Conversation, model: object = Non
 
 
 def would_free(conversation: Conversation, model: Model) -> int:
-    """Return the tokens that a summary written now would free in the next prompt for the model; 0 where there is
-    nothing to summarise."""
+    """Return the tokens that a summary written now would free in the next prompt for the model.
+
+    Return 0 if no message can be summarised.
+    """
     job = _job(conversation, SummaryJob.Reason.ASKED, model=model)
     planned = _planned(conversation, job)
     if planned is None:
@@ -67,7 +69,7 @@ def would_free(conversation: Conversation, model: Model) -> int:
 
 
 def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[SummaryMessage], SummaryPlan] | None:
-    """Return the messages that a summary written now could replace, and the plan which of them; None without a plan."""
+    """Return the messages of the branch, and the plan that says which of them a summary would replace, or None."""
     if conversation.leaf_id is None:
         return None
     marks = marks_on(conversation.pk, conversation.leaf_id)
@@ -76,9 +78,9 @@ def _planned(conversation: Conversation, job: SummaryJob) -> tuple[Sequence[Summ
 
 
 def rebuild_summary(*, user: User, summary: Summary) -> SummaryJob:
-    """Have a summary written again from the messages themselves, under the summary prompt of today.
+    """Write a summary again from the messages themselves, with the current summary prompt.
 
-    Raises `already_answering` and `summarising` (409), and `not_in_force` (409) for a summary that no longer holds.
+    Raises `already_answering` and `summarising` (409), and `not_in_force` (409) if the summary is no longer active.
     """
     with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
@@ -120,9 +122,10 @@ def edit_summary(*, user: User, summary: Summary, sections: Sequence[SummarySect
 
 
 def undo_summary(*, user: User, summary: Summary) -> Summary | None:
-    """Withdraw a summary, so that its messages are sent again. Returns the earlier summary that is in force now.
+    """Withdraw a summary, so that its messages are sent again. Return the earlier summary that is active now.
 
-    Automatic summaries are turned off here, or this one would come back at once; `summarise_now` turns them on.
+    Automatic summaries are turned off here, or the same summary would be written again at once. `summarise_now` turns
+    them on.
     """
     with idle(user, summary.conversation) as locked:
         _require_in_force(locked, summary)
@@ -132,8 +135,8 @@ def undo_summary(*, user: User, summary: Summary) -> Summary | None:
 
 
 def _require_in_force(conversation: Conversation, summary: Summary) -> None:
-    holds = in_force(conversation.pk, conversation.leaf_id)
-    if holds is None or holds.pk != summary.pk:
+    active = in_force(conversation.pk, conversation.leaf_id)
+    if active is None or active.pk != summary.pk:
         raise ProductError(
             "not_in_force",
             ("This summary is no longer the current one on this branch. Reload the page to see the current one."),
@@ -144,8 +147,10 @@ def _require_in_force(conversation: Conversation, summary: Summary) -> None:
 def _job(
     conversation: Conversation, reason: str, target: Summary | None = None, *, model: Model | None = None
 ) -> SummaryJob:
-    """Return a job that is not stored yet. Its fixed tokens come from the report of the newest answer, and so does the
-    model where none is named."""
+    """Return a job that is not stored yet.
+
+    Its fixed tokens come from the report of the newest answer. So does the model if `model` is None.
+    """
     leaf = Message.objects.select_related("model").get(pk=conversation.leaf_id) if conversation.leaf_id else None
     turn = Turn.objects.filter(answer=leaf).select_related("model").only("report", "model").first() if leaf else None
     calls = turn.report.get("calls", []) if turn else []
@@ -161,7 +166,7 @@ def _job(
 
 
 def _start(conversation: Conversation, job: SummaryJob) -> None:
-    """Store a job and have a worker carry it out. Raises `limit_reached` (429)."""
+    """Store a job and hand it over to a worker. Raises `limit_reached` (429)."""
     require_within(conversation.owner_id, job.token_id, None)
     job.save(force_insert=True)
     conversation.state = Conversation.State.SUMMARISING

@@ -1,4 +1,4 @@
-"""Summaries on the page of a conversation, and the acts of a person there."""
+"""Summaries on the page of a conversation, and the forms that change them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class SectionField(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SummaryView:
-    """A summary on the page. `sections` are all four, in order; `stale`: the summary prompt has changed since."""
+    """A summary on the page. `sections`: all four, in order. `stale`: the summary prompt has changed since."""
 
     row: Summary
     sections: list[SectionField]
@@ -48,8 +48,10 @@ class SummaryView:
 
 
 def of_branch(conversation: Conversation) -> tuple[SummaryView | None, SummaryJob | None]:
-    """Return the summary in force on the branch on show, and the newest job if it failed. Without any job it takes one
-    query."""
+    """Return the active summary of the shown branch, and the newest job if it failed.
+
+    In a conversation without jobs this takes one query.
+    """
     newest = SummaryJob.objects.filter(conversation=conversation).order_by("-id").first()
     if newest is None:
         return None, None
@@ -77,7 +79,7 @@ def summarise(request: Request, conversation: Conversation) -> HttpResponse:
 
 @with_row(services.visible_summary, "GET", "POST")
 def edit(request: Request, summary: Summary) -> HttpResponse:
-    """Show the sections as a form. Its texts stay when they cannot be saved."""
+    """Show the sections as a form. If the texts cannot be saved, the form keeps them."""
     texts = _texts(summary)
     problem: ProductError | None = None
     if request.method == "POST":

@@ -5,8 +5,8 @@
 3. `checkpoint` writes heartbeats and the answers so far, once a second for all turns of a process.
 4. `end` completes the turn, its answer and the ledger, and settles its conversation.
 
-Updates are conditional on `attempt`, so no two workers can carry out a turn. All functions are synchronous; the event
-loop calls them through `on_database`.
+Updates are conditional on `attempt`, so two workers can never both carry out a turn. All functions are synchronous; the
+event loop calls them through `on_database`.
 """
 
 import json
@@ -45,7 +45,7 @@ from projects.planner.models import RunStep
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a turn. `status` is a Turn.Status; Message.Status has the same values for all ends."""
+    """The end of a turn. `status` is a final Turn.Status; Message.Status has the same values for these."""
 
     status: str
     code: str = ""
@@ -73,7 +73,7 @@ UNEXPECTED = Ending(
 
 
 def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
-    """Return the end of a turn whose model wrote nothing. `finish_detail`: the provider's word for the reason."""
+    """Return the end of a turn whose model wrote nothing. `finish_detail`: the reason in the provider's words."""
     match finish_reason:
         case "refusal":
             code = "model_declined"
@@ -102,8 +102,8 @@ def of_empty_answer(finish_reason: str, finish_detail: str = "") -> Ending:
 def of_error(error: ProductError, outage: ModelError | None, fallback: str) -> Ending:
     """Return the end of a turn that failed with an error.
 
-    `fallback`: name of the model that was asked instead because of the `outage` of the chosen one; empty without one.
-    Where the prompt cannot be made for the fallback, the chosen model is still worth waiting for.
+    `fallback`: the name of the model that was asked instead, because of the `outage` of the chosen model; empty without
+    one. If the prompt cannot be built for the fallback, the error is retryable: the chosen model may recover.
     """
     if outage is None or not fallback or isinstance(error, ModelError):
         return Ending(Turn.Status.FAILED, error.code, error.sentence, getattr(error, "retryable", True))
@@ -134,9 +134,9 @@ def last_event(
 
 
 class TurnProgress(NamedTuple):
-    """The progress of a turn: `parts` of its answer as JSON, up to event `seq`; None where nothing is new.
+    """The progress of a turn: the `parts` of its answer as JSON, up to event `seq`; None if nothing is new.
 
-    `asks_changed`: since the last time it has begun, or ceased, to wait for its person.
+    `asks_changed`: since the last checkpoint the turn has begun, or stopped, waiting for its user.
     """
 
     turn: Turn
@@ -145,8 +145,8 @@ class TurnProgress(NamedTuple):
     asks_changed: bool = False
 
 
-# One statement for many turns, which the ORM cannot write. It skips a locked row this time: one person's turn must not
-# hold up all others.
+# One statement for many turns, which the ORM cannot write. It skips rows that are locked: one user's turn must not
+# delay all others.
 _CHECKPOINT = """
 WITH progress AS (
     SELECT * FROM unnest(%s::uuid[], %s::int[], %s::int[], %s::text[]) AS progress (id, attempt, seq, parts)
@@ -165,22 +165,22 @@ WHERE turn.attempt = progress.attempt AND turn.status = 'running'
 
 
 def checkpoint(progress: Sequence[TurnProgress]) -> dict[UUID, bool]:
-    """Write the heartbeats and the new text of the answers, in one statement.
+    """Write the heartbeats and the new text of the answers in one statement.
 
     Return whether a stop was requested, for each turn that this worker still carries out.
     """
     rows = [(each.turn.pk, each.turn.attempt, each.seq, each.parts) for each in progress]
     with connection.cursor() as cursor:
         cursor.execute(_CHECKPOINT, [list(column) for column in zip(*rows, strict=True)])
-        ours = dict(cursor.fetchall())
+        stop_requested = dict(cursor.fetchall())
     for each in progress:
-        if each.asks_changed and each.turn.pk in ours:
+        if each.asks_changed and each.turn.pk in stop_requested:
             list_changed(each.turn.conversation)
-    return ours
+    return stop_requested
 
 
 class RequestedCall(TypedDict):
-    """A call of a model, before its request leaves. The members are those of its `CallReport`."""
+    """A model call, stored before its request is sent. The members are the same as in its `CallReport`."""
 
     cycle: int
     model: str
@@ -189,8 +189,9 @@ class RequestedCall(TypedDict):
     tools_tokens: int
 
 
-# Always true. The commit of a statement with this condition does not wait for the disk, which would delay the first
-# token. A killed worker loses nothing. The machine of the database loses the commit if it fails within some 0.6 s.
+# Always true. A statement with this condition commits without waiting for the disk, since the wait would delay the
+# first token. If the worker is killed, nothing is lost. If the database server fails within about 0.6 s, the commit is
+# lost.
 _WITHOUT_WAITING_FOR_THE_DISK = Exact(
     Func(Value("synchronous_commit"), Value("off"), Value(True), function="set_config", output_field=CharField()),
     Value("off"),
@@ -198,9 +199,9 @@ _WITHOUT_WAITING_FOR_THE_DISK = Exact(
 
 
 def note_calls(turn: Turn, calls: Sequence[CallReport]) -> None:
-    """Commit the calls of a turn before a request leaves, so that the ledger has it even if the worker is killed.
+    """Commit the calls of a turn before a request is sent, so that the ledger counts it even if the worker is killed.
 
-    Raises `interrupted` where another process has ended the turn, and has written down what it cost.
+    Raises `interrupted` if another process has ended the turn and recorded its cost.
     """
     requested = [
         RequestedCall(
@@ -223,11 +224,14 @@ def note_calls(turn: Turn, calls: Sequence[CallReport]) -> None:
 class TurnOutcome:
     """The result of a turn: the answer's parts up to event `seq`, token usage, and a report of each model call.
 
-    `summary`: a job that is due now, not stored yet. `prompts`: the last prompt to each model. `window_caps`: by model,
-    a smaller window that holds for the conversation (`chat.models.LastPrompt`). `finish_reason`: of the last step.
-    `finish_detail`: the provider's word for an unknown reason. `first_token`: milliseconds from the question to it.
-    `requested`: calls of a worker that was killed, perhaps before it had stored the reports of its last ones.
-    `of_run`: a step of a run asked. `version` of the workspace at which the turn was claimed; None: as it is now.
+    * `summary`: a job that is due now and not stored yet.
+    * `prompts`: the last prompt to each model.
+    * `window_caps`: by model, a smaller window that holds for the conversation (`chat.models.LastPrompt`).
+    * `finish_reason`: the reason of the last step. `finish_detail`: an unknown reason in the provider's words.
+    * `first_token`: milliseconds from the question to the first token.
+    * `requested`: calls of a killed worker, which may not have stored the reports of its last calls.
+    * `of_run`: a step of a run has asked.
+    * `version`: the version of the workspace at which the turn was claimed; None means the present one.
     """
 
     parts: list[MessagePart]
@@ -248,10 +252,10 @@ class TurnOutcome:
 def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
     """End the turn and complete its answer, once. Return the state of its conversation.
 
-    Returns None when somebody else has ended it already. What its model calls cost is written down with it. The higher
-    `attempt` tells a worker that still carries it out.
+    Return None if another process has already ended it. The cost of its model calls is stored in the same transaction.
+    The raised `attempt` stops a worker that still carries it out.
     """
-    spent = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
+    ledger_rows = _spent(turn, ending, outcome) if outcome.calls or outcome.requested else []
     done = ending.status == Turn.Status.DONE
     prompts = [
         LastPrompt(
@@ -274,7 +278,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
                 asked=[],
                 finish_reason=outcome.finish_reason if done else "",
                 finish_detail=storable(outcome.finish_detail) if done else "",
-                cost=total_cost(spent),
+                cost=total_cost(ledger_rows),
                 first_token_ms=outcome.first_token,
                 finished=timezone.now(),
                 **_report_columns(outcome.calls),
@@ -288,7 +292,7 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
             error_code=ending.code,
             error_detail=storable(ending.detail.dump()),
         )
-        record_calls(spent, prompts)
+        record_calls(ledger_rows, prompts)
         state = settle(turn.conversation_id, outcome.summary)
         _send_webhooks(turn, ending)
     return state
@@ -297,16 +301,16 @@ def end(turn: Turn, ending: Ending, outcome: TurnOutcome) -> str | None:
 def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
     """Return a row for each model call. A call that was refused, or failed before it wrote anything, costs nothing.
 
-    A call during which the turn was stopped, or lost its worker, is counted up to there, with the tokens that the
-    provider's cache was expected to serve.
+    If the turn was stopped or lost its worker during a call, the call is counted up to that point, with the cached
+    tokens that were expected.
     """
     scope = scope_of(turn.conversation)
     texts = _texts_by_cycle(outcome.parts)
     purpose = ModelCall.Purpose.RUN if outcome.of_run else ModelCall.Purpose.ANSWER
     group = counted_to(turn.conversation.owner_id, outcome.version)
-    persona = turn.conversation.persona or scope.persona  # also where it was taken away meanwhile
-    spent = []
-    # A prompt that was refused as too long, and its successor, are of the same cycle.
+    persona = turn.conversation.persona or scope.persona  # also if the user has lost access to it
+    rows = []
+    # A prompt that was refused as too long and the next prompt have the same cycle.
     reported = {call["cycle"]: call for call in outcome.calls}
     calls = {call["cycle"]: cast("CallReport", call) for call in outcome.requested} | reported
     for number, call in calls.items():
@@ -335,12 +339,12 @@ def _spent(turn: Turn, ending: Ending, outcome: TurnOutcome) -> list[ModelCall]:
             persona=persona,
             purpose=purpose,
         )
-        spent.append(row)
-    return spent
+        rows.append(row)
+    return rows
 
 
 def _model_of(turn: Turn, call: CallReport) -> Model:
-    """Return the model of one call; a row with its name alone where it is deleted."""
+    """Return the model of one call. If it was deleted, return a new row with its name only."""
     pk = call.get("model_id", str(turn.model_id))
     if turn.model is not None and pk == str(turn.model_id):
         return turn.model
@@ -381,9 +385,9 @@ def _send_webhooks(turn: Turn, ending: Ending) -> None:
 
 
 def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[int, str]) -> None:
-    """Store the reasoning of the newest step that the provider needs back.
+    """Store the reasoning of the newest step, which the provider needs in the next request.
 
-    It is stored before the next step, so that a turn can be continued after its worker has died. `reminders` as in
+    It is stored before the next step, so that another worker can continue the turn. `reminders` as in
     `chat.prompts.builder.CallStep`.
     """
     steps = [number for number, message in enumerate(added) if message.tool_calls]
@@ -398,9 +402,9 @@ def keep_reasoning(turn: Turn, added: Sequence[LoopMessage], reminders: Mapping[
 
 
 def fall_back(turn: Turn, model: Model, reason: str) -> None:
-    """Make a fallback the model of the answer. The reasoning of the model before it is not replayed any more.
+    """Make the fallback the model of the answer, and delete the stored reasoning of the previous model.
 
-    `reason`: the code of the error of the model that was asked before.
+    `reason`: the error code of the previous model.
     """
     with transaction.atomic():
         if Turn.objects.live().filter(pk=turn.pk, attempt=turn.attempt).update(fallback_reason=reason):
@@ -431,7 +435,7 @@ class ReportColumns(TypedDict, total=False):
 
 
 def _report_columns(calls: list[CallReport]) -> ReportColumns:
-    """Return the columns about the model calls; none before the first call."""
+    """Return the columns about the model calls. They are empty before the first call."""
     if not calls:
         return {}
     last = calls[-1]
@@ -447,7 +451,7 @@ def _report_columns(calls: list[CallReport]) -> ReportColumns:
 
 @dataclass(frozen=True, slots=True)
 class StaleTurns:
-    """Running turns without a heartbeat, and queued turns that may be written and that no worker has claimed."""
+    """Running turns without a recent heartbeat, and queued turns that may begin but that no worker has claimed."""
 
     interrupted: list[UUID]
     unclaimed: list[UUID]
@@ -463,14 +467,14 @@ def stale() -> StaleTurns:
 
 
 def stale_turn(turn_id: UUID) -> Turn | None:
-    """Return a running turn without a heartbeat, with the rows that `end` needs."""
+    """Return a running turn without a recent heartbeat, with the related rows that `end` needs."""
     rows = stale_rows(Turn.objects.filter(pk=turn_id, status=Turn.Status.RUNNING))
     related = ("answer", "conversation__persona", "conversation__owner", "model__provider")
     return rows.select_related(*related).first()
 
 
 def asked_by_run(turn: Turn) -> bool:
-    """Return whether a step of a run has asked this."""
+    """Return whether a step of a run has begun this turn."""
     return RunStep.objects.filter(turn=turn).exists()
 
 
@@ -487,9 +491,9 @@ def dump(parts: list[MessagePart]) -> str:
 
 
 def storable(value: Any) -> Any:
-    """Return a JSON value without characters that PostgreSQL cannot store: NUL and halves of surrogate pairs.
+    """Return a JSON value without characters that PostgreSQL cannot store: NUL and lone surrogates.
 
-    Models and programs write them by mistake; the rest of their text must not be lost.
+    Models and programs send them by mistake. The rest of the text must not be lost.
     """
     if isinstance(value, str):
         text = value.replace("\x00", "")
@@ -497,7 +501,7 @@ def storable(value: Any) -> Any:
             text.encode()
         except UnicodeEncodeError:
             return text.encode(errors="replace").decode()
-        return text  # itself: a copy of each text would double a request's memory
+        return text  # the same object: copies would double the memory of a request
     if isinstance(value, list):
         return [storable(each) for each in value]
     if isinstance(value, dict):

@@ -68,9 +68,9 @@ def _operation(name: str, tag: str, summary: str, content: Document, parameters:
 
 
 def message_of(component: str, more: Document | None = None) -> Document:
-    """Return the schema of a message of a stream of server-sent events, whose `data` is this component as JSON.
+    """Return the schema of a server-sent event whose `data` is this component as JSON.
 
-    OpenAPI has no place for it before 3.2, so the schema of `text/event-stream` describes each message.
+    OpenAPI before 3.2 cannot describe a single event, so the schema of `text/event-stream` describes each message.
     """
     data = {
         "type": "string",
@@ -134,7 +134,7 @@ PATHS: dict[str, Document] = {
     ),
 }
 
-# By operation: the body of the request, and the status and body of the response.
+# By operation: the request body, the response status and the response body.
 EXAMPLES: dict[str, tuple[Any, str, Any]] = {
     "conversations_create": (
         {"title": "Holiday"},
@@ -248,11 +248,11 @@ class RelatedListField(OpenApiSerializerFieldExtension):  # type: ignore[no-unty
     match_subclasses = True
 
     def map_serializer_field(self, auto_schema: Any, direction: Any) -> Document:
-        one: Any = self.target.child_relation
-        rows = one.queryset
-        item = auto_schema._map_serializer_field(one, direction)
-        if isinstance(one, SlugRelatedField):
-            item["maxLength"] = rows.model._meta.get_field(one.slug_field).max_length
+        child: Any = self.target.child_relation
+        rows = child.queryset
+        item = auto_schema._map_serializer_field(child, direction)
+        if isinstance(child, SlugRelatedField):
+            item["maxLength"] = rows.model._meta.get_field(child.slug_field).max_length
         return {"type": "array", "items": item, "maxItems": self.target.max_length}
 
 

@@ -1,6 +1,6 @@
-"""Markdown of the guide as HTML. Its texts are the product's own, so they are trusted.
+"""Render the Markdown of the guide as HTML. The guide is part of the product, so its texts are trusted.
 
-`chat.rendering.markdown` renders texts of models and people.
+`chat.rendering.markdown` renders the untrusted texts of models and users.
 """
 
 import posixpath
@@ -26,12 +26,12 @@ NOT_IN_ANCHORS = re.compile(r"[^\w\- ]")
 
 
 def anchor_of(heading: str) -> str:
-    """Return the anchor that GitHub gives a heading."""
+    """Return the anchor of a heading by GitHub's rules."""
     return NOT_IN_ANCHORS.sub("", heading.lower()).replace(" ", "-")
 
 
 def address_of(target: GuidePlace) -> str:
-    """Return the address in the product of a place in the guide."""
+    """Return the product's address for a place in the guide."""
     if target.path == "examples" or target.path.startswith("examples/"):
         return reverse("examples")
     path = "" if target.path in (".", "index") else target.path
@@ -40,7 +40,7 @@ def address_of(target: GuidePlace) -> str:
 
 
 class GuideRenderer(RendererHTML):
-    """Writes code in colours, tables that scroll, and headings with anchors."""
+    """Render highlighted code, tables that scroll, and headings with anchors."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Any) -> str:
         language = tokens[idx].info.split(" ")[0]
@@ -68,14 +68,14 @@ PARSER = MarkdownIt("commonmark", {"html": False}, renderer_cls=GuideRenderer).e
 
 
 def text_of(inline: Token) -> str:
-    """Return the text of a line of Markdown, without its marks."""
+    """Return the text of a line of Markdown without the markup."""
     return "".join(each.content for each in inline.children or [] if each.type in ("text", "code_inline"))
 
 
 def render(page: GuidePage) -> SafeString:
-    """Return the page below its title, each top-level block in its own element.
+    """Return the page without its title, each top-level block in its own element.
 
-    A translated heading has the anchor of the original, too, since links from other pages name that.
+    A translated heading also has the anchor of the original heading, since links from other pages use it.
     """
     tokens = PARSER.parse(page.text)
     original = guide.page(page.path, ENGLISH)
@@ -103,7 +103,7 @@ def _anchors(tokens: Sequence[Token]) -> list[str]:
 
 
 def _set_address(link: Token, folder: str) -> None:
-    """Point a link into the guide. One to a file outside of docs/ becomes text, since an installation may lack it."""
+    """Point a link into the guide. A link to a file outside of docs/ becomes text: the file may not be installed."""
     href = str(link.attrs["href"])
     if ADDRESS.match(href):
         return
@@ -117,7 +117,7 @@ def _set_address(link: Token, folder: str) -> None:
 
 
 def _show(image: Token, folder: str) -> None:
-    """Point a picture to its address in the product. It is loaded when it comes into view."""
+    """Point a picture to its address in the product. Browsers load it when it comes into view."""
     name = posixpath.basename(place(str(image.attrs["src"]), folder).path)
     size = guide.pictures()[name]
     image.attrs |= {"src": reverse("help:picture", args=[name]), "loading": "lazy"}

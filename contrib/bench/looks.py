@@ -1,4 +1,4 @@
-"""Measure the speed of the page for a person: the first paint of a conversation, and scrolling in a long one."""
+"""Measure the speed of a page in the browser: the first paint of a conversation, and scrolling in a long one."""
 
 import json
 import statistics
@@ -13,9 +13,9 @@ from tests.chromium import chromium
 from tests.product import WAIT, Caller, Product, until
 
 LONG, ENDLESS = 200, 10_000  # messages
-LARGE = 200_000  # characters of an answer
-LOOKS = 9  # runs at each of two pages, in turn; the medians are compared
-RATIO = 1.2  # of the first paint of a long conversation to that of an empty one
+LARGE = 200_000  # characters in an answer
+LOOKS = 9  # visits to each of two pages, in turn; the medians are compared
+RATIO = 1.2  # limit: first paint of a long conversation divided by first paint of an empty one
 SLOW = {
     "offline": False,
     "latency": 400,
@@ -24,7 +24,7 @@ SLOW = {
 }  # ms, bytes a second
 USABLE_MS = 2_000.0
 FRAME_MS = 50.0
-STEPS = 400  # of the wheel, an eighth of the screen each
+STEPS = 400  # scroll steps of an eighth of the screen
 ANSWER = "It is limited by **clause 7**, for the reasons below.\n\n" + SECTION.format(number=7, words="as agreed " * 40)
 
 FIRST_PAINT = """() => new Promise((done) => {
@@ -33,7 +33,7 @@ FIRST_PAINT = """() => new Promise((done) => {
     if (found) done(found.startTime);
   }).observe({ type: "paint", buffered: true });
 })"""
-# Scroll up from the newest message: the page loads older ones meanwhile.
+# Scroll up from the newest message. The page loads older messages meanwhile.
 SCROLL = """async (steps) => {
   const scroller = document.getElementById("transcript");
   for (let step = 0; step < steps; step += 1) {
@@ -45,7 +45,7 @@ TRACED = ["devtools.timeline", "disabled-by-default-devtools.timeline", "topleve
 
 
 def _imported(caller: Caller, title: str, texts: list[str]) -> str:
-    """Import a conversation of these texts, questions and answers in turn, and return its path."""
+    """Import a conversation with these texts, alternately questions and answers, and return its path."""
     messages = [
         {"uuid": str(number), "sender": "assistant" if number % 2 else "human", "text": text}
         for number, text in enumerate(texts)
@@ -82,7 +82,7 @@ def _paints(context: BrowserContext, url: str, empty: str, long: str) -> list[di
 
 
 def _requests(context: BrowserContext, url: str, path: str) -> dict[str, Any]:
-    """Count the requests for a page that reach the server with a warm cache. Its socket and worker do not count."""
+    """Count the requests for a page that reach the server with a warm cache, without the WebSocket and the worker."""
     page, responses = context.new_page(), []
     session = context.new_cdp_session(page)
     session.on(
@@ -124,7 +124,7 @@ def _cold(context: BrowserContext, url: str, path: str) -> list[dict[str, Any]]:
 def _longest_task(browser: Browser, page: Page, steps: int) -> float:
     """Return the milliseconds of the longest task of the page's main thread while it scrolls up.
 
-    No frame comes during a task. The thread's own time is taken, since other processes work on this machine too.
+    No frame is drawn during a task. The thread's CPU time is measured, since other processes use this machine too.
     """
     events: list[dict[str, Any]] = []
     ended: list[Any] = []

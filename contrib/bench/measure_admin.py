@@ -2,9 +2,9 @@
 
     DJANGO_SETTINGS_MODULE=config.settings python -m scripts.services -m contrib.bench.measure_admin [numbers]
 
-The numbers are those of `contrib.bench.fill`. The small workspace has just enough rows to fill a list's page, so that
-only the tables' sizes differ. A page is marked if it makes other queries than in the small one, takes more than 1.5
-times as long, or has more than 150 kB.
+The numbers are the arguments of `contrib.bench.fill`. The small workspace has just enough rows to fill a page of each
+list, so that only the sizes of the tables differ. A page is marked if it makes another number of queries than in the
+small workspace, takes more than 1.5 times as long, or has more than 150 kB.
 """
 
 import re
@@ -34,14 +34,14 @@ from contrib.bench import fill  # noqa: E402
 from contrib.bench.volume import LIMIT, NOISE  # noqa: E402
 
 MOST_BYTES = 150_000
-SMALL = (600, 4_000, 8_000)  # people, conversations, messages: they fill two pages of each list, of shares too
+SMALL = (600, 4_000, 8_000)  # people, conversations, messages: they fill two pages of each list, also of shares
 SEARCHED = "fill-000002"
 RUNS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPageCost:
-    """The cost of a page of the admin. `time` in ms, the shortest of several; `size` in bytes, compressed."""
+    """The cost of a page of the admin. `time`: ms, the shortest of several runs. `size`: compressed bytes."""
 
     queries: int
     time: float
@@ -50,7 +50,7 @@ class AdminPageCost:
 
 
 def addresses() -> list[str]:
-    """Return the start page, and for each table its list, a search, the form of a new row, and pages of the newest."""
+    """Return the start page and, per table, its list, a search, the form for a new row, and the newest row's pages."""
     paths = [reverse("admin:index"), reverse("admin:index") + "?days=90"]
     for model in admin.site._registry:
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
@@ -63,7 +63,7 @@ def addresses() -> list[str]:
 
 
 def measured() -> dict[str, AdminPageCost]:
-    """Return the cost of each address, without the keys of rows. Addresses that this admin lacks are left out."""
+    """Return the cost of each address, with row ids as “…”. Addresses that this admin does not have are left out."""
     person, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client, costs = Client(raise_request_exception=False), {}
     client.force_login(person)
@@ -82,20 +82,20 @@ def measured() -> dict[str, AdminPageCost]:
 def cost_of(request: Callable[[], Any]) -> tuple[Any, int, float]:
     """Run a request. Return the answer, the number of queries, and the ms of this process and of the database.
 
-    Our part is CPU time and the database's is wall time. The caller takes the shortest of several runs, so that other
-    work on the machine counts little.
+    This process is measured in CPU time, the database in wall time. The caller takes the shortest of several runs, so
+    that other work on the machine matters little.
     """
     reset_queries()  # Django keeps at most 9,000
     began = time.process_time()
     with CaptureQueriesContext(connection) as queries:
         answer = request()
-    ours = time.process_time() - began
-    theirs = sum(float(query["time"]) for query in queries.captured_queries)
-    return answer, len(queries.captured_queries), (ours + theirs) * 1_000
+    own_seconds = time.process_time() - began
+    database_seconds = sum(float(query["time"]) for query in queries.captured_queries)
+    return answer, len(queries.captured_queries), (own_seconds + database_seconds) * 1_000
 
 
 def table(small: dict[str, AdminPageCost], full: dict[str, AdminPageCost]) -> int:
-    """Print the table and return how many pages are over a limit."""
+    """Print the table and return the number of pages that exceed a limit."""
     print(f"{'page':<58} {'queries':>11} {'ms':>15} {'times':>6} {'kB':>11}")
     over = 0
     for name in sorted(full):
@@ -124,11 +124,11 @@ def main() -> int:
     with override_settings(STORAGES={**settings.STORAGES, "staticfiles": plain}):
         call_command("migrate", verbosity=0)
         fill.fill(*SMALL)
-        one = User.objects.get(
+        owner = User.objects.get(
             username=SEARCHED
         )  # owns nearly all rows of the small workspace, so that their lists fill a page too
-        Conversation.objects.update(owner=one)
-        ModelCall.objects.update(person=one)
+        Conversation.objects.update(owner=owner)
+        ModelCall.objects.update(person=owner)
         small = measured()
         fill.main(sys.argv[1:])
         return 1 if table(small, measured()) else 0

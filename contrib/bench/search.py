@@ -1,4 +1,4 @@
-"""Measure the time of a search among many chunks, and the time until a new file is searchable there.
+"""Measure the time of a search in many chunks, and the time until a new file is searchable among them.
 
     python -m contrib.bench.search [chunks]
 
@@ -18,7 +18,7 @@ PROGRAM = "import django; django.setup(); from contrib.bench.retrieval.large_col
 
 
 def rows(chunks: int = CHUNKS) -> list[dict[str, Any]]:
-    """Return rows with the name, value, unit, the limit, and the ratio to it."""
+    """Return rows with name, value, unit, limit, and ratio to the limit."""
     services = Services()
     urls = {"DATABASE_URL": services.database, "REDIS_URL": services.redis}
     environment = {**os.environ, **urls, "DJANGO_SETTINGS_MODULE": "config.settings"}

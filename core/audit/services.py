@@ -1,4 +1,4 @@
-"""Writing the audit: other services call `record` in the transaction of the act, so both are stored or neither is."""
+"""Write the audit. Services call `record` in the transaction of the act, so that both are stored or neither is."""
 
 from collections.abc import Collection, Mapping
 from copy import copy
@@ -20,7 +20,7 @@ from core.audit.origin import How, origin
 Row = TypeVar("Row", bound=models.Model)
 
 FORGOTTEN_AT_ONCE = 50_000  # rows
-# The audit records the values of these fields; of all others, such as texts and keys, only that they changed.
+# The audit records the values of these fields. For all others, such as texts and keys, it records only the change.
 _PLAIN = (
     models.BooleanField,
     models.IntegerField,
@@ -39,9 +39,9 @@ def record(
     name: str = "",
     changes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add an act to the audit. `user` acts; None is the product itself, or somebody who is not signed in.
+    """Add an act to the audit. `user` is the actor; None is the product itself or a visitor who is not signed in.
 
-    `name`: the name of the row, where that is no text of a person's. Raises `TransactionManagementError` outside of a
+    `name`: the name of the row, unless it is text that a user wrote. Raises `TransactionManagementError` outside a
     transaction, and `ValueError` for an act that is not in `core.audit.actions`.
     """
     if action not in ACTIONS:
@@ -49,7 +49,7 @@ def record(
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("an act is recorded in the transaction that carries it out")
     source = origin()
-    # The user who runs a command acts, also where the command acts in a person's name.
+    # The actor of a command is the system user who runs it, even if the command acts on behalf of a person.
     person = user if source.how != How.COMMAND else None
     kind, pk = ("", "") if row is None else (row._meta.label_lower, str(row.pk))
     entry = Entry(
@@ -75,7 +75,7 @@ def record(
 def record_saved(
     *, user: AbstractUser | None, kind: str, row: models.Model, before: models.Model | None, name: str = ""
 ) -> None:
-    """Record that a row was added (`before` is None) or changed. A row that was stored unchanged is no act."""
+    """Record that a row was added (`before` is None) or changed. If nothing changed, nothing is recorded."""
     changes = changed(before if before is not None else type(row)(), row)
     if before is None or changes:
         verb = "added" if before is None else "changed"
@@ -83,12 +83,12 @@ def record_saved(
 
 
 def stored(row: Row) -> Row | None:
-    """Return the row as it is in the database, for `record_saved`; None for a new one."""
+    """Return the stored version of the row, for `record_saved`; None for a new row."""
     return type(row)._base_manager.filter(pk=row.pk).first() if row.pk is not None else None
 
 
 def changed(before: models.Model, after: models.Model) -> dict[str, list[Any] | None]:
-    """Return [before, after] by field for flags, numbers, choices, days and ids; None for a text or a secret."""
+    """Return [before, after] by field for flags, numbers, choices, dates and ids, and None for a text or a secret."""
     changes: dict[str, list[Any] | None] = {}
     for field in after._meta.concrete_fields:
         old = getattr(before, field.attname)
@@ -100,7 +100,7 @@ def changed(before: models.Model, after: models.Model) -> dict[str, list[Any] | 
 
 
 def changed_fields(row: models.Model, fields: Mapping[str, Any]) -> dict[str, list[Any] | None]:
-    """Return the changes as `changed` does, for values that are about to be set; other names are skipped."""
+    """Return the changes as `changed` does, for values that are about to be set. Other names are skipped."""
     after = copy(row)
     for name, value in fields.items():
         try:
@@ -117,7 +117,7 @@ def _is_recorded(field: "models.Field[Any, Any]") -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as JSON holds it without loss."""
+    """Return the value in a form that JSON stores without loss."""
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
@@ -125,28 +125,28 @@ def plain(value: Any) -> Any:
 def record_erasure(
     *, user: AbstractUser | None, person: AbstractUser, tokens: Collection[UUID], changes: Mapping[str, Any]
 ) -> None:
-    """Record by id that a person is erased, and remove their names, addresses and names of tokens from earlier rows.
+    """Record by id that a person is erased. Remove their names, addresses and token names from earlier rows.
 
-    The acts stay in these rows, with their times, by ids; so does the chain, which does not depend on names.
+    The earlier rows keep the acts, with times and ids. The hash chain stays valid, since it does not include names.
     """
     ids = [str(pk) for pk in (person.pk, *tokens)]
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL glasshouse.audit_erasure = 'on'")  # the trigger of the table checks it
         Entry.objects.filter(actor_id=person.pk).update(actor_name="", token_name="", address="")
-        of_person = Entry.objects.filter(object_id__in=ids)
-        of_person.update(object_name="")
+        about_person = Entry.objects.filter(object_id__in=ids)
+        about_person.update(object_name="")
         # The address of a failed sign-in may be the person's, too.
-        of_person.filter(actor_id=None).update(address="")
+        about_person.filter(actor_id=None).update(address="")
         cursor.execute("SET LOCAL glasshouse.audit_erasure = 'off'")
     record(user=user, action=ERASED, row=person, changes={**changes, "tokens": ids[1:]})
 
 
 @transaction.atomic
 def forget_old() -> int:
-    """Delete rows older than `settings.AUDIT_DAYS`, from the beginning of the chain on; 0 days keeps all.
+    """Delete rows older than `settings.AUDIT_DAYS`, from the start of the chain; 0 days keeps all rows.
 
-    Returns their number. The deletion is an act itself, with the place and hash of the last deleted row. The newest row
-    always stays.
+    Return their number. The deletion is recorded as an act, with the sequence number and hash of the last deleted row.
+    The newest row is never deleted.
     """
     if not settings.AUDIT_DAYS:
         return 0

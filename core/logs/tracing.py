@@ -1,12 +1,12 @@
-"""Spans of OpenTelemetry: of a request, of the jobs and the answers that it leads to, and of each call of a model.
+"""OpenTelemetry spans for requests, for the jobs and answers that a request starts, and for each model call.
 
-All of them are one trace, whose id is made from the request's. The id that a page shows with an error finds the trace
-and the log lines, and jobs and turns need to carry no other id. A trace that a caller has begun is linked and not
-joined, since outsiders must not choose our ids. A model's server gets ours (`traceparent`,
-https://www.w3.org/TR/trace-context/).
+All spans of a request form one trace, whose id is derived from the request id. So the id that a page shows with an
+error finds both the trace and the log lines, and jobs and turns need no other id. A trace of the caller is linked and
+not continued, since outsiders must not choose the ids of this site. Model servers receive the product's trace id
+(`traceparent`, https://www.w3.org/TR/trace-context/).
 
-Without `OTEL_EXPORTER_OTLP_ENDPOINT` a span costs one check. A span carries only the attributes that its code names:
-names of views, models and codes, and ids. A failure is named by its kind, without its sentence.
+Without `OTEL_EXPORTER_OTLP_ENDPOINT` a span costs one check. A span has only the attributes that its code sets: names
+of views and models, codes, and ids. A failure is recorded by its type or code, without its message.
 """
 
 import threading
@@ -27,7 +27,7 @@ from core.logs.context import log_fields, trace_of
 
 
 class SampledTracer(NamedTuple):
-    """A tracer, and the rule by which the trace with an id is sent."""
+    """A tracer, and the function that says whether the trace with an id is sent."""
 
     tracer: Tracer
     is_sampled: Callable[[int], bool]
@@ -42,7 +42,7 @@ _preset_ids: ContextVar[tuple[int, int]] = ContextVar("the ids of the span that 
 
 
 def use(make: Callable[[], SampledTracer] | None) -> None:
-    """Make spans with this tracer. The first span makes it: it begins a thread, and a process may yet be forked."""
+    """Set the tracer. It is made with the first span, since it starts a thread and the process may still be forked."""
     global _make, _sampled
     _make = make
     _sampled = None
@@ -66,18 +66,18 @@ def _tracer() -> SampledTracer | None:
 
 
 def preset_ids() -> tuple[int, int]:
-    """Return the ids of trace and span for the span that begins; 0 stands for a random one."""
+    """Return the trace id and span id for the span that begins; 0 means a random id."""
     return _preset_ids.get()
 
 
 @contextmanager
 def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]:
-    """Begin the first span of a trace, which ends with the block. `traceparent` is the caller's, "" without."""
+    """Begin the first span of a trace, which ends with the block. `traceparent`: the caller's header, or empty."""
     sampled = _tracer()
     if sampled is None:
         yield INVALID_SPAN
         return
-    outside = trace.get_current_span(_W3C.extract({"traceparent": traceparent})).get_span_context()
+    caller = trace.get_current_span(_W3C.extract({"traceparent": traceparent})).get_span_context()
     token = _preset_ids.set(trace_of(request_id))
     try:
         span = sampled.tracer.start_span(
@@ -85,7 +85,7 @@ def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]
             Context(),
             SpanKind.SERVER,
             {"http.request.method": method, "request_id": request_id},
-            [Link(outside)] if outside.is_valid else None,
+            [Link(caller)] if caller.is_valid else None,
         )
     finally:
         _preset_ids.reset(token)
@@ -94,19 +94,19 @@ def of_request(method: str, request_id: str, traceparent: str) -> Iterator[Span]
 
 
 def begin(name: str, kind: SpanKind, **attributes: str) -> Span:
-    """Begin a span below the current one, else below that of the request in the log fields. The caller calls `end`.
+    """Begin a child of the current span, else of the span of the request in the log fields. The caller calls `end`.
 
-    Attributes are named by OpenTelemetry's conventions, with `__` for a dot.
+    Attribute names follow OpenTelemetry's conventions, with `__` for a dot.
     """
     sampled = _tracer()
     if sampled is None:
         return INVALID_SPAN
-    named = {key.replace("__", "."): value for key, value in attributes.items() if value}
-    return sampled.tracer.start_span(name, _parent(sampled), kind, named)
+    renamed = {key.replace("__", "."): value for key, value in attributes.items() if value}
+    return sampled.tracer.start_span(name, _parent(sampled), kind, renamed)
 
 
 def _parent(sampled: SampledTracer) -> Context | None:
-    """Return the context of the parent; None stands for the current span."""
+    """Return the context of the parent; None means the current span."""
     request_id = log_fields().get("request_id", "")
     if trace.get_current_span().get_span_context().is_valid:
         return None
@@ -118,14 +118,14 @@ def _parent(sampled: SampledTracer) -> Context | None:
 
 
 def inside(span: Span) -> AbstractContextManager[object]:
-    """Put the spans of the block below `span`, which goes on afterwards."""
+    """Make the spans of the block children of `span`, which does not end with the block."""
     if span is INVALID_SPAN:
         return nullcontext()
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 def end(span: Span, failure: str = "") -> None:
-    """End a span. `failure`: the kind of an error, or its code."""
+    """End a span. `failure`: the type or code of an error."""
     if failure:
         fail(span, failure)
     span.end()
@@ -151,25 +151,25 @@ def _current(span: Span) -> Iterator[None]:
 
 @contextmanager
 def span(name: str, kind: SpanKind = SpanKind.INTERNAL, **attributes: str) -> Iterator[None]:
-    """Begin a span as `begin` does, which ends with the block."""
+    """Begin a span as `begin` does. It ends with the block."""
     with _current(begin(name, kind, **attributes)):
         yield
 
 
 def job(name: str) -> AbstractContextManager[None]:
-    """Begin a span for a job that a request has led to. Scheduled tasks, which run every few seconds, get none."""
+    """Begin a span for a job that a request has started. Scheduled tasks, which run every few seconds, have no span."""
     return span(name, SpanKind.CONSUMER) if "request_id" in log_fields() else nullcontext()
 
 
 def note(**attributes: str | int | float) -> None:
-    """Set attributes of the current span, named as in `begin`."""
+    """Set attributes on the current span, named as in `begin`."""
     current = trace.get_current_span()
     for key, value in attributes.items():
         current.set_attribute(key.replace("__", "."), value)
 
 
 def headers() -> dict[str, str]:
-    """Return the tracing headers for a request that is sent now; none while there are no traces."""
+    """Return the tracing headers for an outgoing request. They are empty while tracing is off."""
     carrier: dict[str, str] = {}
     if _sampled is not None:
         _W3C.inject(carrier)

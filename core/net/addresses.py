@@ -1,4 +1,4 @@
-"""Addresses of the web as text: their canonical form, the addresses that a text names, and lists of hosts."""
+"""Web addresses as text: their canonical form, the addresses that occur in a text, and lists of hosts."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -11,17 +11,17 @@ import httpx2
 
 _END = r"\s<>\"`{}|\\^\[\]“”„«»。，、；：！？）」』】》"
 _WHOLE = re.compile(rf"https?://(?:\[[0-9a-f:.]+\])?[^{_END}]*", re.IGNORECASE)
-# An address without a scheme. It begins where a word does, so that a long row of labels is scanned once.
+# An address without a scheme. It begins at the start of a word, so that a long row of labels is scanned once.
 _BARE = re.compile(rf"(?<![\w.@/:%=&?-])(?:[\w-]+\.)+[^\W\d_]{{2,24}}(?::\d{{1,5}})?(?:[/?][^{_END}]*)?")
 _CLOSING = ".,;:!?)'*_~"
 _MOST_CLOSING = 8  # characters behind an address that may belong to the sentence around it
 
 
 def canonical(url: str) -> str:
-    """Return host, port, path and query in one form; empty for text that is no address.
+    """Return host, port, path and query in one canonical form, or an empty text if `url` is not a web address.
 
-    Scheme and fragment do not count: the server learns nothing from the one, and never gets the other. The query
-    counts to the letter, since it can carry data away.
+    Scheme and fragment are left out: the scheme carries no data to the server, and the fragment is never sent. The
+    query is kept exactly, since it can carry data away.
     """
     try:
         parsed = httpx2.URL(url.strip())
@@ -35,7 +35,7 @@ def canonical(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """Return the host in the form of DNS, lower case; empty for text that is no address."""
+    """Return the host in lower case and in DNS form (IDNA), or an empty text if `url` is not an address."""
     try:
         return _plain(httpx2.URL(url.strip()).raw_host.decode("ascii"))
     except (httpx2.InvalidURL, ValueError):
@@ -43,16 +43,18 @@ def host_of(url: str) -> str:
 
 
 def named_in(text: str) -> set[str]:
-    """Return the canonical addresses that a text names, also those without a scheme (example.org/help).
+    """Return the canonical addresses that occur in a text, including addresses without a scheme (example.org/help).
 
-    An address that may end in punctuation of its sentence is returned both with and without it.
+    If an address ends in punctuation that may belong to the sentence, it is returned both with and without it.
     """
-    written = [match[0] for match in _WHOLE.finditer(text)] + [f"https://{match[0]}" for match in _BARE.finditer(text)]
-    return {address for each in written for ending in _endings(each) if (address := canonical(ending))}
+    candidates = [match[0] for match in _WHOLE.finditer(text)] + [
+        f"https://{match[0]}" for match in _BARE.finditer(text)
+    ]
+    return {address for each in candidates for ending in _endings(each) if (address := canonical(ending))}
 
 
 def host_pattern(line: str) -> str:
-    """Return a line of a list of hosts: `example.org`, or `*.example.org` for all hosts below it but not itself.
+    """Return a pattern in canonical form: `example.org`, or `*.example.org` for its subdomains but not itself.
 
     Raises ValueError for any other line.
     """
@@ -64,7 +66,7 @@ def host_pattern(line: str) -> str:
 
 
 class HostListing(Enum):
-    """The lists that a host is on."""
+    """The list that a host is on, if any."""
 
     DENIED = "denied"
     ALLOWED = "allowed"
@@ -98,7 +100,7 @@ def _endings(url: str) -> Iterator[str]:
 
 
 def _plain(host: str) -> str:
-    """Return a name in lower case; an address in its usual form, as `8.8.8.8` for 134744072 and 0x08080808."""
+    """Return a name in lower case, or an IP address in its usual form: `8.8.8.8` for 134744072 and 0x08080808."""
     name = host.strip("[]").rstrip(".").lower()
     try:
         return ip_address(name).compressed

@@ -1,4 +1,4 @@
-"""Fetching of URLs within a time and a size, from addresses that the guard has checked."""
+"""Fetch URLs within limits of time and size, from addresses that the guard has checked."""
 
 import asyncio
 import ssl
@@ -13,21 +13,21 @@ from core.net.outgoing import note
 from core.net.url_safety import FetchRefused, Guard
 
 MAX_REDIRECTS = 5
-MAX_ADDRESSES = 3  # of one name that are tried
-CONNECT_TIMEOUT = 5.0  # seconds for each of them
+MAX_ADDRESSES = 3  # addresses of one host name that are tried
+CONNECT_TIMEOUT = 5.0  # seconds per address
 _ENCODINGS = frozenset({"", "identity", "gzip", "x-gzip", "deflate"})
-# Called with the requested URL and the one that it redirects to. Raises `FetchRefused` to stop there.
+# Called with the requested URL and the URL of the redirect. Raises `FetchRefused` to stop there.
 Follow = Callable[[httpx2.URL, httpx2.URL], Awaitable[None]]
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Glasshouse; opens pages that people ask for)",
-    # Others can be packed in layers, each a bomb of its own.
+    # Other encodings can be nested, and each layer can be a decompression bomb.
     "Accept-Encoding": "gzip",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A fetched body. `url` is the one after redirects; `cut`: the page had more than `body` holds."""
+    """A fetched body. `url`: the URL after redirects. `cut`: the page was longer than `body`."""
 
     url: str
     media_type: str
@@ -38,23 +38,23 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetches URLs. `timeout`: seconds for the whole fetch. `tls` None trusts the authorities of the machine."""
+    """Fetch URLs. `timeout`: seconds for the whole fetch. `tls`: None trusts the machine's certificate authorities."""
 
     guard: Guard = field(default_factory=Guard)
     timeout: float = 15.0
     tls: ssl.SSLContext | None = None
 
     async def fetch(self, url: httpx2.URL, accepted: Mapping[str, int], follow: Follow | None = None) -> Fetched:
-        """Fetch a URL of one of the `accepted` media types, each with the most bytes to read of its unpacked body.
+        """Fetch a URL. `accepted`: for each accepted media type, the most bytes to read of the unpacked body.
 
-        Follows at most five redirects, each checked like the first URL, and by `follow`. Raises `FetchRefused`.
+        Follows at most five redirects. Each is checked like the first URL, and by `follow`. Raises `FetchRefused`.
         """
         transport = CheckedTransport(self.guard, self.tls)
         client = httpx2.AsyncClient(
             transport=transport,
             headers={**_HEADERS, "Accept": ", ".join(accepted)},
             timeout=httpx2.Timeout(self.timeout, connect=CONNECT_TIMEOUT),
-            trust_env=False,  # through a proxy, the address would be the proxy's choice
+            trust_env=False,  # a proxy would choose the address itself
         )
         try:
             async with asyncio.timeout(self.timeout), client:
@@ -101,7 +101,7 @@ class Fetcher:
 
 
 async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, bool]:
-    """Return the unpacked body up to `max_bytes`, and whether there was more. The rest is not received."""
+    """Return the unpacked body up to `max_bytes`, and whether it is longer. The rest is not received."""
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as pieces:
         async for piece in pieces:
@@ -113,22 +113,22 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, b
 
 @lru_cache(maxsize=1)
 def system_tls() -> ssl.SSLContext:
-    """Return a context that trusts the authorities of the machine, or those of SSL_CERT_FILE or SSL_CERT_DIR."""
+    """Return a context that trusts the certificate authorities of SSL_CERT_FILE or SSL_CERT_DIR, else the machine's."""
     context = httpx2.create_ssl_context()  # reading the authorities takes tens of milliseconds
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Looks the name up once and connects to the very address that was checked.
+    """Resolve the host name once, and connect to exactly the address that was checked.
 
-    A second look-up could return another address. The host's name stays in the Host header, and in TLS for the
-    certificate.
+    A second look-up could return another address. The Host header and TLS (SNI and the certificate check) still use the
+    host name.
     """
 
     def __init__(self, guard: Guard, tls: ssl.SSLContext | None = None) -> None:
         self._guard = guard
-        # Connections are not kept: one to the same address may have been made for another name.
+        # Connections are not reused: one to the same address may have been opened for another name.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.AsyncHTTPTransport(verify=tls or system_tls(), trust_env=False, limits=limits)
 
@@ -152,7 +152,7 @@ def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
     return httpx2.Request(
         request.method,
         request.url.copy_with(host=address),
-        headers=request.headers,  # their Host is the name
+        headers=request.headers,  # their Host header is the name
         stream=request.stream,
         extensions={**request.extensions, "sni_hostname": name},
     )

@@ -1,4 +1,4 @@
-"""The address of this site in links that leave it, in mails and webhooks.
+"""The address of this site in links outside of its pages: in mails and webhooks.
 
 A link in a mail carries a key to an account. The sender of the request chooses the Host header, so the header alone
 must not decide the target of the link: `ALLOWED_HOSTS` checks hosts, but no ports.
@@ -12,10 +12,10 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def site_origin(request: HttpRequest) -> str:
-    """Return `SITE_URL`; without one, scheme and host of the request, with a port only where it is known to be ours.
+    """Return `SITE_URL`, else the scheme and host of the request, with the port if it is known to be this site's.
 
-    A port is known where it stands in `CSRF_TRUSTED_ORIGINS`, or is the one that this process listens at while no proxy
-    is in front. Any other port is left out.
+    A port is known if it is in `CSRF_TRUSTED_ORIGINS`, or if this process listens at it and no proxy is in front. Any
+    other port is left out.
     """
     if settings.SITE_URL:
         return str(settings.SITE_URL)

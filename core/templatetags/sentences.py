@@ -1,4 +1,4 @@
-"""Filters for sentences that JSON holds (`{{ part.label|sentence }}`), for money and for numbers."""
+"""Template filters for sentences stored in JSON (`{{ part.label|sentence }}`), for money and for numbers."""
 
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ def percent(share: Decimal | float) -> str:
 
 @register.filter
 def short(number: int) -> str:
-    """Return `128k` for `128000`, `1M` for `1048576`: for numbers that are read at a glance."""
+    """Return a rounded number: `128k` for `128000`, `1M` for `1048576`."""
     for size, sign in ((1_000_000, "M"), (1_000, "k")):
         if number >= size:
             return f"{number / size:.0f}{sign}"

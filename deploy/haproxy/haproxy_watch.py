@@ -1,7 +1,8 @@
-"""`haproxy_watch.py URL COMMAND...` runs the command when HAProxy accepts connections but answers nothing.
+"""`haproxy_watch.py URL COMMAND...` runs the command when HAProxy accepts connections but sends no answer.
 
-It is a liveness probe, as Kubernetes has them: systemd restarts HAProxy when it has ended, but does not notice that it
-hangs. The command runs after three time-outs in a row, since a slow machine answers one of three. It needs Python only.
+It is a liveness probe like those of Kubernetes. systemd restarts HAProxy when it has exited, but does not notice when
+it hangs. The command runs after three time-outs in a row: even a slow machine answers one probe in three. Only Python
+is needed.
 """
 
 import subprocess
@@ -15,11 +16,11 @@ from urllib.request import urlopen
 PATIENCE = 0.9  # seconds for an answer
 TIMES = 3
 EVERY = 1.0  # seconds
-STARTS_WITHIN = 2.0  # seconds, after it was ended
+STARTS_WITHIN = 2.0  # seconds for HAProxy to start again
 
 
 def hangs(url: str, patience: float = PATIENCE) -> bool:
-    """Return whether no answer came in time. A refused connection is no hang: systemd restarts HAProxy then."""
+    """Return whether no answer came in time. A refused connection does not count: systemd then restarts HAProxy."""
     try:
         urlopen(url, timeout=patience).close()  # noqa: S310 - the operator's own address
     except TimeoutError:
@@ -32,7 +33,7 @@ def hangs(url: str, patience: float = PATIENCE) -> bool:
 
 
 def missed_in_a_row(silences: Iterable[bool]) -> Iterator[int]:
-    """Yield after each probe how many in a row had no answer. The count begins anew after `TIMES`."""
+    """Yield after each probe the number of unanswered probes in a row. After `TIMES` the count starts again."""
     missed = 0
     for silent in silences:
         missed = missed % TIMES + 1 if silent else 0

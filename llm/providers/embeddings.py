@@ -1,4 +1,4 @@
-"""Speak OpenAI's protocol for embeddings, as the many servers that copy it understand it."""
+"""Client for OpenAI's embeddings protocol, limited to the features that compatible servers support."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from core.json_types import JsonObject
 from llm.providers import errors
 from llm.providers.connection import Connection, number_at
 
-# Seconds between attempts; each wait is twice the one before.
+# Seconds between attempts; each wait is twice the previous one.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 
@@ -18,7 +18,7 @@ LONGEST_WAIT = 30.0
 class EmbeddingsClient:
     """Client of an embeddings server.
 
-    `patience`: seconds until a request must be answered. `again`: how often a failed request is sent again.
+    `patience`: time limit of a request in seconds. `again`: number of retries of a failed request.
     """
 
     def __init__(self, base_url: str, api_key: str, patience: float, again: int) -> None:
@@ -27,7 +27,7 @@ class EmbeddingsClient:
         self._again = again
 
     async def embed(self, model: str, texts: Sequence[str]) -> tuple[list[Any], int]:
-        """Return the server's vector for each text, unchecked, and the tokens that it reports, 0 without a report.
+        """Return the vectors of the texts, unchecked, and the tokens that the server reports, or 0 without a report.
 
         Raises `ModelError`.
         """

@@ -11,17 +11,19 @@ from core.sentences import Sentence
 from core.sound import sound
 from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 
-MAX_ARGUMENTS = 65_536  # characters of JSON; more is a model gone wrong, not a request
+MAX_ARGUMENTS = 65_536  # characters of JSON; only a malfunctioning model writes more
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """Output of a tool. The model sees `text`; the page shows `data`, which has ids, links, pages and offsets.
 
-    `arguments`: the arguments that the tool used, where they are more than the model wrote, as with expanded queries.
-    The history then stores these. `whole`: the text in which a model may read on where `text` is shortened; empty where
-    it can call the tool again instead. `partial`: the source has more than was received. `result`: how `text` was
-    shortened, if it was.
+    * `arguments`: the arguments that the tool used, if it added some, as with expanded queries. The history then stores
+      these instead of the model's.
+    * `whole`: the text in which a model may continue reading if `text` is shortened; empty if the model can call the
+      tool again instead.
+    * `partial`: the source is longer than the part that was received.
+    * `result`: how `text` was shortened, if it was.
     """
 
     text: str
@@ -40,14 +42,14 @@ class Tool(Protocol):
     timeout: float
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
-        """Return what the call does, for people: "Searching 2 files"."""
+        """Return a description of the call for people: "Searching 2 files"."""
         ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput: ...
 
 
 class BadArguments(ValueError):
-    """Invalid arguments of a call. The model reads the sentence, and may call again with better ones."""
+    """The arguments of a call are invalid. The model reads the message, and may call again with others."""
 
 
 def parse_arguments(call: ToolCall) -> JsonObject:
@@ -60,19 +62,19 @@ def parse_arguments(call: ToolCall) -> JsonObject:
         raise BadArguments("The arguments are not valid JSON.") from error
     if not isinstance(arguments, dict):
         raise BadArguments("The arguments must be a JSON object.")
-    sounded: JsonObject = sound(arguments)
-    return sounded
+    cleaned: JsonObject = sound(arguments)
+    return cleaned
 
 
 def refuse_constant(constant: str) -> NoReturn:
-    """Raise `ValueError`: NaN and Infinity are Python's, not JSON's, and can be neither stored nor sent."""
+    """Raise `ValueError` for NaN and Infinity: JSON lacks them, so they can be neither stored nor sent."""
     raise ValueError(constant)
 
 
 async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Run one tool under its time limit. A failure becomes an output that tells the model what went wrong.
 
-    The text may have any length: the caller plans how much of it the model is sent.
+    The text may have any length. The caller plans how much of it is sent to the model.
     """
     try:
         async with asyncio.timeout(tool.timeout):

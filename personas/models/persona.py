@@ -29,13 +29,13 @@ def share(name: str, default: str, help_text: str) -> "models.DecimalField[Decim
 
 
 class PromptVersion(models.Model):
-    """Version of a prompt. A version never changes: an edit stores the next one. At most one of a kind is active."""
+    """Version of a prompt. A version never changes: an edit stores the next one. At most one version is active."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.PositiveIntegerField(unique=True, editable=False)
     text = models.TextField()
     note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
-    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by tokenizer's name
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by the tokenizer's name
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False, related_name="+"
     )
@@ -77,7 +77,7 @@ class SummaryPrompt(PromptVersion):
 
 
 class PromptText(PromptVersion):
-    """Version of a text of `personas.texts`, by its name there. Without an active version the built-in text is sent."""
+    """Version of the text `name` in `personas.texts`. Without an active version the built-in text is sent."""
 
     name = models.CharField(max_length=40, editable=False)
     version = models.PositiveIntegerField(editable=False)
@@ -99,7 +99,7 @@ class PromptText(PromptVersion):
 
 class ReminderQuerySet(models.QuerySet["Reminder"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "ReminderQuerySet":
-        """Return the reminders of every conversation, and those of the personas that the user sees."""
+        """Return the reminders for every conversation, and the reminders of the personas that the user sees."""
         chosen = Persona.objects.visible_to(user).values("reminders")
         return self.filter(Q(scope=Reminder.Scope.EVERYWHERE) | Q(pk__in=chosen))
 
@@ -127,7 +127,7 @@ class Reminder(models.Model):
 
 
 class BudgetProfile(models.Model):
-    """Numbers and policies of the context engine. Numbers are tokens unless they are shares (0 to 1)."""
+    """Numbers and policies of the context engine. Numbers without a unit are tokens, or shares from 0 to 1."""
 
     class Policy(models.TextChoices):
         RECENT = "recent", "Recent: the newest turns, without gaps"
@@ -330,7 +330,7 @@ class BudgetProfile(models.Model):
 
 class PersonaQuerySet(models.QuerySet["Persona"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PersonaQuerySet":
-        """Return the personas of the workspace, the user's own, and those shared with the user or their groups."""
+        """Return the workspace's personas, the user's own, and those shared with the user or the user's groups."""
         shared = shared_with(user, Persona.objects.all(), "shares")
         return self.filter(Q(visibility=Persona.Visibility.WORKSPACE) | Q(owner_id=user.pk) | shared)
 
@@ -372,7 +372,7 @@ class Persona(models.Model):
     starter_messages = ArrayField(models.CharField(max_length=MAX_STARTER), default=list, blank=True)
     visibility = models.CharField(max_length=20, choices=Visibility, default=Visibility.PRIVATE)
     version = models.PositiveIntegerField(default=1, editable=False)
-    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # of this version
+    tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by tokenizer
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now=True)
 
@@ -397,20 +397,20 @@ class Persona(models.Model):
 
     @property
     def own_reminder(self) -> str:
-        """Return the texts of the persona's own enabled reminders, without those of every conversation."""
-        mine = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
-        return "\n".join(each.text for each in mine)
+        """Return the texts of the persona's own enabled reminders, without the reminders for every conversation."""
+        own = (each for each in self.reminders.all() if each.scope == Reminder.Scope.PERSONA and each.enabled)
+        return "\n".join(each.text for each in own)
 
 
 class PersonaShare(Sharing):
     """Role of a user or a group in a persona.
 
-    The `owner` of a persona has no row, and `visibility` gives it to the whole workspace. `username` is the name that
-    the sharer wrote. A name that no user has is stored as well, with no `user`, so that a share does not reveal which
-    user names exist.
+    The `owner` of a persona has no row. `visibility` shares it with the whole workspace without rows. `username` is the
+    name as the sharing user typed it. A name that no user has is stored as well, without a `user`, so that sharing does
+    not reveal which user names exist.
     """
 
-    MAX_USERNAME = 150  # as in Django's table of users
+    MAX_USERNAME = 150  # as in Django's user model
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     persona = models.ForeignKey(Persona, on_delete=models.CASCADE, related_name="shares")

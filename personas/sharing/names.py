@@ -1,4 +1,4 @@
-"""Unique names of personas. Nobody may see two personas of one name, since a list could not tell them apart."""
+"""Unique names of personas. No user may see two personas of the same name, since a list would show both alike."""
 
 from django.contrib.auth.models import AnonymousUser
 
@@ -7,14 +7,14 @@ from core.errors import ProductError
 from core.sentences import Sentence
 from personas.models import Persona
 
-NAMES = "names of personas"  # the lock for changes of names, so that simultaneous changes see each other
+NAMES = "names of personas"  # the lock for name changes, so that simultaneous changes see each other
 
 
 def require_free_name(persona: Persona, before: Persona | None = None) -> None:
-    """Raise `name_taken` (409) if the owner of the persona sees another persona of this name.
+    """Raise `name_taken` (409) if the owner of the persona sees another persona with this name.
 
-    `before`: the stored persona; a change of neither name, visibility nor owner passes. Personas that only others see
-    do not count, since the error would reveal them.
+    `before`: the stored persona. If name, visibility and owner are unchanged, there is no check. Personas that only
+    other users see do not count, since the error would reveal them.
     """
 
     def identity(row: Persona) -> tuple[str, str, object]:
@@ -22,8 +22,8 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
 
     if before is not None and identity(persona) == identity(before):
         return
-    seen = Persona.objects.visible_to(persona.owner or AnonymousUser()).exclude(pk=persona.pk)
-    if seen.filter(name__iexact=persona.name).exists():
+    visible = Persona.objects.visible_to(persona.owner or AnonymousUser()).exclude(pk=persona.pk)
+    if visible.filter(name__iexact=persona.name).exists():
         raise ProductError(
             "name_taken",
             Sentence("There is a persona called “{name}” already. Choose another name.", name=persona.name),
@@ -32,7 +32,7 @@ def require_free_name(persona: Persona, before: Persona | None = None) -> None:
 
 
 def free_name(base: str, owner: User) -> str:
-    """Return the name, with a number behind it if the owner already sees a persona of this name."""
+    """Return the name. Add a number if the owner already sees a persona with this name."""
     used = {name.casefold() for name in Persona.objects.visible_to(owner).values_list("name", flat=True)}
     name = base[: Persona.MAX_NAME]
     number = 1

@@ -1,11 +1,11 @@
-"""The texts that the product sends to a model, besides the system prompt and the summary prompt.
+"""The texts that the product sends to models, except the system prompt and the summary prompt.
 
 To add a text: 1. add a `TextDefinition` to `TEXTS`, in the order of a prompt; 2. send it with `Texts[name]` or
 `Texts.fill(name, ...)`; 3. show it in an example (`chat.texts.examples`); 4. translate its title and purpose.
 
-The table holds the built-in texts, with their purpose and their placeholders. Administrators may store versions of a
-text (`personas.models.PromptText`). A built-in text is sent wherever no version of it is active, so a change of the
-table changes all of these.
+The table has the built-in texts with their purposes and placeholders. Administrators may store versions of a text
+(`personas.models.PromptText`). A built-in text is sent in every workspace without an active version of it, so a change
+of the table takes effect there.
 
 The context engine reads this package, so it must not import Django. Answers and descriptions of tools are not in the
 table; they belong to the code of the tools.
@@ -40,7 +40,7 @@ RUNS = Sentence("When a run asks")
 CITATIONS = Sentence("When citations are checked")
 SCANS = Sentence("When a scan is read")
 SHORTER = Sentence("When an answer is continued or shortened")
-# The groups in the prompt of a user's turn, in its order. Then the groups of other calls.
+# The groups in the prompt of a user's turn, in the order of the prompt. Then the groups of other model calls.
 IN_PROMPTS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER)
 GROUPS = (*IN_PROMPTS, SHORTER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
 
@@ -581,7 +581,7 @@ BUILT_IN_DIGEST = blake2b(
 
 
 class TextVersion(NamedTuple):
-    """Version of a text that is sent instead of the built-in text."""
+    """An active version of a text, which is sent instead of the built-in text."""
 
     version: int
     text: str

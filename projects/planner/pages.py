@@ -1,4 +1,4 @@
-"""Contexts of the pages of tasks, each with a fixed number of queries."""
+"""Template contexts of the task pages. Each takes a fixed number of queries."""
 
 import calendar
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ from projects.planner.quick_add import Period
 from projects.planner.rules import PARENTS
 
 WEEK = 7
-CHANGES = 50  # of the history on one page
-MOST = 120  # characters of a changed value that are shown
+CHANGES = 50  # changes on one page of the history
+MOST = 120  # characters shown of a changed value
 FIELDS = {
     "created": gettext_lazy("Created"),
     "deleted": gettext_lazy("Deleted"),
@@ -43,7 +43,7 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class OpenRows:
-    """Rows that the address of a page opens: the id of a row to edit, and of a task whose checklist is shown."""
+    """The rows that an address opens, by id. `edit`: a row to edit. `open`: a task whose checklist is shown."""
 
     edit: str = ""
     open: str = ""
@@ -51,10 +51,10 @@ class OpenRows:
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """Task in its list.
+    """A task in a list.
 
-    `up` and `down`: the id of the row that it follows after one step in this direction; empty for the first place, None
-    if no step is possible.
+    `up` and `down`: the id of the row after which the task stands when it is moved one step up or down. Empty means the
+    first place; None means that no step is possible.
     """
 
     task: Task
@@ -81,7 +81,7 @@ class TaskList:
 
 @dataclass(frozen=True, slots=True)
 class CalendarCell:
-    """Day or month of a calendar, with the progress of its tasks. `here`: it is marked as the present one."""
+    """A day or month in a calendar, with the progress of its tasks. `here`: it is marked as the current one."""
 
     period: Period
     count: TaskProgress
@@ -89,9 +89,9 @@ class CalendarCell:
 
 
 def board(user: User, period: Period, opened: OpenRows) -> Mapping[str, object]:
-    """Return the context of the page of a day, month or year."""
+    """Return the context for the page of a day, month or year."""
     now = today(user)
-    waits = waiting(user, period, now)
+    waiting_tasks = waiting(user, period, now)
     return {
         "period": period,
         "today": now,
@@ -99,8 +99,8 @@ def board(user: User, period: Period, opened: OpenRows) -> Mapping[str, object]:
         "tabs": [_around(period, each, now) for each in ("day", "month", "year")],
         "before": period.shifted(-1),
         "after": period.shifted(1),
-        "waiting": waits,
-        "waiting_ids": {task.pk for task, _item in waits},
+        "waiting": waiting_tasks,
+        "waiting_ids": {task.pk for task, _item in waiting_tasks},
         **_calendar(user, period),
     }
 
@@ -115,39 +115,39 @@ def rows_of(user: User, level: str, period: Period) -> Sequence[Task]:
 
 
 def lines(rows: Sequence[Task], opened: OpenRows) -> list[TaskLine]:
-    """Return the lines of a list. `rows` are all rows that share one order."""
+    """Return the lines of a list. `rows`: all rows that are ordered together."""
     ids = [str(row.pk) for row in rows]
     shown = []
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         items = [] if row.level == Task.Level.ITEM else lines(row.checklist, opened)
         shown.append(
             TaskLine(
                 task=row,
-                up=("" if at == 1 else ids[at - 2]) if at else None,
-                down=ids[at + 1] if at + 1 < len(ids) else None,
+                up=("" if index == 1 else ids[index - 2]) if index else None,
+                down=ids[index + 1] if index + 1 < len(ids) else None,
                 items=items,
-                editing=opened.edit == ids[at],
-                open=opened.open == ids[at] or any(item.editing for item in items),
+                editing=opened.edit == ids[index],
+                open=opened.open == ids[index] or any(item.editing for item in items),
             )
         )
     return shown
 
 
 def waiting(user: User, period: Period, now: date) -> list[tuple[Task, Task | None]]:
-    """Return the tasks of a day that wait for the user, each with its waiting item. For today, those of all days."""
+    """Return the tasks of a day that wait for the user, each with its waiting item. Today has those of all days."""
     if period.horizon != Task.Horizon.DAY:
         return []
-    waits = Q(status=Task.Status.WAITING) | Q(
+    condition = Q(status=Task.Status.WAITING) | Q(
         children__level=Task.Level.ITEM, children__status=Task.Status.WAITING, status__in=Task.UNFINISHED
     )
-    rows = Task.objects.visible_to(user).filter(waits, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
+    rows = Task.objects.visible_to(user).filter(condition, level=Task.Level.TASK, horizon=Task.Horizon.DAY)
     if period.start != now:
         rows = rows.filter(date=period.start)
     return [(row, _stopped_at(row)) for row in with_checklists(rows.distinct())]
 
 
 def _stopped_at(row: Task) -> Task | None:
-    """Return the item of the checklist that waits; without one, the first active breakpoint."""
+    """Return the waiting item of the checklist, else the first active breakpoint."""
     stops = [item for item in row.checklist if item.status == Task.Status.WAITING or item.blocking]
     return next((item for item in stops if item.status == Task.Status.WAITING), stops[0] if stops else None)
 
@@ -159,7 +159,7 @@ def today_count(user: User) -> TaskProgress:
 
 
 def _countable(user: User) -> TaskQuerySet:
-    """Return the user's tasks and objectives, without dropped, moved and proposed ones."""
+    """Return the user's tasks and objectives, except the dropped, moved and proposed ones."""
     rows = Task.objects.visible_to(user).exclude(level=Task.Level.ITEM).filter(proposed=False)
     return rows.exclude(status__in=(Task.Status.DROPPED, Task.Status.MOVED))
 
@@ -193,16 +193,16 @@ def _cells(user: User, horizon: str, days: Sequence[date], here: date) -> list[C
 
 
 def _around(period: Period, horizon: str, now: date) -> Period:
-    """Return the day, month or year for a tab: the one that contains `period`, or one inside it.
+    """Return the day, month or year that a tab opens: it contains `period`, or is inside it.
 
-    Inside a longer period this is the present one, if it is in the period, else the first one.
+    If it is inside, it is the current one if `period` is current, else the first one.
     """
     inside = first_day(period.horizon, now) == period.start
     return Period(horizon, first_day(horizon, now if inside else period.start))
 
 
 def task_page(user: User, task: Task, opened: OpenRows) -> Mapping[str, object]:
-    """Return the context of the page of a task or an objective."""
+    """Return the context for the page of a task or an objective."""
     own = with_links(Task.objects.visible_to(user).filter(pk=task.pk))
     row = with_progress(list(with_checklists(own)))[0]
     below = with_links(Task.objects.visible_to(user).filter(parent=row).exclude(level=Task.Level.ITEM))
@@ -217,12 +217,12 @@ def task_page(user: User, task: Task, opened: OpenRows) -> Mapping[str, object]:
 
 
 def _waiting_item(row: Task) -> Task | None:
-    waits = Task.Status.WAITING in (row.status, *(item.status for item in row.checklist))
-    return _stopped_at(row) if waits and row.status in Task.UNFINISHED else None
+    is_waiting = Task.Status.WAITING in (row.status, *(item.status for item in row.checklist))
+    return _stopped_at(row) if is_waiting and row.status in Task.UNFINISHED else None
 
 
 def _parents(user: User, task: Task) -> QuerySet[Task]:
-    """Return the possible parents: unfinished rows of the same month or year, and the present parent."""
+    """Return the possible parents: the unfinished rows of the same month or year, and the current parent."""
     fits = Q(pk=task.parent_id)
     for level, horizon in PARENTS[task.level, task.horizon]:
         date_ = first_day(horizon, task.date)
@@ -232,7 +232,7 @@ def _parents(user: User, task: Task) -> QuerySet[Task]:
 
 @dataclass(frozen=True, slots=True)
 class ShownChange:
-    """Change in the history of a task, for pages. `item`: the end of the code of an item; empty for the task."""
+    """A change in the history of a task. `item`: the item's part of its code; empty for the task itself."""
 
     row: TaskChange
     item: str
@@ -242,7 +242,7 @@ class ShownChange:
 
 
 def history(user: User, task: Task, before: str = "") -> Mapping[str, object]:
-    """Return a page of the changes of a task and its checklist, newest first, and the cursor of the next page.
+    """Return one page of changes of a task and its checklist, newest first, and the cursor of the next page.
 
     `before` is such a cursor. Raises `bad_cursor`.
     """
@@ -270,7 +270,7 @@ def history(user: User, task: Task, before: str = "") -> Mapping[str, object]:
 
 def _value(name: str, value: str, projects: dict[str, str]) -> str:
     if name == "cleared":
-        return ""  # the time of clearing is the time of the change
+        return ""  # the value is the time of the change, which is shown anyway
     if not value:
         return _("nothing") if name in ("project", "parent", "notes", "needs") else ""
     if name == "status":

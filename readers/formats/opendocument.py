@@ -1,4 +1,4 @@
-"""Read files of LibreOffice (OpenDocument 1.3) as a stream: texts as Markdown, sheets as rows, slides as pages."""
+"""Read LibreOffice files (OpenDocument 1.3) as a stream: texts as Markdown, sheets as rows, slides as pages."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ _BLOCKS = frozenset({"h", "p", "list", "table"})
 _UNSEEN = frozenset({"tracked-changes", "sequence-decls", "forms", "ruby-text", "annotation-end", "desc", "title"})
 _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman", "": "none"}
 _TITLES = {"Title": 1, "Subtitle": 2}
-_LONGEST_TITLE = 120  # characters of a slide's title
-_MOST_REPEATED = 100  # of a cell or row that the file repeats
+_LONGEST_TITLE = 120  # characters in the title of a slide
+_MOST_REPEATED = 100  # copies of a repeated cell or row
 _LONGEST_ROW = 10_000  # cells
-_BLANK_ROWS = 1_000  # in a row that end a sheet
+_BLANK_ROWS = 1_000  # this many consecutive blank rows end a sheet
 _MOST_DEPTH = 80
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Return the text. A presentation has one page for each slide with its notes, a workbook one for each sheet."""
+    """Return the text. A presentation has a page for each slide with its notes; a workbook has one for each sheet."""
     archive = Archive(path)
     archive.refuse_entities()
     reader = _OpenDocumentReader(archive)
@@ -40,7 +40,7 @@ def _tag(element: Element) -> str:
 
 
 def _get(element: Element, name: str, default: str = "") -> str:
-    """Return an attribute by its name without namespace."""
+    """Return an attribute by its name without the namespace."""
     return next((str(value) for key, value in element.attrib.items() if key.rpartition("}")[2] == name), default)
 
 
@@ -54,13 +54,13 @@ def _is_title(blocks: list[str]) -> bool:
 
 
 class _OpenDocumentReader:
-    """Reader of one file. `left_out` counts its pictures."""
+    """Reader of one file. `left_out` counts the omitted pictures."""
 
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
-        self._titles: dict[str, int] = {}  # level of a title, by the style of its paragraph
-        self._titled: set[str] = set()  # layouts of slides that have a title
+        self._titles: dict[str, int] = {}  # heading level by paragraph style
+        self._titled: set[str] = set()  # slide layouts with a title
         self._lists: dict[str, dict[int, ListLevel]] = {}
         self._outline = Numbering({level: ListLevel(format="none") for level in range(LEVELS)})
         self._counted: dict[str, Numbering] = {}
@@ -70,7 +70,7 @@ class _OpenDocumentReader:
             self._learn(archive.tree(_STYLES))
 
     def _learn(self, tree: Element) -> None:
-        """Store the list styles and the numbering of headings that this part defines."""
+        """Store the title styles, list styles and heading numbering that this part defines."""
         for style in tree.iter("{*}style"):
             name = _get(style, "name")
             parent = _get(style, "parent-style-name")
@@ -96,7 +96,7 @@ class _OpenDocumentReader:
         return self._blocks(frozenset({"page"}))
 
     def sheets(self) -> Iterator[str]:
-        """Yield `# name` and rows of cells divided by tabs for each sheet, as for the sheets of Excel."""
+        """Yield `# name` and tab-separated rows for each sheet, as the Excel reader does."""
         lines: list[str] = []
         blank = 0
         for event, element in events(self._archive.open(_CONTENT)):
@@ -110,8 +110,8 @@ class _OpenDocumentReader:
                 blank = 0
             elif blank < _BLANK_ROWS:
                 line = self._row_of_sheet(element)
-                again = min(_count(element, "number-rows-repeated"), _MOST_REPEATED if line else 1)
-                lines += [line] * again
+                copies = min(_count(element, "number-rows-repeated"), _MOST_REPEATED if line else 1)
+                lines += [line] * copies
                 blank = 0 if line else blank + 1
             _discard(element)
 
@@ -124,7 +124,7 @@ class _OpenDocumentReader:
         return "\t".join(cells).rstrip("\t")
 
     def _blocks(self, kinds: frozenset[str]) -> Iterator[str]:
-        """Yield the text of each element of these kinds that is in no other one."""
+        """Yield the text of each outermost element of these kinds."""
         inside: list[Element] = []
         for event, element in events(self._archive.open(_CONTENT)):
             name = _tag(element)
@@ -143,7 +143,7 @@ class _OpenDocumentReader:
                     _discard(element)
 
     def _block(self, element: Element, depth: int) -> str:
-        """Return lines that end with `\\n`, or nothing."""
+        """Return lines that end with `\\n`, or an empty text."""
         if depth > _MOST_DEPTH:
             return ""
         match _tag(element):
@@ -199,8 +199,8 @@ class _OpenDocumentReader:
         cells = []
         for cell in row.iterfind("{*}table-cell"):
             text = "".join(self._block(each, 1) for each in cell)
-            read = Cell(text, _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned"))
-            cells += [read] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED if text else 1)
+            parsed = Cell(text, _count(cell, "number-columns-spanned"), _count(cell, "number-rows-spanned"))
+            cells += [parsed] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED if text else 1)
         return cells
 
     def _slide(self, page: Element) -> str:
@@ -215,7 +215,7 @@ class _OpenDocumentReader:
                 is_title = _get(frame, "class") == "title"
                 (titles if is_title else blocks).append(f"# {' '.join(text.split())}" if is_title else text)
         untitled = not any(_get(frame, "class") == "title" for frame in page)
-        # A title from PowerPoint is a shape like others: the first one of a slide whose layout has a title.
+        # A title from PowerPoint has no mark of its own: it is the first shape on a slide whose layout has a title.
         if untitled and _get(page, "presentation-page-layout-name") in self._titled and _is_title(blocks):
             titles.append(f"# {blocks.pop(0)}")
         return "\n\n".join((*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])))
@@ -240,13 +240,13 @@ class _OpenDocumentReader:
         return f"[Picture: {description}]" if description else ""
 
     def _object(self, element: Element) -> str:
-        """Return a formula in the notation of LibreOffice, or the numbers of a chart."""
+        """Return a formula in LibreOffice notation, or the numbers of a chart."""
         name = resolved("", f"{_get(element, 'href')}/{_CONTENT}")
         if name not in self._archive.names:
             return ""
         tree = self._archive.tree(name)
-        if (written := tree.find(".//{*}annotation")) is not None:
-            return f"`{' '.join((written.text or '').split())}`"
+        if (annotation := tree.find(".//{*}annotation")) is not None:
+            return f"`{' '.join((annotation.text or '').split())}`"
         table = tree.find(".//{*}table")
         return "" if table is None else f"\nChart:\n\n{markdown(self._rows(table))}"
 
@@ -295,7 +295,7 @@ class _OpenDocumentReader:
 
 
 def _level(element: Element) -> ListLevel:
-    """Return the level of a list or of the headings: `%1.%2` with as many numbers as it shows."""
+    """Return a list level or heading level. Its pattern, such as `%1.%2`, has as many numbers as the level shows."""
     if "bullet" in _tag(element) or "image" in _tag(element):
         return ListLevel(format=BULLET)
     level = _count(element, "level")
@@ -307,7 +307,7 @@ def _level(element: Element) -> ListLevel:
 
 
 def _discard(element: Element) -> None:
-    """Remove an element that was read, and those before it, so that memory stays bounded."""
+    """Remove an element that was read, and all elements before it, so that memory use stays bounded."""
     element.clear(keep_tail=True)
     while (before := element.getprevious()) is not None:
         element.getparent().remove(before)

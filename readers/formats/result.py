@@ -1,4 +1,4 @@
-"""Define the result of a reader: text that PostgreSQL can store, within limits, or the reason of a failure."""
+"""Define the result of a reader: text within limits that PostgreSQL can store, or the reason for a failure."""
 
 import json
 import re
@@ -13,12 +13,12 @@ MAX_CHARACTERS = 20_000_000
 _BETWEEN_PAGES = "\n\n"
 
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-# PostgreSQL refuses NUL and lone surrogates. The other control characters mean nothing in text.
+# PostgreSQL refuses NUL and lone surrogates. The other control characters have no meaning in text.
 _UNWANTED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def gettext_noop(template: str) -> str:
-    """Mark a literal for translation by the product; xgettext knows the name."""
+    """Mark a literal for translation by the product. xgettext recognises this function name."""
     return template
 
 
@@ -56,7 +56,7 @@ SENTENCES = {
     "took_too_long": gettext_noop("Reading it took too long. Upload it in parts."),
     "too_much_memory": gettext_noop("Reading it took too much memory. Upload it in parts."),
 }
-# Notes on a file that was read only in part, by the missing part.
+# Notes on files that were read only in part. The key is the missing part.
 LEFT_OUT = {
     "scans": gettext_noop(
         "{count} of its {pages} pages have no text, like scans. Run text recognition (OCR) to get theirs."
@@ -87,7 +87,7 @@ LEFT_OUT = {
     "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
     "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
 }
-# Sentences on unsupported files of known kinds.
+# Sentences about unsupported files of known kinds.
 KINDS = {
     "doc": gettext_noop(
         "This is a document of a Word that is older than Word 97. Save it as DOCX in LibreOffice and upload that."
@@ -109,7 +109,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderSentence:
-    """A sentence for people. `template` is in English, its fields have the names of `values`."""
+    """A sentence for users. `template` is in English; `values` has the values of its fields by name."""
 
     template: str
     values: Mapping[str, int | str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class ReaderSentence:
 
 
 class ReaderError(Exception):
-    """A file that cannot be read. `code`: a key of `SENTENCES`. `kind`: a key of `KINDS` for some unsupported files."""
+    """The file cannot be read. `code`: a key of `SENTENCES`. `kind`: a key of `KINDS` for some unsupported files."""
 
     def __init__(self, code: str, kind: str = "") -> None:
         super().__init__(code, kind)
@@ -133,16 +133,16 @@ class ReaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The text of a file, and what a reader knows about it.
+    """The text of a file, and facts about it.
 
     * `spans`: the characters [start, end) of each page; an empty span is a page without text. Only PDFs, slides, sheets
       and chapters have pages.
     * `width`, `height`: pixels of an image, which has no text.
-    * `encoding`: of plain text, by Python's name.
-    * `left_out`: counts of parts that are missing in the text, by keys of `LEFT_OUT`.
-    * `shown`: another form of the file that people and models see instead: a JPEG, a PNG, or a PDF of several pages.
-    * `layered`: numbers, from 0, of pages that are pictures and have text all the same.
-    * `places`: positions of recognised words, by the number of the page from 0, as `outside.places.packed`.
+    * `encoding`: the encoding of plain text, by Python's name.
+    * `left_out`: the numbers of omitted parts, by keys of `LEFT_OUT`.
+    * `shown`: a converted file that users and models see instead: a JPEG, a PNG, or a PDF of several pages.
+    * `layered`: numbers, from 0, of pages that are pictures but have a text layer.
+    * `places`: positions of recognised words, by page number from 0, in the form of `outside.places.packed`.
     """
 
     media_type: str
@@ -158,14 +158,14 @@ class Extracted:
 
     @property
     def notes(self) -> list[ReaderSentence]:
-        """Return the sentences on what could be read only in part."""
+        """Return the sentences about parts that are left out or uncertain."""
         pages = len(self.spans)
         return [
             ReaderSentence(LEFT_OUT[part], {"count": count, "pages": pages}) for part, count in self.left_out.items()
         ]
 
     def page_at(self, position: int) -> int:
-        """Return the page of this character, or the one after it, counted from 1; 0 where there are no pages."""
+        """Return the number, from 1, of the last page that begins at or before this character; 0 without pages."""
         return bisect_right(self.spans, position, key=lambda span: span[0])
 
 
@@ -178,7 +178,7 @@ def cleaned(text: str) -> str:
 def whole(
     media_type: str, parts: Iterable[str], *, encoding: str = "", left_out: Mapping[str, int] = MappingProxyType({})
 ) -> Extracted:
-    """Return a text without pages, from its parts. `left_out` is read after the parts."""
+    """Return a text without pages from its parts. `left_out` is read last, since reading the parts may fill it."""
     text = cleaned("".join(limited(parts)))
     return Extracted(media_type, text, encoding=encoding, left_out=_counted(left_out))
 
@@ -190,7 +190,7 @@ def paged(
     without_text: str = "",
     left_out: Mapping[str, int] = MappingProxyType({}),
 ) -> Extracted:
-    """Return a text with pages. `without_text`: key of `LEFT_OUT` for pages without text. `left_out`: as in `whole`."""
+    """Return a text with pages. `without_text`: `LEFT_OUT` key for pages without text. `left_out`: as in `whole`."""
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     position = 0
@@ -211,7 +211,7 @@ def _counted(left_out: Mapping[str, int]) -> dict[str, int]:
 
 
 def limited(parts: Iterable[str]) -> Iterable[str]:
-    """Yield the parts. Raises `too_large` as soon as there are too many characters, so that memory stays bounded."""
+    """Yield the parts. Raises `too_large` at the first character too many, so that memory use stays bounded."""
     left = MAX_CHARACTERS
     for part in parts:
         left -= len(part)
@@ -221,7 +221,7 @@ def limited(parts: Iterable[str]) -> Iterable[str]:
 
 
 def encoded(result: Extracted | ReaderError) -> bytes:
-    """Return the result as bytes, which `decoded` reads. `places` are left out: a reading process has none."""
+    """Return the result as bytes for `decoded`. `places` are left out, since a reading process never has them."""
     if isinstance(result, ReaderError):
         return json.dumps({"error": result.code, "kind": result.kind}).encode() + b"\n"
     head = {
@@ -238,7 +238,7 @@ def encoded(result: Extracted | ReaderError) -> bytes:
 
 
 def decoded(data: bytes) -> Extracted:
-    """Return the result of `encoded`. Raises the `ReaderError` that was encoded."""
+    """Return the result from the bytes of `encoded`. Raises the error if a `ReaderError` was encoded."""
     head, _, body = data.partition(b"\n")
     fields = json.loads(head)
     if "error" in fields:

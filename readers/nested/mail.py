@@ -1,4 +1,4 @@
-"""Read letters, and mailboxes of letters."""
+"""Read e-mail messages and mailboxes (MBOX)."""
 
 import re
 from collections import Counter
@@ -15,14 +15,14 @@ from readers.nested.outlook import attachment
 from readers.text.html import readable
 
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
-_DEEPEST = 10  # nested letters
-_FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # begins a letter of a mailbox (RFC 4155)
+_DEEPEST = 10  # levels of messages attached to messages
+_FROM = re.compile(rb"^From [^\r\n]*\r?\n(?=[!-9;-~]+:)", re.M)  # the line before each message in a mailbox (RFC 4155)
 
 
 def read(path: Path, media_type: str, inner: Inner) -> Extracted:
-    """Return each letter with its main headers, its plain text (else that of its HTML), and its attachments.
+    """Return each message with its main headers, its plain text (else the text of its HTML), and its attachments.
 
-    A mailbox has one page for each letter.
+    A mailbox of several messages has one page for each message.
     """
     left_out: Counter[str] = Counter()
     content = path.read_bytes()
@@ -73,5 +73,5 @@ def _content(part: EmailMessage) -> list[str]:
     except LookupError:  # an unknown charset
         data = part.get_payload(decode=True)
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
-    # Most links of letters are long addresses for tracking.
+    # Most links in messages are long tracking addresses.
     return readable(text, links=False) if part.get_content_subtype() == "html" else [text]

@@ -1,4 +1,4 @@
-"""Recognise the text of pictures with Tesseract, where the machine has it."""
+"""Recognise the text of pictures with Tesseract, if it is installed."""
 
 import csv
 import io
@@ -15,14 +15,14 @@ from readers.formats.result import cleaned
 from readers.outside import places, programs
 from readers.outside.places import WHOLE, WordPlace
 
-MOST_PAGES = 200  # of one file
-_MOST_LANGUAGES = 4  # each one takes more time
-_TURNED = "osd"  # the data by which Tesseract detects a turned page
-_NO_LANGUAGES = (_TURNED, "equ")  # listed among the languages
-# Levels of rows.
+MOST_PAGES = 200  # per file
+_MOST_LANGUAGES = 4  # each language makes recognition slower
+_TURNED = "osd"  # the data with which Tesseract detects a rotated page
+_NO_LANGUAGES = (_TURNED, "equ")  # listed as languages, but are none
+# The values of `level` in Tesseract's table.
 _PAGE = "1"
 _WORD = "5"
-_LEAST = 30  # percent; a less certain word is a speck
+_LEAST = 30  # percent; a less certain word is usually dirt on the page
 _LISTING_SECONDS = 20
 SURE = 80  # percent; a less certain page may be upside down
 
@@ -31,9 +31,9 @@ _Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """Text of a picture.
+    """The text of a picture.
 
-    `confidence`: mean of its words, in percent. `places`: one for each of `places.words` of the text.
+    `confidence`: the mean confidence of its words, in percent. `places`: a place for each of `places.words(text)`.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Recognised:
 
     @property
     def weight(self) -> float:
-        """Return the number of words times their confidence, by which two readings are compared."""
+        """Return the number of words times their confidence. Two readings are compared by this."""
         return self.confidence * len(places.words(self.text))
 
 
@@ -51,7 +51,7 @@ def available() -> bool:
 
 
 def languages() -> tuple[str, ...]:
-    """Return the installed languages; none without the program."""
+    """Return the installed languages. Without Tesseract there are none."""
     return tuple(name for name in _installed(programs.find("tesseract")) if name not in _NO_LANGUAGES)[:_MOST_LANGUAGES]
 
 
@@ -66,8 +66,8 @@ def _installed(program: str) -> tuple[str, ...]:
 def recognise(picture: bytes, turned: Callable[[], bytes] | None = None) -> Recognised:
     """Return the text of a picture. Raises the errors of `programs.run` and `turned`.
 
-    `turned` draws the picture upside down. That one is read, too, where the first reading is uncertain: Tesseract does
-    not detect a turned page with few words. It does read lines that lie on their side.
+    `turned` draws the picture upside down. If the first reading is uncertain, the turned picture is read too, since
+    Tesseract does not detect a turned page with few words. It does read lines that are rotated by 90 degrees.
     """
     upright = _run_tesseract(picture)
     if turned is None or not 0 < upright.confidence < SURE:
@@ -94,20 +94,20 @@ def _run_tesseract(picture: bytes) -> Recognised:
 def read(table: str) -> Recognised:
     """Read Tesseract's table, which has a row for each word, with its block, paragraph and line.
 
-    The places of words are those on the original picture, also where Tesseract turned it.
+    The places of words refer to the original picture, even if Tesseract has rotated it.
     """
     rows = list(csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE))
     page = next((row for row in rows if row.get("level") == _PAGE), {})
     words = [row for row in rows if row.get("level") == _WORD and _words(row)]
-    sure = [row for row in words if float(row["conf"]) >= _LEAST]
+    certain = [row for row in words if float(row["conf"]) >= _LEAST]
     paragraphs: dict[tuple[str, str], list[list[_Row]]] = defaultdict(list)
-    for (block, paragraph, _), line in groupby(sure, key=_line_of):
+    for (block, paragraph, _), line in groupby(certain, key=_line_of):
         paragraphs[block, paragraph].append(list(line))
     text = "\n\n".join("\n".join(map(_written, lines)) for lines in paragraphs.values())
     word_places = [
         _place(row, page) for lines in paragraphs.values() for line in lines for row in line for _ in _words(row)
     ]
-    return Recognised(text, sum(float(row["conf"]) for row in sure) / len(sure) if sure else 0.0, word_places)
+    return Recognised(text, sum(float(row["conf"]) for row in certain) / len(certain) if certain else 0.0, word_places)
 
 
 def _line_of(row: _Row) -> tuple[str, str, str]:
@@ -115,7 +115,7 @@ def _line_of(row: _Row) -> tuple[str, str, str]:
 
 
 def _words(row: _Row) -> list[str]:
-    """Return the words of a row, which is usually one."""
+    """Return the words of a row. Usually there is one."""
     return places.words(cleaned(row.get("text") or ""))
 
 

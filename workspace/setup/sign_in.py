@@ -1,4 +1,4 @@
-"""The sign-in pages. All of them sign in by `accounts.access.login`."""
+"""The sign-in pages. All of them sign users in through `accounts.access.login`."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class SignInView(auth.LoginView):
 
 
 class SignInAgainView(LoginRequiredMixin, SignInView):
-    """The page for a fresh sign-in of a person who is signed in; nobody else can sign in here."""
+    """The page on which a signed-in user signs in again. Other users cannot sign in here."""
 
     redirect_authenticated_user = False
     extra_context = {"again": True}  # noqa: RUF012 - Django's attribute
@@ -61,7 +61,7 @@ class SignInAgainView(LoginRequiredMixin, SignInView):
 class AdminSignInView(SignInView):
     """The admin's sign-in page."""
 
-    redirect_authenticated_user = False  # a person who is signed in may sign in as an administrator
+    redirect_authenticated_user = False  # a signed-in user may sign in again as an administrator
     authentication_form = AdminSignInForm
     template_name = "admin/login.html"
     next_page = "admin:index"

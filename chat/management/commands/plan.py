@@ -1,4 +1,4 @@
-"""`manage.py plan`: what the context engine would do, JSON lines in and out: docs/develop/context.md."""
+"""`manage.py plan`: run the context engine on requests in JSON lines. See docs/develop/context.md."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from chat.context.plan_io import KINDS, run
 
-# Of a longer line only the beginning is read, which is no request, so it gets an error answer and not all the memory.
+# Bytes. Only the beginning of a longer line is read, so that it cannot fill the memory. It gets an error answer.
 LONGEST_LINE = 256 * 1024 * 1024
 
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         try:
             well_formed = run(options["kind"], _lines(sys.stdin.buffer), self._write)
         except BrokenPipeError:
-            # Nobody reads any more (`| head`). What is still buffered must go somewhere when the process ends.
+            # The reader has closed the pipe (`| head`). Python still flushes its buffer at exit, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             well_formed = False
         if not well_formed:

@@ -1,19 +1,20 @@
-"""The arithmetic of the tables, and their printing: ratios and limits first."""
+"""Compute and print the tables: ratios and limits first, then the figures."""
 
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-OURS = "Glasshouse"  # begins the names of our columns
+OURS = "Glasshouse"  # prefix of the names of our columns
 MISSING = "–"
 
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure by column; lower is better. `limits`: the greatest allowed ratio of ours to a column.
+    """One row of figures, by column; lower is better.
 
-    `at_most`: the greatest allowed figure of ours, whatever the peers have.
+    `limits`: the greatest allowed ratio of our figure to a column. `at_most`: the greatest allowed figure of ours,
+    whatever the figures of the peers.
     """
 
     what: str
@@ -23,7 +24,7 @@ class FigureRow:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least `share` (0 to 1) of all do not exceed, or NaN without values."""
+    """Return the smallest value that at least `share` (0 to 1) of all values do not exceed, or NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 
@@ -34,7 +35,7 @@ def ratio(ours: float, theirs: float) -> float:
 
 
 def table(title: str, rows: Sequence[FigureRow]) -> str:
-    """Return the table as text: each ratio of our columns with its limit and whether it holds, then the figures."""
+    """Return the table as text: the ratios of our columns, each with its limit, then the figures."""
     columns = list(dict.fromkeys(column for row in rows for column in row.figures))
     own = [column for column in columns if column.startswith(OURS)]
     load = f"load of the machine {os.getloadavg()[0]:.1f}"
@@ -42,9 +43,11 @@ def table(title: str, rows: Sequence[FigureRow]) -> str:
     pairs = [(row, peer, limit) for row in rows for peer, limit in _compared(row, columns)]
     for row, peer, limit in sorted(pairs, key=lambda pair: pair[2] is None):  # rows with a limit first
         lines.append("".join(_ratio(row, mine, peer, limit) for mine in own) + _limit(limit) + f"{row.what}: {peer}")
-    wide = max(len(row.what) for row in rows) + 2
-    lines.append(" " * wide + "".join(f"{column:>29}" for column in columns))
-    lines += [row.what.ljust(wide) + "".join(f"{_text(row.figures.get(each)):>29}" for each in columns) for row in rows]
+    width = max(len(row.what) for row in rows) + 2
+    lines.append(" " * width + "".join(f"{column:>29}" for column in columns))
+    lines += [
+        row.what.ljust(width) + "".join(f"{_text(row.figures.get(each)):>29}" for each in columns) for row in rows
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Many answers that stream at once through the proxy with TLS: are they whole and in order, and how late are events?"""
+"""Stream many answers at once through the proxy with TLS. Check that they are complete and in order, and not late."""
 
 import asyncio
 import json
@@ -20,16 +20,16 @@ from tests.scripted_model import expected_text
 COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
 DESCRIPTION = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
 SCRIPT = {"tokens": 250, "interval": 0.02, "ttft": 0.1}  # 50 tokens a second, for five seconds
-AT_ONCE = 20  # conversations that are made side by side
+AT_ONCE = 20  # conversations that are created in parallel
 WHOLE = "complete"
-LATEST = 1.0  # seconds, of 99 in a hundred events
+LATEST = 1.0  # seconds; limit for the delay of 99 % of the events
 DATA = re.compile(rb"^data: (\{.*\})$", re.M)
 
-Piece = tuple[float, bytes]  # Unix time of its arrival, and its bytes
+Piece = tuple[float, bytes]  # Unix time of arrival, and the bytes
 
 
 async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
-    """Run the trial. Return a line for the table, and whether all was well."""
+    """Run the trial. Return a line for the table, and whether it passed."""
     client, gate = Client(company, session), asyncio.Semaphore(AT_ONCE)
 
     async def place() -> str:
@@ -40,7 +40,7 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
     processes = [psutil.Process(process.pid) for process in company.own.values() if process.pid]
     before, began = _cpu(processes), time.monotonic()
     pieces = await asyncio.gather(*(_stream(company, session, each, n) for n, each in enumerate(places)))
-    spent, took = _cpu(processes) - before, time.monotonic() - began
+    cpu_time, seconds = _cpu(processes) - before, time.monotonic() - began
     ends, in_order, delays = Counter[str](), 0, list[float]()
     for each in pieces:
         end, ordered, late = _looked_at(each)
@@ -52,14 +52,14 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
     tokens = COUNT * SCRIPT["tokens"]
     summary = (
         f"{ends[WHOLE]} {WHOLE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
-        f"p99 {last:.2f} s; {took:.0f} s in all; {spent / tokens * 1e6:.0f} µs of processor a token in all our "
+        f"p99 {last:.2f} s; {seconds:.0f} s in all; {cpu_time / tokens * 1e6:.0f} µs of processor a token in all our "
         f"processes (load of the machine {load:.0f})"
     )
     return summary, ends[WHOLE] == in_order == COUNT and last <= LATEST
 
 
 async def _stream(company: Company, session: aiohttp.ClientSession, place: str, number: int) -> list[Piece]:
-    """Read one answer. It is parsed later, so that the reader does not slow what is measured."""
+    """Read one answer. It is parsed later, so that the reader does not slow down the measurement."""
     await asyncio.sleep(WITHIN * number / COUNT)
     pieces = list[Piece]()
     headers = {"Accept": "text/event-stream"}
@@ -72,10 +72,10 @@ async def _stream(company: Company, session: aiohttp.ClientSession, place: str, 
 
 def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
     """Return how an answer ended, whether its events came in order, and the delays of events with text in seconds."""
-    arrivals, at = list[tuple[int, float]](), 0
+    arrivals, offset = list[tuple[int, float]](), 0
     for when, data in pieces:
-        at += len(data)
-        arrivals.append((at, when))
+        offset += len(data)
+        arrivals.append((offset, when))
     events = list[tuple[float, dict[str, Any]]]()
     number = 0
     for match in DATA.finditer(b"".join(data for _, data in pieces)):

@@ -1,4 +1,4 @@
-"""The tables of docs/operate/trials.md, between marks. Each run replaces its own rows."""
+"""Write the tables of docs/operate/trials.md, which stand between marks. Each run replaces its own rows."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from contrib.cluster.trial.fault_trial import FaultOutcome, requests_words
 from tests.product import ROOT
 
 GUIDE = ROOT / "docs" / "operate" / "trials.md"
-FIRST = next(iter(PROXIES.values()))  # the proxy of the first table; trials with others have a table of their own
+FIRST = next(iter(PROXIES.values()))  # the proxy of the first table; trials with other proxies have their own table
 TRIED = "<!-- tried: made by make test-cluster -->", "<!-- tried: end -->"
 THROUGH_OTHERS = "<!-- through others: made by make test-cluster PROXY=nginx -->", "<!-- through others: end -->"
 KINDS = ("uploads", "summaries", "runs", "approvals", "questions")
@@ -27,12 +27,12 @@ def row(proxy: Kind, outcome: FaultOutcome, ready: str) -> str:
 
 
 def load_row(proxy: Kind, load: str, summary: str) -> str:
-    """Return the row of a load: one sentence instead of the cells of a fault."""
+    """Return the row of a load trial: one sentence instead of the cells of a fault trial."""
     return f"| {about(proxy, load)} | {summary} |" + " |" * (len(KINDS) + 3)
 
 
 def written(proxy: Kind, new: str, order: Iterable[str]) -> None:
-    """Write the row into its table. Other rows stay. `order` has the first cells of all rows, of all proxies."""
+    """Write the row into its table and keep the other rows. `order`: the first cells of all rows, for all proxies."""
     begin, end = TRIED if proxy == FIRST else THROUGH_OTHERS
     text = GUIDE.read_text()
     before, _, rest = text.partition(begin)
