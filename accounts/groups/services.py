@@ -53,10 +53,11 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
     require_store(user, row)
     before = stored(row)
     adding = row._state.adding
-    fixed = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
-    if fixed:
+    fixed_fields = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
+    if fixed_fields:
         sentence = Sentence(
-            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.", fixed=fixed[0]
+            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.",
+            fixed=fixed_fields[0],
         )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     may = fields.get("may", row.may)

@@ -1,4 +1,7 @@
-"""Decide when to summarise, which messages to summarise, and how long the summary may be (docs/develop/context.md, “Summaries”)."""
+"""Decide when to summarise, which messages to summarise, and how long the summary may be.
+
+See docs/develop/context.md, “Summaries”.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +52,7 @@ def bounds_by_share(
 
 @dataclass(frozen=True, slots=True)
 class SummaryMessage:
-    """A message after the last one that a summary covers. `tokens` is final: nothing is added and nothing stubbed."""
+    """A message after the last one that a summary covers. `tokens` is its final size in the prompt."""
 
     id: str
     role: str

@@ -1,4 +1,4 @@
-"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all data of a person."""
+"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all content of a person."""
 
 import io
 import json
@@ -152,8 +152,8 @@ def markdown(conversation: Conversation) -> str:
             "",
         ]
     for message in branch.iterator(500):
-        who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
-        lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
+        author = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
+        lines += [f"## {author} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
         text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
@@ -326,7 +326,7 @@ def _notice(message: Message) -> str:
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
-    """Yield a zip of all data of a person. It is written while it is sent, and never stored.
+    """Yield a zip of all content of a person. It is written while it is sent, and never stored.
 
     Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
     `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded. `missing.txt` names the files
@@ -355,7 +355,7 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 
 
 def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
-    """Yield a zip of the conversations with these ids. Without ids it has all data of the person."""
+    """Yield a zip of the conversations with these ids. Without ids it has all content of the person."""
     sink = _Sink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
     if ids is not None:
@@ -443,7 +443,7 @@ def _in_zip(file: File) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Holds the bytes that the zip writes until they are taken. It cannot seek, so `ZipFile` never rewrites earlier bytes."""
+    """Holds the bytes that the zip writes until they are taken. It cannot seek, so `ZipFile` never goes back."""
 
     def __init__(self) -> None:
         self._written = bytearray()

@@ -234,7 +234,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
 
 @transaction.atomic
 def restore_conversation(*, user: User, pk: object) -> Conversation:
-    """Restore a deleted conversation. Raises `not_found` if it is not deleted, or was deleted before `RESTORABLE_FOR`."""
+    """Restore a deleted conversation. Raises `not_found` if it was not deleted within `RESTORABLE_FOR`."""
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")

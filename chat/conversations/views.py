@@ -227,11 +227,11 @@ def search(request: Request) -> HttpResponse:
     after = request.GET.get("after")
     titles_shown = request.GET.get("titles", "")
     valid = titles_shown.isdecimal() and len(titles_shown) < 9
-    most = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
+    most_titles = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
     place = identifier(after, "page") if after else None
     tag = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", "")
-    most = max(most, searching.TITLES)
-    page = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
+    most_titles = max(most_titles, searching.TITLES)
+    page = searching.search(user=request.user, query=query, after=place, most_titles=most_titles, tag=tag)
     fragment = request.htmx and after
     context: dict[str, object] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
     context["characters_read"] = searching.READ
@@ -241,7 +241,7 @@ def search(request: Request) -> HttpResponse:
             "known_tags": Tag.objects.visible_to(request.user),
             "named": named,
             "something": any(each.rows for each in named.values()),
-            "next_titles": most + searching.SOME_TITLES,
+            "next_titles": most_titles + searching.SOME_TITLES,
         }
     return render(request, "chat/_found.html" if fragment else "chat/search.html", context)
 
