@@ -5,7 +5,7 @@ class ChatConfig(AppConfig):
     name = "chat"
 
     def ready(self) -> None:
-        """Register legal holds, stored sizes and the reader of pages with the apps below."""
+        """Register legal holds, stored sizes, the page reader and background jobs with lower-level apps."""
         from accounts.access.holds import register_hold
         from accounts.models import User
         from chat.background.page_reading import read_page

@@ -1,4 +1,4 @@
-"""The preparations when the product starts: its translations, the switching of its threads, and the admin's look."""
+"""Prepare the start of Glasshouse: translations, the thread switch interval, and the styles of the admin."""
 
 import os
 import sys
@@ -15,15 +15,15 @@ from config.embedded.paths import StartError, make_data_dir
 from core import memory
 from core.i18n import catalogue
 
-# Seconds. While threads compute, an event loop waits this long for each of its callbacks: Python's 5 ms, with an answer
-# on each of a hundred connections, add up to half a second.
+# Seconds. While threads compute, an event loop waits this long for each of its callbacks. With Python's default of
+# 5 ms, answers on a hundred connections would wait half a second.
 SWITCH_INTERVAL = 0.001
 
 
 class LeanUnfoldConfig(unfold.DefaultAppConfig):
-    """Unfold with one class for each cell and box to tick, whose look is in `static/css/admin.css`.
+    """Unfold with one CSS class per cell and checkbox. `static/css/admin.css` has their styles.
 
-    Unfold itself writes 400 to 600 bytes of classes into each.
+    Unfold itself writes 400 to 600 bytes of classes into each element.
     """
 
     default = False  # `settings.INSTALLED_APPS` names it
@@ -39,11 +39,11 @@ class LeanUnfoldConfig(unfold.DefaultAppConfig):
         unfold_list.ROW_CLASSES[:] = ["cell"]
         unfold_list.CHECKBOX_CLASSES[:] = ["action-checkbox", "cell"]
         widgets.CHECKBOX_CLASSES[:] = ["tick"]
-        ours = {
+        replacements = {
             "checked:bg-green-500": "checked:bg-primary-600",
             "dark:checked:bg-green-700": "dark:checked:bg-primary-600",
         }
-        widgets.SWITCH_CLASSES[:] = [ours.get(each, each) for each in widgets.SWITCH_CLASSES]
+        widgets.SWITCH_CLASSES[:] = [replacements.get(each, each) for each in widgets.SWITCH_CLASSES]
         super().ready()  # type: ignore[no-untyped-call]  # Unfold annotates nothing here
         admin.site = sites.site = AdminSite()
 
@@ -55,10 +55,10 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL)
         memory.limit_arenas()
-        # Code that needs the data directory raises its own error where it cannot be written; pages are in English then.
+        # If the data directory is not writable, pages are in English. Code that needs it raises its own error.
         with suppress(OSError, StartError):
             compile_changed()
-        from config import admin_words  # only now are the pages of the admin registered
+        from config import admin_words  # imported here, since the admin's pages are registered only now
 
         admin_words.translate()
 
@@ -71,8 +71,8 @@ def sources() -> list[Path]:
 def compile_changed() -> None:
     """Compile the translations of `sources` into the data directory, without gettext's tools.
 
-    A compiled catalogue has the time of its source, to the nanosecond; another time means another source. Raises
-    OSError and StartError where the data directory cannot be written.
+    A compiled catalogue has the modification time of its source, to the nanosecond. A different time means a changed
+    source. Raises OSError and StartError if the data directory is not writable.
     """
     for source in sources():
         compiled = catalogue(source.parents[1].name)
@@ -80,9 +80,9 @@ def compile_changed() -> None:
         if compiled.exists() and compiled.stat().st_mtime_ns == time:
             continue
         make_data_dir(settings.DATA_DIR)
-        for folder in reversed(compiled.parents[:3]):  # closed to others, as the whole data directory
+        for folder in reversed(compiled.parents[:3]):  # no access for other users, as in the whole data directory
             folder.mkdir(mode=0o700, exist_ok=True)
-        # Several processes may start at once; each puts a whole file in place.
+        # Several processes may start at once, so each replaces the file atomically.
         number, name = tempfile.mkstemp(dir=compiled.parent)
         os.close(number)
         polib.pofile(str(source)).save_as_mofile(name)

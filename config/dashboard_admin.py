@@ -45,7 +45,7 @@ from files.models import File
 from projects.planner.models import Run
 
 CHOICES = (7, 30, 90)  # days
-GREY = {"color": "#8b93a1"}  # reads on white and on black
+GREY = {"color": "#8b93a1"}  # readable on white and on black
 CHART = json.dumps(
     {
         "animation": False,
@@ -59,14 +59,14 @@ CHART = json.dumps(
         },
     }
 )
-DOCTOR_SECONDS = 300  # that findings are cached; the checks send requests to providers
+DOCTOR_SECONDS = 300  # cache lifetime of findings; the checks send requests to providers
 DOCTOR_KEY = "admin:doctor"  # the key of the cached findings
-COUNT_SECONDS = 60  # that counts over all people or files are cached; they take longer, the more there are
+COUNT_SECONDS = 60  # cache lifetime of counts over all people or files, which are slow for large numbers
 
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """A row of a table of the most used; `url` leads to the calls."""
+    """A row of a table of the top models, groups, personas or people. `url` leads to its calls."""
 
     name: str
     figures: UsageFigures
@@ -74,7 +74,7 @@ class UsageRow:
 
 
 def dashboard(request: HttpRequest, context: Mapping[str, object]) -> Mapping[str, object]:
-    """Return Django's context of the start page with our parts; a part that the user may not see is None."""
+    """Return the context of the start page with our parts added. A part that the user may not see is None."""
     days = _days(request)
     user = acting(request)
     parts = {
@@ -142,10 +142,10 @@ def _models(days: Days) -> list[UsageRow]:
 
 
 def _groups(days: Days) -> list[UsageRow]:
-    """Return the rows of groups; none where all usage counts to one group, since the sum of all says the same."""
+    """Return the rows of groups. Return none if all usage counts to one group, which equals the total."""
     lines = days.usage.lines("group", overview.SHOWN)
-    none = _("None, or deleted")
-    rows = [UsageRow(line.name or none, line.figures, _calls_with(days, "group", line.key)) for line in lines]
+    no_group = _("None, or deleted")
+    rows = [UsageRow(line.name or no_group, line.figures, _calls_with(days, "group", line.key)) for line in lines]
     return rows if len(rows) > 1 else []
 
 
@@ -163,13 +163,13 @@ def _personas(days: Days) -> list[UsageRow]:
 
 
 def _calls_with(days: Days, name: str, pk: UUID | None) -> str:
-    """Return the address of the calls that name this row; None stands for no row, and for deleted ones."""
+    """Return the URL of the calls that refer to this row. None means calls without a row, or with a deleted one."""
     path, value = (f"{name}__id__exact", pk) if pk is not None else (f"{name}__isnull", "True")
     return _list("chat_modelcall", {"created__gte": days.since.isoformat(), path: value})
 
 
 def _charts(rows: Sequence[Day]) -> list[tuple[str, str]]:
-    """Return the titles and Chart.js's data of the charts; the table of days has the same numbers."""
+    """Return the titles and Chart.js data of the charts. The table of days has the same numbers."""
     charts: dict[str, dict[str, list[float]]] = {
         _("Answers and people by day"): {
             _("Answers"): [row.figures.answers for row in rows],
@@ -235,7 +235,7 @@ def _of_model(model_id: UUID | None) -> Mapping[str, object]:
 
 
 def _queue() -> Mapping[str, object] | None:
-    """Return the state of the queues; None while Redis is away."""
+    """Return the state of the queues, None while Redis is unavailable."""
     try:
         return {"length": background.TURNS.length(), "missing": background.missing_queues()}
     except (RedisError, OSError):
@@ -243,7 +243,7 @@ def _queue() -> Mapping[str, object] | None:
 
 
 def _runs() -> list[tuple[Any, int, str]]:
-    """Return for each status of open runs its label, their number, and the address of their list."""
+    """Return the label, the number of runs, and the URL of their list for each open status."""
     numbers = open_runs()
     return [
         (Run.Status(status).label, numbers.get(status, 0), _list("chat_run", {"status__exact": status}))
@@ -256,7 +256,7 @@ def _count(name: str, count: Callable[[], Any]) -> Any:
 
 
 def _cached(key: str, compute: Callable[[], Any], seconds: int) -> Any:
-    """Return the result of at most so many seconds ago; a new one while Redis is away."""
+    """Return a result that is at most `seconds` old. Computes it without the cache while Redis is unavailable."""
     try:
         return cache.get_or_set(key, compute, seconds)
     except (RedisError, OSError):
@@ -283,7 +283,7 @@ def _storage() -> Mapping[str, object]:
 
 
 def people_who_used_most(request: HttpRequest) -> HttpResponse:
-    """Return the fragment of the people who used most: the sums of all calls take longer than the rest of the page."""
+    """Return the fragment of the most active people. It is separate, since its sums are slower than the page."""
     if not has_right(acting(request), "view", ModelCall):
         raise PermissionDenied
     days = _days(request)
@@ -295,7 +295,7 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
 
 
 def doctor(request: HttpRequest) -> HttpResponse:
-    """Return the fragment with the findings of `manage.py doctor`; “again” in the address repeats the checks."""
+    """Return the fragment with the findings of `manage.py doctor`. “again” in the query repeats the checks."""
     if not acting(request).is_superuser:
         raise PermissionDenied
     if "again" in request.GET:

@@ -1,13 +1,13 @@
-"""Memory that a process no longer needs goes back to the system.
+"""Return memory that a process no longer needs to the system.
 
-Two things hold it. Python's collector counts objects and not bytes: a parsed body of 8 MB in a reference cycle, as
-Django REST framework and Django's forms make them, stays until thousands of other objects have come. And glibc keeps
-freed memory in up to eight arenas a processor, each of which only grows.
+Memory stays allocated for two reasons. First, Python's collector counts objects, not bytes. Django REST framework and
+Django's forms create reference cycles. A parsed body of 8 MB in such a cycle stays until thousands of other objects are
+created. Second, glibc keeps freed memory in up to eight arenas per processor, each of which only grows.
 
-1. `limit_arenas` has glibc use two arenas, and take large blocks from the system one by one. Each process calls it
-   before it has other threads.
-2. `watch` looks every few seconds, and reclaims what work has left behind.
-3. `note_released` reclaims at once when requests have left much behind, however fast they come.
+1. `limit_arenas` limits glibc to two arenas, and makes it allocate each large block from the system separately. Each
+   process calls it before it starts other threads.
+2. `watch` checks every few seconds, and reclaims memory after work.
+3. `note_released` reclaims at once when requests have released large bodies, even between two checks.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ from pathlib import Path
 from urllib.parse import clear_cache  # type: ignore[attr-defined]  # the stubs lack it
 
 ARENAS = 2
-# Bytes. Blocks from this size on come from the system and go back to it when they are freed. glibc raises its own
-# threshold to the size of each such block that is freed, up to 32 MB.
+# Bytes. Blocks of at least this size are mapped from the system and returned when they are freed. By default glibc
+# raises this threshold to the size of each such block that is freed, up to 32 MB.
 OWN_MAPPING = 262_144
 M_MMAP_THRESHOLD = -3  # these two are from glibc's malloc.h
 M_ARENA_MAX = -8
 
-EVERY = 5.0  # seconds between two looks, at first
-SELDOM = 30.0  # seconds between two looks at most, while there is nothing to return
-LEFT_BEHIND = 16_000_000  # bytes above the least that the process has held; less is not worth a collection
-WORK = 0.1  # seconds of a processor since the last time: a process that has done nothing has nothing to return
+EVERY = 5.0  # seconds between two checks, at first
+SELDOM = 30.0  # most seconds between two checks, while reclaiming frees little
+LEFT_BEHIND = 16_000_000  # bytes above the process's minimum; less is not worth a collection
+WORK = 0.1  # CPU seconds since the last collection; an idle process has no memory to return
 RELEASED = 8_000_000  # bytes of large bodies between two collections
 RESIDENT = 1  # the field of /proc/self/statm with the resident pages
 
@@ -41,7 +41,7 @@ _released = 0
 
 
 def _libc() -> ctypes.CDLL | None:
-    """Return the C library; None where it has none of the functions that are used here."""
+    """Return the C library, None if it lacks the functions that are used here."""
     try:
         library = ctypes.CDLL(None)
         return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
@@ -57,7 +57,7 @@ def limit_arenas() -> None:
 
 
 def resident() -> int:
-    """Return the resident memory of this process in bytes; 0 where the system has no /proc."""
+    """Return the resident memory of this process in bytes, 0 on systems without /proc."""
     try:
         return int(_statm.read_text().split()[RESIDENT]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -65,11 +65,11 @@ def resident() -> int:
 
 
 def reclaim() -> None:
-    """Collect cycles and return freed memory to the system. Returns at once while another thread does it."""
+    """Collect cycles and return freed memory to the system. Returns at once if another thread is doing so."""
     if not _reclaiming.acquire(blocking=False):
         return
     try:
-        clear_cache()  # urllib keeps the last 128 parsed addresses, which may have megabytes each
+        clear_cache()  # urllib caches the last 128 parsed URLs, and each may have megabytes
         gc.collect()
         if library := _libc():
             library.malloc_trim(0)
@@ -78,7 +78,7 @@ def reclaim() -> None:
 
 
 def note_released(size: int) -> None:
-    """Count the bytes of a large body that was released, and reclaim once they are many."""
+    """Count the bytes of a released large body. Reclaims memory after every `RELEASED` bytes."""
     global _released
     with _counting:
         _released += size
@@ -90,9 +90,9 @@ def note_released(size: int) -> None:
 
 
 def watch() -> None:
-    """Reclaim memory on a thread, as long as the process lives.
+    """Start a thread that reclaims memory for the lifetime of the process.
 
-    The objects of now are frozen, so that later collections need not look at them.
+    Existing objects are frozen, so that later collections skip them.
     """
     gc.collect()
     gc.freeze()

@@ -19,7 +19,7 @@ from files.pages import StoredText, download, download_shown, file_list, with_us
 
 @require_http_methods(["GET", "POST"])
 def files(request: Request) -> HttpResponse:
-    """Show the user's files, for a script only the rows. A POST uploads, and returns chips of the files to a script."""
+    """Show the user's files, or only the rows for a script. A POST uploads files. A script gets their chips."""
     if request.method == "POST":
         uploaded = upload(request)
         if not request.htmx:
@@ -47,9 +47,9 @@ def upload(request: Request) -> list[File]:
 
 @require_GET
 def file(request: Request, pk: UUID) -> HttpResponse:
-    """Show a file, and its text from a page, a character or a passage on.
+    """Show a file, and its text starting at a page, a character or a passage.
 
-    Citations lead here as long as their conversation exists, so a page explains why a file cannot be opened any more.
+    Citations link here as long as their conversation exists. So a page explains why a file is gone.
     """
     try:
         row = services.visible_file(request.user, pk)
@@ -109,7 +109,7 @@ def page_picture(request: Request, row: File, page: int) -> HttpResponse:
 
 @with_row(services.visible_file, "GET")
 def chip(request: Request, row: File) -> HttpResponse:
-    """Show the present state of a file at the composer."""
+    """Show the current state of a file at the composer."""
     return render(request, "files/_chip.html", {"file": row})
 
 

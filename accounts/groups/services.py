@@ -21,7 +21,7 @@ OF_EVERYONE = ("all_models", "allowed_models", "all_tool_servers", "allowed_tool
 
 
 class GroupFields(TypedDict, total=False):
-    """The fields of `FIELDS` that are to change, and the rows of `RELATED`."""
+    """Fields to change: the names of `FIELDS` and `RELATED`."""
 
     name: str
     claim: str
@@ -44,19 +44,20 @@ class IdChanges(TypedDict):
 
 @transaction.atomic
 def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: GroupFields) -> PeopleGroup:
-    """Store a group, a new one for None, with these fields; others stay as they are.
+    """Store a group with these fields. Other fields stay unchanged. `group` None creates a group.
 
     Raises `invalid_setting`, and `everyone_is_fixed` (409) for fields that “Everyone” cannot have: another name, a
-    claim, its own members and managers, or days for conversations, which the workspace has.
+    claim, its own members and managers, or days for conversations, which are a setting of the workspace.
     """
     row = PeopleGroup() if group is None else _locked(group.pk)
     require_store(user, row)
     before = stored(row)
     adding = row._state.adding
-    fixed = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
-    if fixed:
+    fixed_fields = [name for name in (*FIELDS, *RELATED) if row.everyone and name in fields and name not in OF_EVERYONE]
+    if fixed_fields:
         sentence = Sentence(
-            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.", fixed=fixed[0]
+            "“Everyone” has no “{fixed}” to change: everybody is in it, always. Make another group.",
+            fixed=fixed_fields[0],
         )
         raise ProductError("everyone_is_fixed", sentence, status=409)
     may = fields.get("may", row.may)
@@ -81,7 +82,7 @@ def save_group(*, user: AbstractUser | None, group: PeopleGroup | None, fields: 
 
 
 def _set_related(row: PeopleGroup, fields: GroupFields) -> dict[str, IdChanges]:
-    """Set the related rows. Returns the changes by ids, which stay as they are when a person is erased."""
+    """Set the related rows. Returns the changes as ids, since ids stay valid after a person is erased."""
     related: dict[str, tuple[Any, Collection[Any] | None]] = {
         "members": (row.members, fields.get("members")),
         "managers": (row.managers, fields.get("managers")),
@@ -106,7 +107,7 @@ def _ids(keys: Iterable[UUID]) -> list[str]:
 
 @transaction.atomic
 def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
-    """Delete a group; its members lose its rights at once. Raises `everyone_is_fixed` (409)."""
+    """Delete a group. Its members lose its rights at once. Raises `everyone_is_fixed` (409)."""
     require_right(user, "delete", group)
     if group.everyone:
         sentence = Sentence(
@@ -118,14 +119,14 @@ def delete_group(*, user: AbstractUser, group: PeopleGroup) -> None:
 
 
 def may_manage(user: User, group: PeopleGroup) -> bool:
-    """Return whether the person may change the members: managers may, and administrators who may change groups."""
+    """Return whether the person may change the members, as a manager or an administrator who may change groups."""
     if group.everyone:
         return False
     return has_right(user, "change", group) or group.managers.filter(pk=user.pk).exists()
 
 
 def require_manager(user: User, group: PeopleGroup) -> None:
-    """Raise `not_manager` (403) for a person who may not change the members; `NotFound` where they see no group."""
+    """Raise `not_manager` (403) if the person may not change the members, `NotFound` if they cannot see the group."""
     if may_manage(user, group):
         return
     if not PeopleGroup.objects.visible_to(user).filter(pk=group.pk).exists():
@@ -150,7 +151,7 @@ def remove_members(*, user: User, group: PeopleGroup, people: Collection[User]) 
 
 @transaction.atomic
 def follow_claims(*, person: User, claims: Collection[str]) -> None:
-    """Put a person who has just signed in into the groups with one of these claims, and out of those with another."""
+    """Add a person at sign-in to the groups with these claims, and remove them from groups with other claims."""
     before = set(PeopleGroup.objects.filter(members=person).exclude(claim="").values_list("pk", flat=True))
     after = set(PeopleGroup.objects.filter(claim__in=[each for each in claims if each]).values_list("pk", flat=True))
     for pk in after ^ before:
@@ -159,7 +160,7 @@ def follow_claims(*, person: User, claims: Collection[str]) -> None:
 
 
 def _move(user: User | None, group: PeopleGroup, into: Collection[User], out: Collection[User]) -> set[UUID]:
-    """Add and remove people. Returns the ids of those who were added or removed."""
+    """Add and remove people. Returns the ids of the people who were added or removed."""
     keys = {person.pk for person in (*into, *out)}
     members = set(group.members.filter(pk__in=keys).values_list("pk", flat=True))
     added = {person.pk for person in into} - members

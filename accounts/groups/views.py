@@ -17,7 +17,7 @@ from core.errors import ProductError
 from core.requests import get_or_404, with_row
 from core.sentences import Sentence
 
-PAGE = 50  # members
+PAGE = 50  # members on one page
 
 
 @require_GET
@@ -35,7 +35,7 @@ def groups(request: Request) -> HttpResponse:
 
 
 def managed(user: User, pk: UUID) -> PeopleGroup:
-    """Return a group that the person manages. Raises `NotFound` where they do not see it, else `not_manager` (403)."""
+    """Return a group that the person manages. Raises `NotFound` if they cannot see it, else `not_manager` (403)."""
     group = get_or_404(PeopleGroup.objects.all(), pk, "group")
     services.require_manager(user, group)
     return group
@@ -48,7 +48,7 @@ def members(request: Request, group: PeopleGroup) -> HttpResponse:
 
 @with_row(managed)
 def add(request: Request, group: PeopleGroup) -> HttpResponse:
-    """Add the person of a user name."""
+    """Add the person with this user name."""
     name = request.POST.get("username", "").strip()
     person = User.objects.filter(username=name.replace("\0", "")).first()
     if person is None:

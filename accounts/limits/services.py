@@ -12,7 +12,7 @@ from core.permissions import require_right, require_store
 
 @transaction.atomic
 def save_limit(*, user: AbstractUser | None, limit: Limit) -> Limit:
-    """Store a limit; it holds from the next turn on. Raises `invalid_setting`, `staff_only`, `right_missing`."""
+    """Store a limit. It applies from the next turn on. Raises `invalid_setting`, `staff_only`, `right_missing`."""
     require_store(user, limit)
     try:
         limit.full_clean()

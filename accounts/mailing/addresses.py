@@ -1,6 +1,6 @@
 """E-mail addresses that their owners confirm by a link: for their own account, or for a sign-up.
 
-A link is signed and carries all the data of the request: nothing is stored before somebody follows it.
+A link is signed and carries all the data of the request. Nothing is stored until the owner follows it.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ class SignUpLink(TypedDict):
 
 @transaction.atomic
 def change_email(*, user: User, email: str, origin: str) -> bool:
-    """Change a person's address. Where mails are sent, it is stored only once they follow the mailed link.
+    """Change a person's address. If mail is set up, the address is stored only when they follow the mailed link.
 
     Returns whether it is stored now. `origin`: scheme and host of this site. Raises `invalid_setting` and `mail_failed`
     (502).
@@ -62,13 +62,13 @@ def change_email(*, user: User, email: str, origin: str) -> bool:
 
 @transaction.atomic
 def confirm_email(*, user: User, key: str) -> None:
-    """Store the address of a followed link. Raises `link_ended` (404), also for a link of somebody else."""
+    """Store the address of a followed link. Raises `link_ended` (404), also for another person's link."""
     link = cast("ChangeLink | None", _read(key, CHANGE))
     if link is None or link["person"] != str(user.pk) or link["before"] != user.email:
         raise link_ended()
     before = user.email
     _store(user, link["email"], confirmed=True)
-    if before:  # its reader may not have requested the change
+    if before:  # the reader of that mailbox may not have requested the change
         transaction.on_commit(partial(enqueue, "accounts.tasks.mail_changed", str(user.pk), before))
 
 
@@ -96,7 +96,7 @@ def sign_up_is_open() -> bool:
 
 
 def is_welcome(email: str) -> bool:
-    """Return whether the address is of a domain that may sign up; any is where the workspace names none."""
+    """Return whether the domain of the address may sign up. Every domain may if the workspace names none."""
     domains = workspace_at().sign_up_domain_names
     return not domains or email.rpartition("@")[2].lower() in domains
 
@@ -107,7 +107,7 @@ def ask_for_account(*, email: str, origin: str) -> None:
 
 
 def mail_sign_up(*, email: str, origin: str) -> bool:
-    """Mail the link to sign up. Returns False, and mails nothing, where an account has the address."""
+    """Mail the link to sign up. Returns False, and mails nothing, if an account has the address."""
     if User.objects.filter(email__iexact=email).exists():
         return False
     link: SignUpLink = {"email": email}
@@ -117,7 +117,7 @@ def mail_sign_up(*, email: str, origin: str) -> bool:
 
 
 def address_of_sign_up(key: str) -> str:
-    """Return the confirmed address of a link. Raises `link_ended` (404), also where an account has it by now."""
+    """Return the confirmed address of a link. Raises `link_ended` (404), also if an account has it by now."""
     link = cast("SignUpLink | None", _read(key, SIGN_UP))
     if link is None or not sign_up_is_open() or not is_welcome(link["email"]):
         raise link_ended()
@@ -135,7 +135,7 @@ def make_account(*, key: str, username: str, password: str) -> User:
 
 
 def _read(key: str, salt: str) -> object:
-    """Return the data of a link; None for one that has ended or was not signed for this purpose."""
+    """Return the data of a link, None if it has expired or was not signed for this purpose."""
     try:
         return signing.loads(key, salt=salt, max_age=LINK_DAYS * 86_400)
     except signing.BadSignature:

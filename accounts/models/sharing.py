@@ -1,4 +1,4 @@
-"""Sharing in several apps: a row gives a person, or all people of a group, a role in somebody else's row."""
+"""Sharing in several apps: a row gives a person, or all people of a group, a role in another person's row."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, Self
@@ -15,9 +15,9 @@ from accounts.models.group import PeopleGroup
 
 
 class Role(models.TextChoices):
-    """Roles, each with the rights of those before it.
+    """Roles. Each includes the rights of the roles before it.
 
-    Readers see and use, editors (writers) change texts, files and settings, owners share, delete and hand over.
+    Readers see and use. Editors change texts, files and settings. Owners share, delete and hand over.
     """
 
     READER = "reader", _("Reader")
@@ -29,7 +29,7 @@ EDITING = (Role.EDITOR, Role.OWNER)
 
 
 def strongest(roles: Iterable[str]) -> Role | None:
-    """Return the strongest of the roles that one person has, also by their groups; None without a role."""
+    """Return a person's strongest role, counting the roles of their groups. None without a role."""
     present = set(roles)
     return next((role for role in reversed(Role) if role in present), None)
 
@@ -42,8 +42,8 @@ def shared_with(
 ) -> Q:
     """Return the filter of `rows` that are shared with this person or one of their groups, in one of these roles.
 
-    `path`: from the rows to their sharing rows. `roles` None stands for all. Each way of sharing is a subquery, in the
-    place of one with an OR, so that each begins at an index.
+    `path`: the lookup from the rows to their sharing rows. `roles`: None means all. Each way of sharing is its own
+    subquery. One subquery with an OR could not use an index for each.
     """
     if user.pk is None:
         return Q(pk__in=[])
@@ -60,7 +60,7 @@ def ways_of_sharing(
     to_groups = Q((f"{path}__group__in", groups))
     if roles is None:
         return to_person, to_groups
-    in_role = Q((f"{path}__role__in", roles))  # within one `filter`, so the role is that of the same sharing row
+    in_role = Q((f"{path}__role__in", roles))  # in the same `filter`, so that both lookups match one sharing row
     return in_role & to_person, in_role & to_groups
 
 
@@ -93,6 +93,6 @@ class Sharing(models.Model):
         abstract = True
 
     def clean(self) -> None:
-        """Raise `ValidationError` for rows that the constraints of the subclasses would refuse."""
+        """Raise `ValidationError` for rows that violate the constraints of the subclasses."""
         if (self.user_id is None) == (self.group_id is None):
             raise ValidationError(gettext("Choose a person or a group."))

@@ -1,4 +1,7 @@
-"""Decide when to summarise, which messages, and how long the summary may be (docs/develop/context.md, “Summaries”)."""
+"""Decide when to summarise, which messages to summarise, and how long the summary may be.
+
+See docs/develop/context.md, “Summaries”.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +41,9 @@ def bounds_by_share(
     floor_share: Decimal = FLOOR_SHARE,
     keep_recent: int = 8,
 ) -> Bounds:
-    """Return bounds that are `fixed` plus a share of what `fixed` leaves of `limit`.
+    """Return bounds that are `fixed` plus a share of the rest (`limit` minus `fixed`).
 
-    `limit` is the input limit before the tools; `fixed` includes the tools. Shares of the limit itself would cause a
+    `limit` is the input limit before the tools; `fixed` includes the tools. Shares of the whole limit would cause a
     summary after every turn of a large project.
     """
     left = max(0, limit - fixed)
@@ -49,7 +52,7 @@ def bounds_by_share(
 
 @dataclass(frozen=True, slots=True)
 class SummaryMessage:
-    """A message after the last one that a summary covers. `tokens` is final: nothing is added and nothing stubbed."""
+    """A message after the last one that a summary covers. `tokens` is its final size in the prompt."""
 
     id: str
     role: str
@@ -58,7 +61,7 @@ class SummaryMessage:
 
     @property
     def counts(self) -> bool:
-        """Tell whether `keep_recent` counts this message: a user message or a final answer."""
+        """Return whether `keep_recent` counts this message: a user message or a final answer."""
         return self.role == "user" or (self.role == "assistant" and not self.has_tool_calls)
 
 
@@ -80,7 +83,7 @@ def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: in
     """Return the plan of a summary, or None if none is due or no message is older than the tail that stays.
 
     `used` are the tokens of the next prompt without a new question. `fixed` are the tokens of S, K, CA, P, L, R, the
-    tools and the pinned turns, which are not among `messages`. `is_due` tells the two cases of None apart.
+    tools and the pinned turns, which are not among `messages`. `is_due` distinguishes the two cases of None.
     """
     if not is_due(bounds, used):
         return None
@@ -106,7 +109,7 @@ def plan_summary(messages: Sequence[SummaryMessage], bounds: Bounds, *, used: in
 
 
 def is_due(bounds: Bounds, used: int) -> bool:
-    """Tell whether a prompt of `used` tokens is above the ceiling."""
+    """Return whether a prompt of `used` tokens is above the ceiling."""
     return used > bounds.ceiling
 
 
@@ -117,8 +120,8 @@ def _summary_tokens(bounds: Bounds, fixed: int, tail: int) -> int:
 def _tail_turns(messages: Sequence[SummaryMessage], keep_recent: int) -> list[int]:
     """Return the indexes at which the turns of the tail start.
 
-    The tail is the turns that hold the newest `keep_recent` messages, at least the last turn. Its turns are whole, so
-    it starts with a question. Messages before the first user message form a turn of their own.
+    The tail consists of the turns with the newest `keep_recent` messages, at least the last turn. Turns are not split,
+    so the tail starts with a question. Messages before the first user message form a turn of their own.
     """
     starts = [index for index, message in enumerate(messages) if index == 0 or message.role == "user"]
     counting = [index for index, message in enumerate(messages) if message.counts]

@@ -33,11 +33,11 @@ from files.api import UploadSerializer
 from personas.models import Persona
 from projects.models import Project
 
-LONGEST_TAG = 200  # characters as it is written, of which blanks and “#” are taken off
+LONGEST_TAG = 200  # characters before blanks and “#” are stripped
 
 
 class TagNames(serializers.ListField):
-    """Names where the row has rows."""
+    """A list of tag names. The conversation itself has related rows."""
 
     def get_attribute(self, instance: Conversation) -> Any:
         return [tag.name for tag in instance.tags.all()]
@@ -158,7 +158,7 @@ class TermsSerializer(Strict):
 
 
 class ConversationSharesView(ScopedView):
-    parser_classes = (JSONParser, FormParser, MultiPartParser)  # a POST that says nothing may be of any kind
+    parser_classes = (JSONParser, FormParser, MultiPartParser)  # an empty POST may have any content type
 
     @extend_schema(responses=ShareSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
@@ -307,7 +307,7 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
 
 class MomentField(serializers.DateTimeField):
-    """With its offset in digits, as the daily files have had it from the start."""
+    """A time with its offset as digits, the original format of the daily files."""
 
     def to_representation(self, value: datetime) -> str:
         return value.isoformat()

@@ -11,12 +11,12 @@ from chat.models import Conversation, Message, Summary
 
 
 def bounds(user: User, day: date) -> tuple[datetime, datetime]:
-    """When the day begins and when the next one does; 23 to 25 hours, where clocks change."""
+    """Return the start of the day and the start of the next day. A day has 23 to 25 hours when clocks change."""
     zone = user.zone
     begins = datetime.combine(day, time(), zone)
     try:
         return begins, datetime.combine(day + timedelta(days=1), time(), zone)
-    except OverflowError:  # the last day there is
+    except OverflowError:  # the last day that `date` can represent
         return begins, datetime.max.replace(tzinfo=zone)
 
 
@@ -27,7 +27,7 @@ def messages(user: User, day: date) -> "QuerySet[Message]":
 
 
 def following(rows: "QuerySet[Message]", after: UUID | None, count: int) -> list[Message]:
-    """The next `count` of the rows, oldest first, from the first or from after a message."""
+    """Return the next `count` rows, oldest first. They start after the message `after`, or at the first row."""
     if after is not None:
         last = rows.filter(pk=after).first()
         rows = rows.filter(Q(created__gt=last.created) | Q(created=last.created, pk__gt=after)) if last else rows.none()
@@ -42,7 +42,7 @@ def summaries(user: User, day: date) -> "QuerySet[Summary]":
 
 
 def listed(entries: Iterator[str]) -> Iterator[str]:
-    """The JSON texts as one JSON list, an entry a line, without holding them all."""
+    """Yield the JSON texts as one JSON list, one entry per line, without holding all of them in memory."""
     separator = "["
     for entry in entries:
         yield f"{separator}\n{entry}"

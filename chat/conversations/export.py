@@ -1,4 +1,4 @@
-"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all that a person has."""
+"""Conversations as files: Markdown of the branch on show, JSON of the whole tree, a zip of all content of a person."""
 
 import io
 import json
@@ -40,7 +40,7 @@ from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
-# Notes on an answer that is not complete.
+# Notes on incomplete answers, by finish reason.
 ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "refusal": "The model declined to answer",
     "content_filter": "Ended by the provider's content filter",
@@ -69,8 +69,8 @@ What is not in it:
 - settings, tokens, webhooks, passkeys and sessions
 - temporary conversations, and what was deleted
 """
-AT_ONCE = 20  # conversations between two pieces of the zip, and files that are asked for at once
-PIECE = 1_000_000  # bytes of a file that are held
+AT_ONCE = 20  # conversations, or files, that one query loads
+PIECE = 1_000_000  # bytes of a file that are in memory at once
 _UNSAFE = re.compile(r"[^\w\- ]+")
 
 
@@ -98,7 +98,7 @@ class ExportedSummary(TypedDict):
 
 
 class ExportedMessage(TypedDict):
-    """A message of a conversation. `usage`, `cost` and `report` are those of its turn; `cost` is in US dollars."""
+    """A message of a conversation. `usage`, `cost` and `report` describe its turn. `cost` is in US dollars."""
 
     id: str
     parent: str | None
@@ -128,7 +128,7 @@ def export(conversation: Conversation, kind: str) -> str:
 
 @transaction.atomic
 def record_export(*, user: User, conversation: Conversation | None = None) -> None:
-    """Record the export of one conversation; None: of everything. Raises `right_missing` (403)."""
+    """Record the export of one conversation. None: the export of everything. Raises `right_missing` (403)."""
     require(user, May.EXPORT)
     action = "conversation.all_exported" if conversation is None else "conversation.exported"
     record(user=user, action=action, row=conversation)
@@ -152,8 +152,8 @@ def markdown(conversation: Conversation) -> str:
             "",
         ]
     for message in branch.iterator(500):
-        who = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
-        lines += [f"## {who} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
+        author = "You" if message.role == Message.Role.USER else (message.model.name if message.model else "Answer")
+        lines += [f"## {author} · {message.created:%Y-%m-%d %H:%M} UTC", ""]
         lines += [f"*File: {attachment.name}*\n" for attachment in message.attachments.all()]
         lines += [f"*(Called {part['name']} with {part['arguments']})*\n" for part in _calls(message)]
         text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
@@ -262,8 +262,11 @@ def _summary(summary: Summary) -> ExportedSummary:
 
 
 def _report(turn: Turn) -> list[JsonObject]:
-    """Return what each model call of a turn saw, in numbers. The list of its sources is in the API: it has a row for
-    each message, so those of a long conversation would be thousands of times as many as its messages."""
+    """Return the numbers of each model call of a turn, without its list of sources.
+
+    The list has a row for each message. So the lists of a long conversation would have thousands of times as many rows
+    as it has messages. The API has them.
+    """
     calls = (turn.report or {}).get("calls", ())
     return [
         {name: call.get(name) for name in REPORTED}
@@ -306,7 +309,7 @@ def _attached(attachment: Attachment) -> ExportedFile:
 
 
 def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
-    """Yield the parts of an answer. Reasoning that a stored text begins with is a part of its own."""
+    """Yield the parts of an answer. Reasoning at the start of a stored text becomes a separate part."""
     for part in readable_parts(parts, attrgetter("english")):
         reasoning, answer = split_reasoning(part["text"]) if part["type"] == "text" else ("", "")
         if not reasoning:
@@ -318,16 +321,16 @@ def _answer_parts(parts: Sequence[MessagePart]) -> Iterator[MessagePart]:
 
 
 def _notice(message: Message) -> str:
-    """Return the notice on the answer's context; empty where the model read everything."""
+    """Return the notice on the answer's context, empty if the model read everything."""
     return message.turn.context_notice.english if hasattr(message, "turn") else ""
 
 
 async def everything(user: User) -> AsyncIterator[bytes]:
-    """Yield a zip of all that belongs to a person, written while it is sent: it is never whole anywhere.
+    """Yield a zip of all content of a person. It is written while it is sent, and never stored.
 
     Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
-    `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded; `missing.txt` names those whose
-    bytes are lost.
+    `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded. `missing.txt` names the files
+    whose bytes are lost.
     """
     async for piece in _sent(_zip(user)):
         yield piece
@@ -352,7 +355,7 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 
 
 def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
-    """Yield a zip of the conversations with these ids; without ids, of all, and of everything else."""
+    """Yield a zip of the conversations with these ids. Without ids it has all content of the person."""
     sink = _Sink()
     rows = Conversation.objects.listed_for(user).select_related("persona", "project").order_by("pk")
     if ids is not None:
@@ -380,7 +383,7 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
 
 
 def _lists(user: User) -> dict[str, Iterable[Any]]:
-    """Return the other things of a person by the name of their file in the zip."""
+    """Return the lists for the JSON files of the zip, by file name."""
     persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
     reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
     task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
@@ -440,7 +443,7 @@ def _in_zip(file: File) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Holds the bytes that the zip writes until they are taken. It cannot seek, so the zip never goes back."""
+    """Holds the bytes that the zip writes until they are taken. It cannot seek, so `ZipFile` never goes back."""
 
     def __init__(self) -> None:
         self._written = bytearray()

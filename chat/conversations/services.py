@@ -1,6 +1,6 @@
-"""Creating, changing, deleting and restoring conversations, one or several at once, for pages and API.
+"""Create, change, delete and restore conversations, one or several at once, for pages and API.
 
-A deleted conversation is hidden at once and erased a day later; a temporary one is erased at once.
+A deleted conversation is hidden at once and erased a day later. A temporary one is erased at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,19 +30,19 @@ from projects.models import Project
 
 Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
-# Fields that matter only where a conversation is listed.
+# Fields that matter only in lists of conversations.
 LISTING = ("title", "project", "archived", "pinned", "tags")
-MOST_PINNED = 30  # of one person
+MOST_PINNED = 30  # conversations per person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
 
 def visible_model(user: User, pk: object) -> Model | None:
-    """Return the model; None for no id. Raises `NotFound` where it is unknown, switched off or not for this user."""
+    """Return the model, None without an id. Raises `NotFound` if it is unknown, disabled or not for this user."""
     return get_or_404(models_of(user), pk, "model") if pk else None
 
 
 def visible_persona(user: User, pk: object) -> Persona | None:
-    """Return the persona; None for no id. Raises `NotFound` where this user may not use it."""
+    """Return the persona, None without an id. Raises `NotFound` if this user may not use it."""
     rows = Persona.objects.visible_to(user).select_related("budget_profile", "model__provider")
     return get_or_404(rows, pk, "persona") if pk else None
 
@@ -55,12 +55,12 @@ def create_conversation(
     project: Project | None = None,
     temporary: bool = False,
 ) -> Conversation:
-    """Create a conversation. A temporary one is never listed, and is erased once it is closed or a day old."""
+    """Create a conversation. A temporary one is never listed, and is erased when it is closed or a day old."""
     title = title.strip()[:MAX_TITLE]
     conversation = Conversation.objects.create(
         owner=user,
         title=title,
-        titled=bool(title) or temporary,  # a title is for lists, so a temporary one gets none
+        titled=bool(title) or temporary,  # only lists need titles, and no list has temporary ones
         persona=persona,
         project=project,
         origin=Conversation.Origin.TEMPORARY if temporary else Conversation.Origin.WORKSPACE,
@@ -72,8 +72,8 @@ def create_conversation(
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
     """Change title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
 
-    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`, `temporary_conversation` where the
-    conversation is in no list, and `legal_hold` (409) where a title would be lost.
+    Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`. Raises `temporary_conversation` if the
+    conversation is in no list, and `legal_hold` (409) if a title would be lost.
     """
     require_owner(user, conversation)
     if not fields.keys().isdisjoint(LISTING):
@@ -187,7 +187,7 @@ def _tag_name(written: str) -> str:
 
 
 def _tags(user: User, names: Iterable[str]) -> list[Tag]:
-    """Return the tags of these names, and create new ones. Names that differ in case only are one tag."""
+    """Return the tags with these names, and create missing ones. Names that differ only in case are one tag."""
     by_key = {name.casefold(): name for name in map(_tag_name, names)}
     have = {tag.name.casefold(): tag for tag in Tag.objects.visible_to(user)} if by_key else {}
     new = [Tag(owner=user, name=name) for key, name in by_key.items() if key not in have]
@@ -215,9 +215,9 @@ def _forget_unused(user: User) -> None:
 
 
 def delete_conversation(*, user: User, conversation: Conversation) -> None:
-    """Stop the answers of a conversation, then hide it; `restore_conversation` takes that back.
+    """Stop the answers of a conversation, then hide it. `restore_conversation` undoes the deletion.
 
-    A temporary one is erased, at once or after the end of an answer that is being stopped.
+    A temporary one is erased, at once or when the answer that is being stopped has ended.
     """
     require_owner(user, conversation)
     for turn in Turn.objects.live().filter(conversation=conversation).select_related("conversation"):
@@ -234,7 +234,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
 
 @transaction.atomic
 def restore_conversation(*, user: User, pk: object) -> Conversation:
-    """Restore a deleted conversation. Raises `not_found` where it is not deleted, or longer than `RESTORABLE_FOR`."""
+    """Restore a deleted conversation. Raises `not_found` if it was not deleted within `RESTORABLE_FOR`."""
     rows = Conversation.objects.restorable_by(user).filter(pk=identifier(pk, "conversation"))
     if not rows.update(deleted=None):
         raise NotFound("deleted conversation")
@@ -245,17 +245,17 @@ def restore_conversation(*, user: User, pk: object) -> Conversation:
 
 
 def deleted_conversation(user: User, pk: str | None) -> Conversation | None:
-    """The one that was deleted and can be restored, if there is such a one."""
+    """Return the deleted conversation if it can be restored, else None."""
     return _named(Conversation.objects.restorable_by(user), pk)
 
 
 def deleted_message(user: User, pk: str | None) -> Message | None:
-    """As `deleted_conversation`."""
+    """Return the deleted message if it can be restored, else None."""
     return _named(Message.with_deleted.restorable_by(user), pk)
 
 
 def _named(rows: QuerySet[Row], pk: str | None) -> Row | None:
-    """As an address has it, which may be anything."""
+    """Return the row with this id, else None. `pk` comes from a URL, so it may be any text."""
     try:
         return rows.filter(pk=UUID(pk or "")).first()
     except ValueError:

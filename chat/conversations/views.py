@@ -1,6 +1,6 @@
-"""The pages that list, change, find, share, export and import conversations, and a day's page.
+"""The pages that list, change, search, share, export and import conversations, and the page of a day.
 
-Exports are for programs too (`/api/v1/`).
+Programs can export too (`/api/v1/`).
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -39,22 +39,22 @@ from core.requests import get_or_404, identifier, with_headers, with_row
 from projects.models import Project
 from projects.models.roles import visible_project
 
-MAX_PROJECTS = 200  # to choose from
-SHARES = 200  # on the page of all links
-IMPORTS = 20  # on the page of imports
-RESULTS = 1_000  # of one import
-READINGS = 20  # of a conversation
-DAY_PAGE = 40  # messages of a day
-LONGEST_PASSWORD = 200  # characters that are looked at
-OPENED = "opened"  # the cookie that stands for the password of a link
+MAX_PROJECTS = 200  # projects in a menu
+SHARES = 200  # links on the page of all links
+IMPORTS = 20  # imports on their page
+RESULTS = 1_000  # results per import
+READINGS = 20  # readings per conversation
+DAY_PAGE = 40  # messages on one page of a day
+LONGEST_PASSWORD = 200  # characters; the rest is ignored
+OPENED = "opened"  # the cookie that replaces the password of a link
 OPEN_FOR = 12 * 60 * 60  # seconds
 
 
 @require_GET
 def conversations(request: Request) -> HttpResponse:
-    """Show a page of the list (`after`), or all pages down to a place (`through`: the last one is the deepest).
+    """Show one page of the list (`after`), or all pages down to the last `through`.
 
-    204 when the page shows the same already, by its tag and the conversation that is marked in it (`seen`).
+    Responds 204 if the page already shows this list: `seen` has the tag of the list and the current conversation.
     """
     after = request.GET.get("after")
     through = request.GET.getlist("through")
@@ -67,21 +67,21 @@ def conversations(request: Request) -> HttpResponse:
 
 @with_row(visible_conversation, "GET")
 def organise(request: Request, row: Conversation) -> HttpResponse:
-    """Show the acts on a conversation, in a menu, or without scripts as a page."""
+    """Show the actions on a conversation in a menu, or as a page without scripts."""
     template = "chat/_organise.html" if request.htmx else "chat/organise.html"
     details = {"permissions": row.permissions.all(), "readings": row.readings.all()[:READINGS]}
     return render(request, template, {"conversation": row, **details, **_places(request.user)})
 
 
 def _places(user: User) -> dict[str, object]:
-    """Return the projects and tags that conversations can get."""
+    """Return the projects and tags to choose from."""
     projects = Project.objects.visible_to(user).only("id", "name").order_by("name")[:MAX_PROJECTS]
     return {"projects": projects, "known_tags": Tag.objects.visible_to(user)}
 
 
 @with_row(visible_conversation)
 def forget(request: Request, row: Conversation, permission: UUID) -> HttpResponse:
-    """Take back a decision on calls of a tool in this conversation."""
+    """Revoke a permission for calls of a tool in this conversation."""
     forget_permission(user=request.user, conversation=row, pk=permission)
     return redirect("chat:conversation", row.pk)
 
@@ -93,7 +93,7 @@ def rename(request: Request, row: Conversation) -> HttpResponse:
 
 @with_row(visible_conversation)
 def move(request: Request, row: Conversation) -> HttpResponse:
-    """Move a conversation into a project, or out of it when none is named."""
+    """Move a conversation into a project, or out of its project if the form names none."""
     named = request.POST.get("project")
     return _changed(request, row, {"project": visible_project(request.user, named) if named else None})
 
@@ -110,7 +110,7 @@ def pin(request: Request, row: Conversation) -> HttpResponse:
 
 @with_row(visible_conversation)
 def tag(request: Request, row: Conversation) -> HttpResponse:
-    """Set all tags of a conversation, with commas between them."""
+    """Replace all tags of a conversation. Commas separate them."""
     return _changed(request, row, {"tags": _names(request)})
 
 
@@ -120,7 +120,7 @@ def _names(request: Request) -> list[str]:
 
 @require_POST
 def chosen(request: Request) -> HttpResponse:
-    """Do an act (`do`) on several conversations; without one, show the acts in a menu or on a page."""
+    """Apply an action (`do`) to several conversations. Without one, show the actions in a menu or on a page."""
     rows = services.chosen_conversations(request.user, request.POST.getlist("conversation"))
     does = request.POST.get("do", "ask")
     problem: ProductError | None = None
@@ -135,7 +135,7 @@ def chosen(request: Request) -> HttpResponse:
     template = "chat/_chosen.html" if request.htmx else "chat/chosen.html"
     response = render(request, template, context, status=problem.status if problem else 200)
     if problem:
-        response["HX-Retarget"] = "#organise"  # which tells the page that this is no page of an error
+        response["HX-Retarget"] = "#organise"  # so the page shows this fragment, and not an error page
     return response
 
 
@@ -162,7 +162,7 @@ def _done(request: Request, rows: list[Conversation], does: str) -> HttpResponse
 
 
 def _fields(request: Request, does: str) -> Mapping[str, object]:
-    """Return the fields that an act changes. Raises `unknown_action`, and `bad_tag` where no tag is named."""
+    """Return the fields that an action changes. Raises `unknown_action`, and `bad_tag` if the form names no tag."""
     match does:
         case "tag" | "untag":
             return {does: _names(request) or [""]}
@@ -211,7 +211,7 @@ def _changed(request: Request, row: Conversation, fields: Mapping[str, object]) 
 
 
 def _side_changed(response: HttpResponse, conversation: Conversation) -> HttpResponse:
-    """Tell the page of the change, so that it loads the list again."""
+    """Make the page reload the list."""
     detail = {"conversation": str(conversation.pk), "title": conversation.title}
     return trigger_client_event(response, "sidechange", detail)
 
@@ -227,11 +227,11 @@ def search(request: Request) -> HttpResponse:
     after = request.GET.get("after")
     titles_shown = request.GET.get("titles", "")
     valid = titles_shown.isdecimal() and len(titles_shown) < 9
-    most = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
+    most_titles = min(int(titles_shown), searching.MOST_TITLES) if valid else searching.TITLES
     place = identifier(after, "page") if after else None
     tag = request.GET.get("tag", "")[: Tag.MAX_NAME].replace("\0", "")
-    most = max(most, searching.TITLES)
-    page = searching.search(user=request.user, query=query, after=place, most_titles=most, tag=tag)
+    most_titles = max(most_titles, searching.TITLES)
+    page = searching.search(user=request.user, query=query, after=place, most_titles=most_titles, tag=tag)
     fragment = request.htmx and after
     context: dict[str, object] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
     context["characters_read"] = searching.READ
@@ -241,7 +241,7 @@ def search(request: Request) -> HttpResponse:
             "known_tags": Tag.objects.visible_to(request.user),
             "named": named,
             "something": any(each.rows for each in named.values()),
-            "next_titles": most + searching.SOME_TITLES,
+            "next_titles": most_titles + searching.SOME_TITLES,
         }
     return render(request, "chat/_found.html" if fragment else "chat/search.html", context)
 
@@ -288,13 +288,13 @@ def share(request: Request, row: Conversation) -> HttpResponse:
 def _shares_page(request: Request, row: Conversation, problem: ProductError | None = None) -> HttpResponse:
     shares = [*sharing.shares_of(request.user).filter(conversation=row)]
     context = {"conversation": row, "shares": _linked(request, shares), "problem": problem, "asked": request.POST}
-    if request.htmx:  # in the dialog the form comes again with what is wrong: no error of the page, nor of its console
+    if request.htmx:  # the dialog shows the form with the error; a status of 200 keeps the browser console clean
         return render(request, "chat/_share.html", context)
     return render(request, "chat/share.html", context, status=problem.status if problem else 200)
 
 
 def _terms(request: Request) -> sharing.ShareTerms:
-    """Return the terms of the form. A number of days that is not one is no limit, as the form's empty choice is."""
+    """Return the terms of the form. An invalid number of days means no limit, as the empty choice does."""
     days = request.POST.get("days", "")
     limit = timedelta(days=int(days)) if days.isascii() and days.isdigit() and int(days[:4]) > 0 else None
     return sharing.ShareTerms(
@@ -325,9 +325,9 @@ def end_share(request: Request, row: Share) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """Show a shared conversation to anybody with the link and its password.
+    """Show a shared conversation to anyone with the link and its password.
 
-    A POST brings the password; a cookie for this address then stands for it. No search engine lists the page, and its
+    A POST sends the password, and a cookie for this address then replaces it. No search engine lists the page, and its
     links send no referrer.
     """
     share = sharing.readable_share(token)
@@ -349,7 +349,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _open(request: HttpRequest, share: Share) -> None:
-    """Check the password of the request, which may be wrong as often as one for signing in.
+    """Check the password of the request. The limit of attempts is the same as for signing in.
 
     Raises `throttled` (429) and `wrong_password` (403).
     """
@@ -382,7 +382,7 @@ def _remembered(response: HttpResponse, share: Share) -> HttpResponse:
 
 
 def _salt(share: Share) -> str:
-    """Return the salt of the cookie, for this link and this password alone."""
+    """Return the salt of the cookie. It is specific to the link and its password."""
     return f"share {share.pk} {share.password}"
 
 
@@ -419,7 +419,7 @@ def api_export(request: HttpRequest, pk: UUID) -> HttpResponse:
 @csrf_exempt  # as above
 @require_GET
 def api_export_all(request: HttpRequest) -> StreamingHttpResponse:
-    """Send a zip of everything, for which a session must be fresh, or of each `?conversation=`."""
+    """Send a zip of the conversations in `?conversation=`, or of everything. The latter needs a fresh sign-in."""
     refuse_unknown_query(request.GET, {"conversation"})
     user = user_of_request(request, "chat")
     chosen = request.GET.getlist("conversation")
@@ -479,8 +479,8 @@ def imports(request: Request) -> HttpResponse:
 
 @with_row(importing.visible_import, "GET")
 def import_one(request: Request, job: Import) -> HttpResponse:
-    """Show an import, as a fragment for the page that waits, or as the page."""
-    # People look for the conversations that were not imported, so these come first.
+    """Show an import as a page, or as a fragment for the page that waits for it."""
+    # First the conversations that were not imported, since people look for these.
     results = sorted(job.results, key=lambda result: ("skipped", "known", "imported").index(result["outcome"]))
     context = {
         "section": "settings",

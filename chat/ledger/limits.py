@@ -1,9 +1,9 @@
 """Enforce the limits of users and API tokens, by the ledger and by the reservations of live turns.
 
 1. `require_within` checks the limits before a turn starts. The turns of one user start one after the other, since the
-   caller holds the lock of the user (`chat.models.conversation_state.lock`). So no two turns use the same sum.
+   caller holds the lock of the user (`chat.models.conversation_state.lock`). So two turns never rely on the same sum.
 2. `require_prompt_within` refuses a turn whose prompt alone exceeds the rest of a limit.
-3. The turn reserves on its row what its plan may use. The reservation ends with the turn, also when its worker is lost.
+3. The turn reserves on its row what its plan may use. The reservation ends with the turn, also if its worker is lost.
 
 The answer of the last turn that a limit admits may exceed the limit. The next turn is refused.
 """
@@ -33,7 +33,7 @@ from core.sentences import Sentence
 from files.services import stored_bytes
 
 WARN_FROM = 80  # percent
-SOON = 30  # seconds; for a limit that is only reached by reservations, since an answer that ends releases its own
+SOON = 30  # seconds to wait if only reservations reach the limit; each answer releases its own when it ends
 _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 
 # The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.
@@ -86,7 +86,7 @@ _SUMMED = (Limit.Unit.TOKENS, Limit.Unit.MONEY, Limit.Unit.TURNS)  # in the orde
 
 
 class LimitJson(TypedDict):
-    """State of a limit for programs. Numbers are exact, as text; `resets` is an ISO time, None where nothing resets."""
+    """State of a limit for programs. Numbers are exact, as text. `resets` is an ISO time, None if it never resets."""
 
     unit: str
     per: str | None
@@ -97,7 +97,7 @@ class LimitJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """Used part of a limit, and the part that is reserved for live turns, both in the unit of the limit."""
+    """State of a limit: the used part and the part reserved for live turns, both in the unit of the limit."""
 
     limit: Limit
     used: Decimal
@@ -110,7 +110,7 @@ class LimitState:
         return 100 * self.used / self.limit.amount if self.limit.amount else Decimal(100)
 
     def reached(self, turns: int = 0) -> bool:
-        """Return whether no more work may start; for a limit of turns, whether `turns` more may not."""
+        """Return whether the limit blocks further work. A limit of turns blocks if it has no room for `turns` more."""
         occupied = self.used + self.reserved
         if self.limit.unit == Limit.Unit.TURNS:
             return occupied + max(1, turns) > self.limit.amount
@@ -133,7 +133,7 @@ class LimitState:
 
 
 def limits_of(person: UUID, token: UUID | None, version: UUID | None) -> list[Limit]:
-    """Return the limits that a turn uses up: those of the user, and those of the token of the program that asks."""
+    """Return the limits that a turn uses up: the limits of the user, and of the API token if there is one."""
     limits = [*limits_of_person(person, version), *limits_of_token(token, version)]
     return [each for each in limits if each.unit in Limit.USED_UP]
 
@@ -180,7 +180,7 @@ def _state(limit: Limit, sums: Mapping[tuple[bool, ...], Sequence[Decimal]], now
 
 
 def require_within(person: UUID, token: UUID | None, version: UUID | None, turns: int = 0) -> list[LimitState]:
-    """Return the limits to reserve from, after the check that `turns` more may start.
+    """Check that `turns` more may start. Return the limits to reserve from.
 
     Raises `limit_reached` (429). Makes no query without limits. The caller holds the lock of the user
     (`chat.models.conversation_state.lock`).
@@ -193,7 +193,7 @@ def require_within(person: UUID, token: UUID | None, version: UUID | None, turns
 
 
 class PlannedPrompt(NamedTuple):
-    """Least usage of the prompt of a turn: tokens, and US dollars, None without a price."""
+    """Least usage of a turn's prompt, in tokens and US dollars. `cost` is None without a price."""
 
     tokens: int
     cost: Decimal | None
@@ -207,7 +207,7 @@ def require_prompt_within(limits: Sequence[LimitState], prompt: PlannedPrompt) -
 
 
 def require_unused(person: UUID, token: UUID | None) -> None:
-    """Raise `limit_reached` (429) if tokens or money are used up. For background work that nobody waits for.
+    """Raise `limit_reached` (429) if tokens or money are used up. For background work.
 
     Reservations and limits of turns do not stop such work.
     """
@@ -217,7 +217,7 @@ def require_unused(person: UUID, token: UUID | None) -> None:
 
 
 def require_room(person: UUID, token: UUID | None) -> None:
-    """Raise `limit_reached` (429) if tokens or money are used up or reserved. For calls that are no turns.
+    """Raise `limit_reached` (429) if tokens or money are used up or reserved. For calls outside of turns.
 
     The caller holds the lock of the user (`chat.models.conversation_state.join_line`).
     """
@@ -297,7 +297,7 @@ def _sentence(state: LimitState, *, only_reserved: bool) -> Sentence:
 
 
 def turns_at_once(person: UUID, version: UUID | None = None) -> int | None:
-    """Return the highest number of live turns of a user: the setting or a lower limit; None is any number."""
+    """Return the most live turns of a user: the smaller of the setting and the limit. None means no limit."""
     limit = most_at_once(person, Limit.Unit.LIVE_TURNS, version)
     bounds = [settings.LIVE_TURNS or None, None if limit is None else int(limit)]
     return min((each for each in bounds if each is not None), default=None)
@@ -310,7 +310,7 @@ def most_used(person: UUID) -> LimitJson | None:
 
 
 def all_states(person: User, token: UUID | None = None) -> list[LimitJson]:
-    """Return the state of every limit of a user, and of the limits of the token of the program that asks."""
+    """Return the state of every limit of a user, and of the limits of the API token."""
     at_once: list[LimitJson] = []
     for unit, used in ((Limit.Unit.STORAGE, stored_bytes), (Limit.Unit.LIVE_TURNS, _count_live_turns)):
         most = most_at_once(person.pk, unit)

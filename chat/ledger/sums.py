@@ -1,7 +1,7 @@
-"""Usage by day, model, user and more, from stored sums of past days and from the calls since then.
+"""Usage by day, model, user and other keys, from stored sums of past days and the calls since then.
 
-1. A periodic task (`sum_days`) stores the sums of each past day once, from the day of the first call on.
-2. `UsageReport` adds the stored sums and the calls of later days. So its figures are always those of all calls.
+1. A periodic task (`sum_days`) stores the sums of each past day once, starting with the day of the first call.
+2. `UsageReport` adds the stored sums and the calls of later days. So its figures always cover all calls.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,18 +24,18 @@ from core.locks import lock
 from personas.models import Persona
 from projects.models import Project
 
-SETTLED = timedelta(hours=1)  # after the end of a day; calls of that day may be stored until then
+SETTLED = timedelta(hours=1)  # wait after the end of a day, since its last calls may be stored late
 NAMES = ("model_id", "provider_name", "model_name", "persona_id", "purpose")
-# The rows that hold the sums of a day, and the columns that each of them is grouped by.
+# The models of stored sums, each with the columns that it is grouped by.
 STORED: Mapping[type[models.Model], tuple[str, ...]] = {
     UsageSum: NAMES,
     PersonSum: ("person_id",),
     PlaceSum: ("project_id", "group_id", "token_id"),
 }
-# Calls without stored sums are grouped by all columns of one of these at once, since a page shows several tables.
+# Column sets for grouping calls without stored sums. One query per set serves several tables of a page.
 _TOGETHER = (("day_id", *NAMES), ("person_id", "project_id", "group_id", "token_id"))
 OF_SUMS: Mapping[str, Any] = {name: Sum(name) for name in OF_CALLS}
-# The kinds of tables, and the columns that each is grouped by. Then the rows and columns that hold the names of keys.
+# `KINDS`: the kinds of tables with their grouping columns. `_NAMED`: the model and column with the names of keys.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "day": ("day_id",),
     "model": ("model_id", "provider_name", "model_name"),
@@ -68,7 +68,7 @@ def sum_days() -> int:
 @transaction.atomic
 def _sum_next_day(zone: tzinfo) -> bool:
     lock("usage-days")
-    # Sums of another time zone of the workspace, and of a version of the product that stored fewer sums.
+    # Delete sums of an earlier time zone, and of versions of Glasshouse that stored fewer sums.
     UsageDay.objects.exclude(zone=str(zone), whole=True).delete()
     day = _next_day(zone)
     if day is None:
@@ -101,8 +101,8 @@ def _last_day(zone: tzinfo) -> date | None:
 class UsageLine:
     """Row of a usage table.
 
-    `key`: an id, a day, or a purpose; None for deleted rows and for calls without one. `name`: the present name; None
-    for deleted rows.
+    `key`: an id, a day, or a purpose. None for deleted rows and for calls without a key. `name`: the current name.
+    None for deleted rows.
     """
 
     key: Any
@@ -113,9 +113,9 @@ class UsageLine:
 class UsageReport:
     """Usage from the day `first` to the day `last`, both included. None leaves that end open.
 
-    Days are those of `zone`. Only days of the workspace's time zone have stored sums. `only`: lookups of the calls to
-    include, which begin with columns of `ModelCall` (`person_id`, `person__username`); without them all calls of the
-    workspace. Stored sums that lack one of these columns cannot be used, so then the calls are added up.
+    Days are those of `zone`. Only days of the workspace's time zone have stored sums. `only`: lookups that
+    select calls, such as `person_id` or `person__username`. They begin with columns of `ModelCall`. Without them the
+    report covers all calls of the workspace. If stored sums lack one of these columns, the calls are added up.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class UsageReport:
         self._only_columns = {_column(lookup) for lookup in only}
         rows: Any = ModelCall.objects.filter(self._only).order_by()
         dated = rows.annotate(day_id=TruncDate("created", tzinfo=zone))
-        # All calls, and the calls of days without stored sums.
+        # `_every`: all calls. `_later`: calls of days without stored sums.
         self._every: QuerySet[Any, Any] = between(dated, zone, first, last)
         self._later: QuerySet[Any, Any] = between(dated, zone, later, last)
         self._added_up: dict[tuple[tuple[str, ...], bool], list[tuple[Any, ...]]] = {}
@@ -144,7 +144,7 @@ class UsageReport:
         return _merge(len(names), rows)
 
     def _sum_calls(self, names: tuple[str, ...], *, every: bool) -> Iterable[tuple[Any, ...]]:
-        """Return the grouped calls: all, or those of days without stored sums. The groups of `_TOGETHER` are cached."""
+        """Return grouped calls: all, or of days without stored sums. The groups of `_TOGETHER` are cached."""
         columns = next((each for each in _TOGETHER if {*names} <= {*each}), names)
         if (columns, every) not in self._added_up:
             calls = self._every if every else self._later
@@ -167,7 +167,7 @@ class UsageReport:
         return [UsageLine(key, names.get(key), usage[key]) for key in keys]
 
     def _names(self, kind: str, keys: Collection[Any]) -> dict[Any, str]:
-        """Return the present names of the keys that still exist.
+        """Return the current names of the keys that still exist.
 
         A table of the workspace does not show the names of private personas.
         """
@@ -183,7 +183,7 @@ class UsageReport:
         return sum(self.by("day_id").values(), UsageFigures())
 
     def people(self) -> dict[date, int]:
-        """Return the number of users who asked a model, by day. Only right for a report without `only`."""
+        """Return the number of users with calls, by day. Only correct for a report without `only`."""
         later = self._later.values_list("day_id").annotate(Count("person", distinct=True))
         return dict(UsageDay.objects.filter(self._within).values_list("day", "people")) | dict(later)
 
@@ -195,7 +195,7 @@ def _column(lookup: str) -> str:
 
 
 def _by_cost(figures: UsageFigures, key: Any) -> tuple[Any, ...]:
-    """Return the sort key of a line, dearest first. The key of the line makes the order of equal lines stable."""
+    """Return the sort key of a line, highest cost first. The line's own key makes the order of ties stable."""
     return (figures.cost is None, -(figures.cost or 0), -figures.calls, str(key))
 
 

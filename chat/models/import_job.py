@@ -26,7 +26,7 @@ class ImportQuerySet(models.QuerySet["Import"]):
 
 
 class Import(models.Model):
-    """One uploaded export and its progress. The row, not the broker, is the truth about who works on it.
+    """One uploaded export and its progress. The row, not the broker, decides which worker has it.
 
     `results`, filled at the end, has one object for each conversation of the export: `title`, `outcome` (imported,
     known or skipped), `why` (a sentence, empty for an imported one) and `conversation` (its id here, or None).
@@ -39,7 +39,7 @@ class Import(models.Model):
         FAILED = "failed", _("Failed")
 
     LIVE = (Status.QUEUED, Status.RUNNING)
-    KEPT_FOR = timedelta(days=30)  # the upload of one that failed
+    KEPT_FOR = timedelta(days=30)  # how long the upload of a failed import is stored
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="imports")
@@ -85,7 +85,7 @@ class Import(models.Model):
 
     @property
     def kept_until(self) -> datetime | None:
-        """Time until which a failed import can be tried again; None where it cannot be."""
+        """Time until which a failed import can be tried again, None if it cannot."""
         if self.status != self.Status.FAILED or not self.blob or self.finished is None:
             return None
         return self.finished + self.KEPT_FOR

@@ -10,7 +10,7 @@ Messages = tuple[ModelMessage, ...]
 
 
 def of_part(texts: Texts, question: str, title: str, passages: str, budget: Budget) -> Messages:
-    """Return the prompt for notes on a part, whose `passages` are from `numbered`."""
+    """Return the prompt for notes on a part. `passages`: the output of `numbered`."""
     part = texts.fill("reading_part_given", question=question, title=title, passages=passages)
     return ModelMessage("system", texts.fill("reading_part", tokens=budget.findings)), ModelMessage("user", part)
 
@@ -23,14 +23,14 @@ def of_fold(texts: Texts, question: str, title: str, notes: Sequence[str], budge
 
 
 def of_answer(texts: Texts, question: str, title: str, notes: Sequence[str], percent: int) -> Messages:
-    """Return the prompt for the answer from all notes. `percent` of the text were read."""
+    """Return the prompt for the answer from all notes. `percent`: how much of the text was read."""
     unread = texts.fill("reading_unread", percent=percent) if percent < 100 else ""
     system = "\n\n".join(filter(None, (texts["reading_answer"], unread)))
     return ModelMessage("system", system), _noted(texts, question, title, notes)
 
 
 def named(name: str, findings: str) -> str:
-    """Return notes with the name of their file above them; notes on the only file have no name."""
+    """Return the notes below the name of their file. `name` is empty if there is only one file."""
     return f"## {name}\n{findings}" if name else findings
 
 

@@ -2,11 +2,11 @@
 
 The events of a turn reach its readers in order and without gaps:
 
-1. While the turn is live, a reader waits for news in its Redis stream (`turn_stream.news`).
-2. Where Redis has lost events, the reader waits until the row holds them, and a SNAPSHOT of it takes their place.
-3. Once the turn has ended, the rest comes from the stream, or again from the row.
+1. While the turn is live, a reader waits for new events in its Redis stream (`turn_stream.news`).
+2. If Redis has lost events, the reader waits until the row holds them. A SNAPSHOT of the row then replaces them.
+3. After the end of the turn, the remaining events come from the stream, or else from the row.
 
-Open pages get hints that something has changed and ask for what they show; a lost hint costs nothing.
+Open pages get a hint after a change and then request their content. A lost hint does no harm.
 """
 
 import asyncio
@@ -43,34 +43,34 @@ from chat.realtime.turn_stream import CONNECTION_ERRORS
 from core.background import TURNS
 from core.sentences import Sentence
 
-QUEUED = "QUEUED"  # type of the event of a turn that no worker has room for
+QUEUED = "QUEUED"  # event type: the turn waits for a worker
 DELETED = "deleted"  # status of a turn whose row is gone
-LAST_WITHIN = 10.0  # seconds after the end of a turn in which its last events reach its stream, even on a busy machine
+LAST_WITHIN = 10.0  # seconds from the end of a turn until its last events are in its stream, on a busy machine
 LOOK_AGAIN = 0.5  # seconds; a row is about one second behind its events
 
-# On a pool of threads, not on the one that Channels shares between all sockets of a process. The connection goes back
-# to its pool at once, while Django would keep it until the socket or the stream of events is closed.
+# Runs on a pool of threads, not on the single thread that Channels shares between all sockets of a process. The
+# database connection returns to its pool at once. Django would keep it until the socket or event stream is closed.
 threaded = partial(database_sync_to_async, thread_sensitive=False)
 
 logger = logging.getLogger(__name__)
 
 
 def _status_and_seq(turn_id: UUID) -> tuple[str, int]:
-    """Return the status of a turn, DELETED without a row, and the last event that its row holds."""
+    """Return the status of a turn (DELETED without a row) and the number of the last event in its row."""
     return Turn.objects.values_list("status", "seq").filter(pk=turn_id).first() or (DELETED, 0)
 
 
 async def _position(turn_id: UUID) -> int | None:
-    """Return the place in the queue of all, else in its person's own line; None when a worker has the turn."""
+    """Return the position in the shared queue, else in the person's own queue. None if a worker has the turn."""
     return await TURNS.position(turn_id) or await threaded(place_in_line)(turn_id)
 
 
 async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[EncodedEvent]]:
-    """Yield the turn's events to its end, as they come; an empty list after each 2.5 s of silence.
+    """Yield the turn's events until its end, and an empty list after each 2.5 s without events.
 
-    `turn` must be fresh from the database. While the turn waits for a worker, QUEUED tells its position instead of an
-    empty list. A SNAPSHOT of the row replaces events that Redis has lost. It is the last event where the turn has ended
-    and its last event is lost.
+    `turn` must be fresh from the database. While the turn waits for a worker, QUEUED with its position replaces
+    the empty list. A SNAPSHOT of the row replaces events that Redis has lost. It is the final event if the turn has
+    ended and its last event is lost.
     """
     reader = _TurnReader(turn.pk, turn.status, after_seq)
     while reader.status in Turn.LIVE:
@@ -87,7 +87,7 @@ async def events_of(turn: Turn, after_seq: int = 0) -> AsyncIterator[list[Encode
 
 @dataclass(slots=True)
 class _TurnReader:
-    """A reader of one turn, who has its events up to `seq`.
+    """A reader of one turn that has received its events up to `seq`.
 
     Events up to `needed` are lost in Redis: the reader goes on once the row holds them.
     """
@@ -106,8 +106,8 @@ class _TurnReader:
     async def rest(self) -> list[EncodedEvent]:
         """Return the remaining events of a turn that has ended.
 
-        The row has the end before the stream has it. So the last events of a turn that has just ended may be on their
-        way.
+        The row has the end before the stream does. So the last events of a turn that has just ended may still be on
+        their way.
         """
         try:
             events = await turn_stream.read(self.turn, self.seq)
@@ -131,7 +131,7 @@ class _TurnReader:
     async def _after_silence(self) -> list[EncodedEvent]:
         self.status, stored_seq = await threaded(_status_and_seq)(self.turn)
         if self.status in Turn.LIVE and stored_seq > self.seq:
-            with suppress(*CONNECTION_ERRORS):  # a Redis that is away may have it when it is back
+            with suppress(*CONNECTION_ERRORS):  # Redis may have the events when it is back
                 if events := await turn_stream.read(self.turn, self.seq):
                     return self._without_gap(events)
                 self.needed = stored_seq
@@ -155,7 +155,7 @@ class _TurnReader:
 
 
 async def wire_events(turn: Turn, after_seq: int = 0) -> AsyncIterator[WireEvent | None]:
-    """Yield the events of `events_of` as wire objects, one by one; None after silence and while it is queued."""
+    """Yield the events of `events_of` one by one as wire objects. None stands for silence and QUEUED."""
     async for events in events_of(turn, after_seq):
         for event in events:
             yield event.wire() if event.type != QUEUED else None
@@ -170,7 +170,7 @@ async def row_of(turn_id: UUID | str) -> Turn:
 
 def response(credential: Credential, lines: AsyncIterable[str | bytes]) -> StreamingHttpResponse:
     """Return server-sent events for as long as the credential holds."""
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would hold events back
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # without it nginx buffers events
     body = WhileSignedIn(credential, lines)
     return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)
 
@@ -205,7 +205,7 @@ def text_of(event: EncodedEvent, language: str) -> str:
     """Return the JSON of an event with its sentences in a language."""
     if event.type not in IN_WORDS:
         return event.text
-    with override(language):  # the middleware that has chosen it ends before the stream is read
+    with override(language):  # the language middleware ends before the stream is read
         return encode(readable(event.wire()))
 
 
@@ -231,7 +231,7 @@ def group_of(conversation_id: UUID) -> str:
 
 
 async def announce_state(conversation_id: UUID, state: str, **more: str) -> None:
-    """Tell open pages the state of the conversation. `more`: further members of the notice STATE."""
+    """Send the state of the conversation to open pages. `more`: further members of the notice STATE."""
     hint = {"type": "conversation.state", "conversation": str(conversation_id), "state": state}
     await announce(conversation_id, {**hint, **more})
 
@@ -246,7 +246,7 @@ async def announce(conversation_id: UUID, hint: dict[str, str]) -> None:
 
 
 def tell_pages(conversation: Conversation) -> None:
-    """Tell open pages on commit to look again at the message that waits."""
+    """Make open pages reload the waiting message after the commit."""
     transaction.on_commit(partial(async_to_sync(announce), conversation.pk, hint(conversation.pk)))
 
 
@@ -255,6 +255,6 @@ def hint(conversation_id: UUID) -> dict[str, str]:
 
 
 def tell_marks(conversation_id: UUID, question: UUID) -> None:
-    """Tell open pages on commit to look again at the turn of this question and at the plan."""
+    """Make open pages reload the turn of this question and the plan after the commit."""
     changed = {"type": "conversation.marks", "conversation": str(conversation_id), "message": str(question)}
     transaction.on_commit(partial(async_to_sync(announce), conversation_id, changed))

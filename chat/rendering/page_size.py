@@ -10,15 +10,15 @@ from html import escape
 from chat.models import Message
 from chat.rendering.markdown import AROUND_BLOCK
 
-MAX_CHARACTERS = 500_000  # of the messages of a page; rendering them takes seconds at most
+MAX_CHARACTERS = 500_000  # characters of the messages on one page; rendering them takes at most seconds
 MAX_HTML = 4_000_000  # bytes
-MAX_ASIDE = 200_000  # characters of an answer's reasoning and of its tools' results that are shown
-AROUND_MESSAGE = 8_000  # bytes of a message's menus, forms and icons
-MENTION = 150  # bytes of the link of a mention
+MAX_ASIDE = 200_000  # shown characters of an answer's reasoning and tool results
+AROUND_MESSAGE = 8_000  # bytes for the menus, forms and icons of a message
+MENTION = 150  # bytes per link of a mention
 
 
 def count_fitting(sizes: Iterable[int], most: int) -> int:
-    """Return how many of the first sizes add up to at most `most`; at least 1 if there is one."""
+    """Return how many of the first sizes fit into `most`. At least 1 unless `sizes` is empty."""
     count = total = 0
     for size in sizes:
         total += size
@@ -29,7 +29,7 @@ def count_fitting(sizes: Iterable[int], most: int) -> int:
 
 
 def characters_of(message: Message) -> int:
-    """Return the characters of all parts, in texts and in the arguments of calls."""
+    """Return the number of characters in the texts and call arguments of all parts."""
     return sum(len(part.get("text", "")) + len(part.get("arguments", "")) for part in message.parts)
 
 
@@ -38,6 +38,6 @@ def html_size(message: Message, blocks: Sequence[Sequence[str]]) -> int:
     size = AROUND_MESSAGE + sum(len(block.encode()) + AROUND_BLOCK for text in blocks for block in text)
     if message.role == Message.Role.USER:
         return size + len(escape(message.text).encode()) + MENTION * message.text.count("@")
-    asides = "".join(part.get("text", "") for part in message.parts if part["type"] != "text")[:MAX_ASIDE]
+    aside_text = "".join(part.get("text", "") for part in message.parts if part["type"] != "text")[:MAX_ASIDE]
     calls = "".join(part.get("arguments", "") for part in message.parts)
-    return size + len(escape(asides + calls).encode())
+    return size + len(escape(aside_text + calls).encode())

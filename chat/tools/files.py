@@ -1,4 +1,4 @@
-"""Tools that search and read the files of a conversation: those of its project and those uploaded with messages."""
+"""Tools that search and read the files of a conversation: project files and files uploaded with messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from llm.types.tools import BadArguments, ToolOutput
 from projects.models import Project
 
 MAX_VARIANTS = 6
-READ = 12_000  # characters of one reading
+READ = 12_000  # characters per call of `read_file`
 SEARCH_GUIDANCE = ToolGuidance("search_files", is_search=True)
 READ_GUIDANCE = ToolGuidance("read_file", is_search=True)
 
@@ -41,7 +41,7 @@ class FileScope:
     question: str
 
     def files(self) -> QuerySet[File]:
-        """Return the files, without those that the person leaves out."""
+        """Return the files, without files that the person has excluded."""
         marks = marks_on(self.conversation.pk, self.conversation.leaf_id)
         attached = Attachment.objects.filter(
             message__conversation=self.conversation, message__deleted=None, file__isnull=False
@@ -58,9 +58,9 @@ class FileScope:
 class SearchFiles:
     """Search the files with the model's query, its variants and the person's own question at once.
 
-    The history keeps all of these phrasings as the call's arguments, in the form that the model itself writes. The
-    question is searched with the first search of a turn only, since further searches look for something else.
-    `notes`: sentences for people about failures of an embedder or the re-ranker.
+    The history stores all phrasings as arguments of the call, in the model's own form. Only the first search of a turn
+    includes the question, since later searches look for something else. `notes`: sentences for people about failures
+    of an embedder or the re-ranker.
     """
 
     timeout = 20.0
@@ -115,8 +115,8 @@ class SearchFiles:
 def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]:
     """Return all phrasings to search together, each once, the model's query first.
 
-    `question`: the person's own phrasings. At most `MAX_VARIANTS` follow the query: those of the model as far as there
-    is room, then all of the person's. So a model that repeats a call of an earlier turn does not displace a newer
+    `question`: the person's own phrasings. At most `MAX_VARIANTS` phrasings follow the query: all of the person's,
+    after as many of the model's as fit. So a model that repeats a call of an earlier turn does not displace a newer
     question. Raises `BadArguments`.
     """
     query = arguments.get("query")
@@ -131,7 +131,7 @@ def expanded(arguments: Mapping[str, Any], question: Sequence[str]) -> list[str]
 
 
 def _each_once(phrasings: Sequence[str]) -> list[str]:
-    """Drop phrasings that differ from an earlier one only in case, in blanks or in the encoding of a letter."""
+    """Drop phrasings that differ from an earlier one only in case, white space or Unicode normalization."""
     unique: dict[str, str] = {}
     for each in phrasings:
         text = first_line(each, MAX_QUERY)[:MAX_QUERY].strip()
@@ -220,7 +220,7 @@ class ReadFile:
 
 
 def _span(content: FileText, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the page, or 0, and the first and the end character to read, at most `READ` of them."""
+    """Return the page (0 without one) and the start and end of the characters to read, at most `READ`."""
     page = arguments.get("page")
     start = arguments.get("start")
     for name, value in (("page", page), ("start", start)):

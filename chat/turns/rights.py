@@ -1,4 +1,4 @@
-"""The rights that a turn uses. They may be taken away while its answer is written, which then ends."""
+"""The rights that a turn uses. If a right is revoked while the answer is written, the answer ends."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -26,10 +26,10 @@ PROJECT = Sentence("You are no longer in this project, so the answer was stopped
 
 
 class TurnUses(NamedTuple):
-    """The things that a turn needs a right to use. `web`: tools for the web.
+    """The resources that a turn needs rights for. `web`: it has tools for the web.
 
-    `servers`: names of tool servers. `tasks`: it is a step of a run. `persona`: None for the persona of a project,
-    which answers all of its members.
+    `servers`: names of tool servers. `tasks`: the turn is a step of a run. `persona`: None for the persona of a
+    project, which every member may use.
     """
 
     user: User
@@ -45,11 +45,11 @@ def uses_of(context: TurnContext) -> TurnUses:
     tools = context.toolbox.tools
     persona = context.persona
     project = context.project
-    of_project = persona is not None and project is not None and project.persona_id == persona.pk
+    is_projects_persona = persona is not None and project is not None and project.persona_id == persona.pk
     return TurnUses(
         user=context.user,
         model=context.model.pk,
-        persona=persona.pk if persona is not None and not of_project else None,
+        persona=persona.pk if persona is not None and not is_projects_persona else None,
         project=project.pk if project is not None else None,
         web=not tools.keys().isdisjoint(WEB),
         servers=frozenset(name.partition(SEPARATOR)[0] for name in tools if SEPARATOR in name),
@@ -58,7 +58,7 @@ def uses_of(context: TurnContext) -> TurnUses:
 
 
 def require_rights(context: TurnContext, conversation: Conversation) -> None:
-    """Raise `right_lost` (403) where the model or the persona was taken away between sending and answering."""
+    """Raise `right_lost` (403) if access to the model or persona was revoked between sending and answering."""
     if not context.rights.uses_model(context.model.pk):
         raise ProductError("right_lost", MODEL, status=403)
     if conversation.persona_id not in (None, context.persona.pk if context.persona is not None else None):
@@ -68,8 +68,8 @@ def require_rights(context: TurnContext, conversation: Conversation) -> None:
 def lost(using: Mapping[UUID, TurnUses]) -> dict[UUID, Sentence]:
     """Return a sentence with the reason for each turn that must end.
 
-    It makes a query for the version of the workspace, one for all personas, one for each persona that is shared with
-    some people only, and one for each project of somebody else.
+    Costs one query for the version of the workspace and one for all personas. Each private persona of another owner
+    costs one more, and so does each project.
     """
     version = version_now()
     personas = _closed_personas(using)
@@ -93,13 +93,13 @@ def _lost(uses: TurnUses, version: UUID | None, personas: "set[tuple[UUID, UUID]
 
 def _closed_personas(using: Mapping[UUID, TurnUses]) -> set[tuple[UUID, UUID]]:
     """Return pairs of people and personas that are no longer shared with them. A deleted persona ends no turn."""
-    named = {(uses.user.pk, uses.persona) for uses in using.values() if uses.persona is not None}
+    used = {(uses.user.pk, uses.persona) for uses in using.values() if uses.persona is not None}
     people = {uses.user.pk: uses.user for uses in using.values()}
-    rows = Persona.objects.filter(pk__in={persona for _, persona in named})
+    rows = Persona.objects.filter(pk__in={persona for _, persona in used})
     private = dict(rows.filter(visibility=Persona.Visibility.PRIVATE).values_list("pk", "owner"))
     return {
         (user, persona)
-        for user, persona in named
+        for user, persona in used
         if persona in private
         and private[persona] != user
         and not Persona.objects.visible_to(people[user]).filter(pk=persona).exists()

@@ -1,4 +1,4 @@
-"""Show the sheet at the composer in which uploaded files are chosen for a message."""
+"""Show the composer's sheet for choosing uploaded files for a message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from files.models import File
 from personas.services import model_for
 
 ROWS = 20
-PASSAGES = 60  # search hits; each file shows its best
+PASSAGES = 60  # search hits; each file shows only its best one
 
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """A file in the sheet. `why_not` is the reason for which it may not be chosen, empty if it may."""
+    """A file in the sheet. `why_not`: why it may not be chosen, empty if it may."""
 
     file: File
     passage: PassageExcerpt | None
@@ -40,7 +40,7 @@ class FileChoice:
 
 
 class FileMatches(NamedTuple):
-    """Files, each with its best passage if a search found one. `notes` are those of the search."""
+    """Files, each with its best passage if a search found one. `notes`: the notes of that search."""
 
     files: list[tuple[File, PassageExcerpt | None]]
     notes: tuple[Sentence, ...] = ()
@@ -48,7 +48,7 @@ class FileMatches(NamedTuple):
 
 @require_GET
 def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
-    """Show the files for the query `q`, with the document budget of the composer's other fields."""
+    """Show the files for the query `q`. The other fields of the composer determine the document budget."""
     scope = composer_scope(request, pk, request.GET)
     model = services.visible_model(request.user, next(iter(request.GET.getlist("model")), None)) or model_for(
         scope.persona, request.user
@@ -73,7 +73,7 @@ def pick(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 
 def _matches(user: User, query: str) -> FileMatches:
-    """Return the files with the query in their names, newest first, then those with it in their text, best first."""
+    """Return files with the query in their names, newest first, then files with it in their text, best first."""
     visible = File.objects.visible_to(user).order_by("-id")
     if not query:
         return FileMatches([(file, None) for file in visible[:ROWS]])
@@ -88,7 +88,7 @@ def _matches(user: User, query: str) -> FileMatches:
 
 
 def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) -> str:
-    """Return the reason for which the file may not be chosen; `chosen` are the tokens of the chosen files."""
+    """Return why the file may not be chosen, empty if it may. `chosen`: the tokens of the chosen files."""
     size = document_tokens(file)
     if file.status == File.Status.FAILED:
         return _("It could not be read.")
@@ -97,8 +97,8 @@ def _why_not(file: File, chosen: Sequence[int | None], allowed: DocumentBudget) 
     if None in chosen:
         return _("Wait until the files chosen so far are read.")
     if not allowed.accepts(size, chosen):
-        over = sum(tokens or 0 for tokens in chosen) + size - allowed.selectable_up_to
-        return too_long(over, allowed.selectable_up_to)
+        excess = sum(tokens or 0 for tokens in chosen) + size - allowed.selectable_up_to
+        return too_long(excess, allowed.selectable_up_to)
     if file.status == File.Status.TOO_LONG:
         return _("Too long to send whole.")
     return ""

@@ -1,8 +1,8 @@
-"""PostgreSQL's own programs for the rows of a backup: pg_dump writes them, pg_restore loads them.
+"""Run PostgreSQL's programs for the rows of a backup: pg_dump writes them, pg_restore loads them.
 
-They come from the wheel of the server of `make run`, else from PATH. No connection data is on a command line: the
-settings are in a service file for the owner alone, the password is in the environment. The rights of the role that owns
-the database are enough.
+They come from the wheel with the server of `make run`, or from PATH. The command lines have no connection data. The
+settings are in a service file that only its owner may read, the password is in the environment. The rights of the role
+that owns the database are enough.
 """
 
 import os
@@ -22,18 +22,19 @@ from config.embedded.paths import StartError
 from config.embedded.services import BINARIES, WHEEL, binary
 from core.private_files import open_private
 
-PACKED = "1"  # level of gzip: a processor packs as fast as a disk writes
+PACKED = "1"  # gzip level; at 1, a processor compresses as fast as a disk writes
 MOST_JOBS = 4
 SERVICE = "glasshouse"
-_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")  # only a superuser, or nobody here, may restore these
+# Restoring owners, privileges and comments may need a superuser, or roles that do not exist here.
+_PLAIN = ("--no-owner", "--no-privileges", "--no-comments")
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
-# From version 17 on pg_restore sends this to every server; older servers do not know it. It changes nothing there.
+# Since version 17, pg_restore sends this to every server. Older servers reject it, which is harmless.
 _UNKNOWN_TO_OLDER = "Command was: SET transaction_timeout = 0;"
 _ERROR = "pg_restore: error: "
 
 
 class BackupRefused(Exception):
-    """A backup or restore that cannot go on; the message says why, and what to do."""
+    """Raised if a backup or restore cannot continue. The message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def server_major() -> int:
 def find_program(name: str, least: int) -> PostgresProgram:
     """Return the oldest program of this name that supports the version `least` of PostgreSQL.
 
-    Raises BackupRefused where none does.
+    Raises BackupRefused if no program does.
     """
     programs = sorted(_programs(name), key=lambda each: each.major)
     for each in programs:
@@ -72,22 +73,22 @@ def _programs(name: str) -> Iterator[PostgresProgram]:
     if path := shutil.which(name):
         paths.append(path)
     for each in paths:
-        answer = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
-        if version := _VERSION.search(answer.stdout):
+        result = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
+        if version := _VERSION.search(result.stdout):
             yield PostgresProgram(each, int(version[1]))
 
 
 def dump(program: PostgresProgram, target: Path) -> None:
-    """Write all tables at one moment. Raises BackupRefused with the words of pg_dump."""
+    """Write a consistent snapshot of all tables. Raises BackupRefused with the error of pg_dump."""
     open_private(target).close()
-    schema = _current("quote_ident(current_schema())")  # a pattern
+    schema = _current("quote_ident(current_schema())")  # `--schema` takes a pattern, so the name is quoted
     result = _run([program.path, "-Fc", f"-Z{PACKED}", f"--schema={schema}", *_PLAIN, f"--file={target}"])
     if result.returncode:
         raise BackupRefused(f"pg_dump could not write the rows: {_last_words(result.stderr)}")
 
 
 def load(program: PostgresProgram, source: Path, jobs: int) -> None:
-    """Replace all tables of the dump. Other tables stay. Raises BackupRefused with the words of pg_restore."""
+    """Replace all tables of the dump. Other tables stay. Raises BackupRefused with the error of pg_restore."""
     options = [f"--schema={_current('current_schema()')}", *_PLAIN, "--clean", "--if-exists", f"--jobs={jobs}"]
     result = _run([program.path, *options, f"--dbname=service={SERVICE}", str(source)])
     harmless = result.stderr.count(_UNKNOWN_TO_OLDER)
@@ -114,15 +115,15 @@ def _run(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def _service() -> Iterator[dict[str, str]]:
-    """Yield an environment in which libpq reaches the database by the name of a service."""
-    of_libpq = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    """Yield environment variables that let libpq connect to the database by a service name."""
+    libpq_keywords = {option.keyword.decode() for option in Conninfo.get_defaults()}
     parameters = connection.get_connection_params()
     password = parameters.pop("password", None)
-    settings = {name: value for name, value in parameters.items() if name in of_libpq and value not in (None, "")}
+    settings = {name: value for name, value in parameters.items() if name in libpq_keywords and value not in (None, "")}
     environment = {**os.environ, "PGSERVICE": SERVICE, "LC_ALL": "C", "LANGUAGE": "C"}
     if password:
         environment["PGPASSWORD"] = password
-    with TemporaryDirectory(prefix="glasshouse-backup-") as directory:  # others may not enter it
+    with TemporaryDirectory(prefix="glasshouse-backup-") as directory:  # only its owner may enter it
         path = Path(directory) / "service"
         lines = [f"[{SERVICE}]", *(f"{name}={value}" for name, value in settings.items()), ""]
         with open_private(path) as file:

@@ -1,4 +1,4 @@
-"""The pages of docs/ as files: their places and languages, and the page of the guide about a page of the product."""
+"""Read the pages of docs/: their paths and languages, and the guide page for each page of the product."""
 
 import posixpath
 import re
@@ -12,9 +12,9 @@ from PIL import Image
 
 DOCS: Path = settings.BASE_DIR / "docs"
 PICTURES = DOCS / "pictures"
-PIXELS = 2  # of a picture for each pixel of a page
+PIXELS = 2  # picture pixels per CSS pixel
 ENGLISH = "en"
-PAGES_OF_PRODUCT = "use/pages"  # its table says which page of the guide is about which page of the product
+PAGES_OF_PRODUCT = "use/pages"  # its table maps pages of the product to pages of the guide
 FILE = re.compile(r"(?P<path>.+?)(?:\.(?P<language>[a-z]{2}))?\.md")
 TITLE = re.compile(r"^# +(.+)$", re.MULTILINE)
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| [^|]+ \| `/([^`]*)` \| \[[^\]]*\]\(([^)]+)\) \|$", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class GuidePage:
-    """A page in one language. `path` is its place below docs/ without suffix, such as `use/sharing`."""
+    """A page in one language. `path` is relative to docs/ and has no suffix, such as `use/sharing`."""
 
     path: str
     language: str
@@ -45,7 +45,7 @@ class PictureSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuidePlace:
-    """The place that a link leads to. `path` begins with `..` where it is outside of docs/."""
+    """The target of a link. `path` begins with `..` if it is outside of docs/."""
 
     path: str
     anchor: str
@@ -56,12 +56,12 @@ class GuidePlace:
 
 
 def page(path: str, language: str) -> GuidePage | None:
-    """Return the page in that language, else in English; None where there is none."""
+    """Return the page in that language, else in English. None if there is no such page."""
     return _pages().get((path, language)) or _pages().get((path, ENGLISH))
 
 
 def pages(language: str) -> list[GuidePage]:
-    """Return each page once, in that language where it has it."""
+    """Return each page once, in that language if it is translated, else in English."""
     each = (page(path, language) for path in dict.fromkeys(path for path, _ in _pages()))
     return [row for row in each if row is not None]
 
@@ -79,9 +79,9 @@ def place(target: str, folder: str) -> GuidePlace:
 
 
 def place_about(route: str) -> GuidePlace:
-    """Return the place about a page of the product, whose route is that of Django's resolver.
+    """Return the guide's place for a page of the product. `route`: the route of Django's resolver.
 
-    Among the rows of the table that begin the route, the one with the most parts decides.
+    The row of the table with the longest matching prefix of the route decides.
     """
     parts = _parts(route)
     rows = _rows()
@@ -91,7 +91,7 @@ def place_about(route: str) -> GuidePlace:
 
 @cache
 def pictures() -> dict[str, PictureSize]:
-    """Return the sizes of the pictures that pages show, by file name."""
+    """Return the sizes of the guide's pictures, by file name."""
     return {file.name: _size(file) for file in PICTURES.iterdir()}
 
 
@@ -113,9 +113,9 @@ def _parts(route: str) -> tuple[str, ...]:
 
 @cache
 def _pages() -> dict[tuple[str, str], GuidePage]:
-    """Read every page once: they change with the version of the product."""
-    read = (_page(file.relative_to(DOCS).as_posix(), file.read_text()) for file in sorted(DOCS.rglob("*.md")))
-    return {(row.path, row.language): row for row in read}
+    """Read every page. Cached, since pages change only with the version of the product."""
+    guide_pages = (_page(file.relative_to(DOCS).as_posix(), file.read_text()) for file in sorted(DOCS.rglob("*.md")))
+    return {(row.path, row.language): row for row in guide_pages}
 
 
 def _page(name: str, text: str) -> GuidePage:

@@ -1,4 +1,4 @@
-"""AG-UI in the OpenAPI document: its events, as the protocol's own package describes them, and an example."""
+"""Add AG-UI to the OpenAPI document: the event schemas of the protocol's own package, and an example."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from contrib.ag_ui.run_input import MAX_CHARACTERS, MOST_ITEMS
 from core.api.streams import EVENT_STREAM
 
 OPERATION = "ag_ui_run"
-PREFIX = "AgUi"  # of the names of components
+PREFIX = "AgUi"  # prefix of component names
 EXAMPLE = {
     "threadId": ID,
     "runId": OTHER,
@@ -42,7 +42,7 @@ def _components() -> Document:
 
 
 def _bound_run_input(schemas: dict[str, Any]) -> None:
-    """Say in AG-UI's own schemas of a request how long its texts and lists may be."""
+    """Add the largest lengths of texts and lists to AG-UI's request schemas."""
     waiting, seen = ["RunAgentInputRequest"], set[str]()
     while waiting:
         name = waiting.pop()
@@ -52,7 +52,7 @@ def _bound_run_input(schemas: dict[str, Any]) -> None:
 
 
 def _bound(schema: Any, member: str, waiting: list[str]) -> None:
-    """Bound texts and lists below a schema, which is that of a `member`; what it refers to is added to `waiting`."""
+    """Bound texts and lists below the schema of `member`. Add the names of referenced schemas to `waiting`."""
     if "$ref" in schema:
         waiting.append(schema["$ref"].rpartition("/")[2])
     if schema.get("type") == "string" and not {"enum", "const"} & set(schema):
@@ -60,7 +60,7 @@ def _bound(schema: Any, member: str, waiting: list[str]) -> None:
     if schema.get("type") == "array":
         schema.setdefault("maxItems", MOST_ITEMS[member])
         _bound(schema.get("items", {}), member, waiting)
-    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        _bound(one, member, waiting)
-    for name, of in schema.get("properties", {}).items():
-        _bound(of, name, waiting)
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        _bound(option, member, waiting)
+    for name, property_schema in schema.get("properties", {}).items():
+        _bound(property_schema, name, waiting)

@@ -1,4 +1,4 @@
-"""Write the rows of a run: the thread's conversation, its new message or the results of the program's tools, a turn."""
+"""Write the rows of a run: the conversation, the new message or the results of the program's tools, and a turn."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,11 +21,11 @@ from core.errors import NotFound, ProductError
 from core.sentences import Sentence
 
 NOT_RUN = "This call was not run."
-DECIDED = ("already_decided", "not_waiting")  # no error: the rest of the answer shows the outcome of the call
+DECIDED = ("already_decided", "not_waiting")  # not an error here: the rest of the answer shows the outcome of the call
 
 
 class Started(NamedTuple):
-    """The turn to stream, from its first event after `seq`. An earlier run has sent the first `parts` parts."""
+    """The turn to stream, starting after event `seq`. An earlier run has already sent the first `parts` parts."""
 
     turn: Turn
     seq: int = 0
@@ -34,7 +34,7 @@ class Started(NamedTuple):
 
 @transaction.atomic
 def start(*, user: User, run: RunRequest, key: str | None) -> Started:
-    """Begin the turn that answers, or return the turn that the run continues. A repeated `key` returns its turn.
+    """Begin the answering turn, or return the turn that the run continues. A repeated `key` returns its turn.
 
     Raises `not_found` for a row of another person, `tools_missing`, `no_tool_waits`, `results_missing`, and the errors
     of `chat.sending.services.send`.
@@ -58,12 +58,12 @@ def start(*, user: User, run: RunRequest, key: str | None) -> Started:
 
 
 def call_id(answer: object, call: str) -> str:
-    """Return a tool call's id for the program. It is unique in the thread; the model's own is unique in one answer."""
+    """Return a tool call's id for the program. It is unique in the thread, the model's own id only in one answer."""
     return f"{answer}:{call}"
 
 
 def _thread(user: User, run: RunRequest) -> Conversation:
-    """Return the conversation of the thread, or create it: the client chooses the id of a new thread."""
+    """Return the conversation of the thread, or create it with the client's id."""
     persona = services.visible_persona(user, run.persona)
     conversation, new = Conversation.objects.get_or_create(pk=run.thread, defaults={"owner": user, "persona": persona})
     if conversation.owner_id != user.pk or conversation.deleted:
@@ -77,7 +77,7 @@ def _thread(user: User, run: RunRequest) -> Conversation:
 
 
 def _begin_with(conversation: Conversation, earlier: Sequence[EarlierMessage]) -> None:
-    """Store the earlier messages of a new thread. Later runs use the stored messages and ignore those they bring."""
+    """Store the earlier messages of a new thread. Later runs use these and ignore the copies in requests."""
     rows: list[Message] = []
     for message in earlier:
         if message.text.strip():
@@ -99,7 +99,7 @@ def _require_tools(conversation: Conversation, run: RunRequest, models: list[UUI
 
 
 def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn:
-    """Begin a turn below the answer whose calls the program has run."""
+    """Begin a turn below the answer whose tool calls the program has run."""
     locked = lock(conversation)
     if earlier := turns_of_key(locked, key):
         return earlier[0]
@@ -123,7 +123,7 @@ def _go_on(conversation: Conversation, run: RunRequest, key: str | None) -> Turn
 def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
     """Write the results of the program's tools into the newest answer and return its turn.
 
-    Returns None if the run brings no result that the answer waits for. Raises `results_missing` if it brings only some.
+    Returns None if the run has none of the results. Raises `results_missing` if it has only some.
     """
     rows = Turn.objects.exclude(status__in=Turn.LIVE).select_related("answer", "user_message")
     turn = rows.filter(answer=locked.leaf_id).first()
@@ -145,7 +145,7 @@ def _take_results(locked: Conversation, run: RunRequest) -> Turn | None:
         text, error = run.results[waiting[call["id"]]] if call["id"] in waiting else (NOT_RUN, True)
         result = {"type": "tool_result", "id": call["id"], "text": text, "error": error, "documents": []}
         parts.append(result)
-    turn.answer.tokens = {}  # the stored counts are of the shorter answer
+    turn.answer.tokens = {}  # the stored counts belong to the shorter answer
     turn.answer.save(update_fields=["parts", "tokens"])
     return turn
 

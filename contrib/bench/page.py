@@ -1,4 +1,4 @@
-"""Measure the page while a long answer grows in it. A reader feels the longest frame."""
+"""Measure frame times of the page while a long answer streams. The longest frame is the one that people notice."""
 
 import json
 from typing import Any
@@ -51,25 +51,25 @@ def sign_in(page: Page, product: Product, password: str) -> None:
     page.fill("[name=password]", password)
     page.click("button[type=submit]")
     page.wait_for_url(lambda address: "/login" not in address)
-    page.goto(product.url + "/")  # the first administrator is led to setting up
+    page.goto(product.url + "/")  # the first administrator was redirected to the setup
     page.wait_for_selector(".plan-line")
 
 
 def rows(product: Product, caller: Caller, password: str) -> list[dict[str, Any]]:
     """Measure the page in Chromium, signed in as the admin with `password`."""
     text = long_text()
-    place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+    conversation_id = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
     with chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(WAIT * 1000)
         sign_in(page, product, password)
-        page.goto(f"{product.url}/c/{place}/")
+        page.goto(f"{product.url}/c/{conversation_id}/")
         page.wait_for_selector(".plan-line")
         script = {"steps": [{"text": text, "interval": 0.004}]}
         page.fill("#text", f"Go\nscript: {json.dumps(script)}")
         page.click("#send")
         page.wait_for_selector("article.answer .block")
-        page.evaluate(FRAMES)  # begins after the question, which holds the whole script
+        page.evaluate(FRAMES)  # starts after the question, since that contains the whole script
         page.wait_for_selector("article.answer[data-status=done]", timeout=5 * WAIT * 1000)
         frames, long = page.evaluate("[frames_.slice(), long_.slice()]")
     worst = max(frames)

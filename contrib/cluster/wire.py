@@ -1,7 +1,7 @@
 """`python -m contrib.cluster.wire PORT TARGET` forwards connections from a port to another one.
 
-It is a line between two processes that can be cut. Ended, it refuses connections. Stopped (SIGSTOP), it is a network
-that loses everything.
+It is a connection between two processes that a test can break. When it has ended, connections are refused. While it is
+stopped (SIGSTOP), it acts as a network that loses all packets.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The query parameters that an address takes; others are refused."""
+"""Refuse query parameters that an endpoint does not have."""
 
 from collections.abc import Collection, Iterable
 
@@ -10,7 +10,7 @@ from core.sentences import Sentence, shortened
 
 
 def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
-    """Raise `unknown_parameter` for a parameter of the address's query that is none of `names`."""
+    """Raise `unknown_parameter` if the query has a parameter that is not in `names`."""
     for name in query:
         if name not in names:
             listed = (
@@ -24,11 +24,11 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
 
 
 def query_names(view: APIView, method: str) -> set[str]:
-    """Return the query parameters of the view's current operation, as its documentation has them."""
+    """Return the documented query parameters of the view's current operation."""
     operation = getattr(view, "action", None) or method.lower()
     options = getattr(getattr(view, operation, None), "kwargs", {})
     declared = options.get("schema", type(view).schema)
-    schema = (declared if isinstance(declared, type) else type(declared))()  # its own: threads share a class's
+    schema = (declared if isinstance(declared, type) else type(declared))()  # an own instance: threads share `schema`
     schema.view = view
     schema.method = method
     schema.path = ""

@@ -1,8 +1,8 @@
 """The rate limit: how many calls a person may make in a minute.
 
-Calls of each kind are counted per person, not per token: a new token does not make room. A kind is a scope, or
-`uploads`; the numbers are `settings.API_RATES`, and 0 sets no limit. The counters are in the cache, one per minute of
-the clock, so all processes count together and a count needs no history. `accounts.access.login_throttle` counts
+Calls of each kind are counted per person, not per token, so that a new token does not add calls. A kind is a scope or
+`uploads`. `settings.API_RATES` has the limits, where 0 means no limit. The counters are in the cache, one per minute of
+the clock. So all processes share them, and a count needs no history. `accounts.access.login_throttle` counts
 passwords in the same way.
 """
 
@@ -24,9 +24,9 @@ WINDOW = 60  # seconds
 
 @dataclass(frozen=True, slots=True)
 class RateAllowance:
-    """The count after a call: `used` of `limit`, and above it where the call is one too many.
+    """The count after a call: `used` of `limit`. `used` is larger if the call exceeds the limit.
 
-    `reset`: seconds until the count begins again, at least 1. `key`: the counter in the cache.
+    `reset`: seconds until the count restarts, at least 1. `key`: the counter in the cache.
     """
 
     limit: int
@@ -46,29 +46,29 @@ class RateAllowance:
 
 
 def count(user: AbstractUser, kind: str) -> RateAllowance | None:
-    """Count one call of a person; None where there is no limit."""
+    """Count one call of a person. Returns None without a limit."""
     return count_in_window(f"calls:{kind}:{user.pk}", settings.API_RATES.get(kind, 0), WINDOW)
 
 
 def count_in_window(subject: str, limit: int, seconds: int) -> RateAllowance | None:
-    """Count one more of the subject in the present window of so many seconds of the clock.
+    """Count one event of the subject in the current window of the clock. `seconds`: length of the window.
 
-    Returns None for a limit of 0, which is no limit, and while Redis is away.
+    Returns None for a limit of 0 (unlimited), and while Redis is unavailable.
     """
     if not limit:
         return None
-    window, into = divmod(time.time(), seconds)
+    window, elapsed = divmod(time.time(), seconds)
     key = f"{subject}:{window:.0f}"
     try:
         cache.add(key, 0, 2 * seconds)
         used = cache.incr(key)
     except (RedisError, ValueError):
-        return None  # Redis is away, or has just forgotten the key: better uncounted than refused
-    return RateAllowance(limit, used, max(1, round(seconds - into)), key)
+        return None  # Redis is unavailable or the key has just expired: do not refuse the call
+    return RateAllowance(limit, used, max(1, round(seconds - elapsed)), key)
 
 
 def take_back(allowance: RateAllowance, times: int = 1) -> None:
-    """Subtract calls that turned out not to count. The count does not fall below 0, so nobody gets a credit."""
+    """Subtract calls that should not count. The count never falls below 0, so that no one gets a credit."""
     with suppress(RedisError, ValueError):
         left = cache.decr(allowance.key, times)
         if left < 0:
@@ -76,13 +76,13 @@ def take_back(allowance: RateAllowance, times: int = 1) -> None:
 
 
 def forget(allowance: RateAllowance) -> None:
-    """Begin the count again at 0."""
+    """Reset the count to 0."""
     with suppress(RedisError):
         cache.delete(allowance.key)
 
 
 def require(allowance: RateAllowance | None, kind: str) -> None:
-    """Raise `throttled` (429) where more calls were made than the limit allows."""
+    """Raise `throttled` (429) if the calls exceed the limit."""
     if allowance is not None and allowance.exceeded:
         raise ProductError(
             "throttled",

@@ -1,4 +1,4 @@
-"""The guard of addresses that a tool may connect to: the public internet, unless an operator allows more."""
+"""Check the addresses that a tool may connect to: the public internet, and networks that an operator allows."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ import httpx2
 from core.sentences import Sentence
 
 Network = IPv4Network | IPv6Network
-# Returns the addresses of a host and a port, as text; raises OSError for a name without any.
+# Returns the addresses of a host and port as text. Raises OSError if the name has none.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 PORTS = frozenset({80, 443, 8080, 8443})
@@ -29,17 +29,17 @@ _CLOSED_IPV4 = [
         "168.63.129.16/32",
     )
 ]
-# Only this part of IPv6 is public; what translates to IPv4 outside of it (mapped, NAT64) is closed with the rest.
+# Only this part of IPv6 is public. Addresses that translate to IPv4 (mapped, NAT64) are outside of it, so closed.
 _OPEN_IPV6 = ip_network("2000::/3")
-# Teredo and other assignments for protocols, documentation, 6to4.
+# Teredo and other protocol assignments, documentation, 6to4.
 _CLOSED_IPV6 = [ip_network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
 
-# Its own threads: a name server that never answers must not block the threads of the rest of the process.
+# A separate pool, since a name server that never answers must not block the other threads of the process.
 _lookups = ThreadPoolExecutor(max_workers=8, thread_name_prefix="lookup")
 
 
 class FetchRefused(Exception):
-    """A fetch that a tool refuses, or that failed; the sentence is for the model and for people."""
+    """Raised if a tool refuses a fetch, or a fetch failed. The sentence is for the model and for people."""
 
     def __init__(self, sentence: Sentence | str) -> None:
         self.sentence = Sentence.of(sentence)
@@ -61,7 +61,7 @@ async def look_up(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Checks addresses. `allowed_networks` are open in addition to the public internet; `resolve` looks names up."""
+    """Checks addresses. `allowed_networks` are open in addition to the public internet. `resolve` looks up names."""
 
     ports: frozenset[int] = PORTS
     allowed_networks: tuple[Network, ...] = ()
@@ -70,7 +70,7 @@ class Guard:
     async def addresses_of(self, url: httpx2.URL) -> list[str]:
         """Return the addresses behind a URL, each safe to connect to. Raises `FetchRefused`.
 
-        One closed address refuses the whole name: no honest site has one, and a name that mixes them is an attack.
+        One closed address refuses the whole name: no honest site has one, and a mix of both is an attack.
         """
         if url.scheme not in _DEFAULT_PORTS or not url.host:
             raise FetchRefused("Only URLs that begin with http:// or https:// and a host can be opened.")
@@ -83,7 +83,7 @@ class Guard:
         try:
             texts = await self.resolve(url.raw_host.decode("ascii").strip("[]"), port)
             addresses = [ip_address(text) for text in texts]
-        except (OSError, ValueError) as error:  # ValueError: a label longer than names may have
+        except (OSError, ValueError) as error:  # ValueError: a label that is too long for DNS
             raise FetchRefused(f"There is no address for {url.host}. Check the URL.") from error
         if not addresses or not all(self._is_open(address) for address in addresses):
             raise FetchRefused(f"{url.host} is not on the public internet, so it is not opened.")
@@ -94,7 +94,7 @@ class Guard:
 
 
 def is_http(url: str) -> bool:
-    """Return whether it is an http address with a host. A host may have no dots: containers name each other so."""
+    """Return whether this is an HTTP URL with a host. The host may lack dots, as in names of containers."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -103,6 +103,6 @@ def is_http(url: str) -> bool:
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port: the receiver of a secret that is sent there."""
+    """Return scheme, host and port. They identify the receiver of a secret in a request."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port

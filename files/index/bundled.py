@@ -1,4 +1,4 @@
-"""The bundled embedder: word vectors from a package. They take 120 MB in each process that embeds with them."""
+"""The bundled embedder: word vectors from a package. They use 120 MB in each process that embeds."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,9 +11,9 @@ import wordllama
 from core.outside import wait_outside
 from files.index.vectors import Vector, unit
 
-CAPITAL_WORDS = 2  # that a name in capitals has at most
+CAPITAL_WORDS = 2  # most words of a name in capitals
 DIMENSIONS = 256
-SMALL = 4_000  # characters of a batch that waits for no other; a search takes 0.03 ms, a batch of a file 30 ms
+SMALL = 4_000  # characters; smaller batches skip the lock, as a search takes 0.03 ms and a batch of a file 30 ms
 
 _loading = threading.Lock()
 _embedding = threading.Lock()
@@ -21,7 +21,7 @@ _model: Any = None
 
 
 def embed_batch(texts: Sequence[str]) -> list[Vector | None]:
-    """Return one vector a text; None for a text without a word that the model knows.
+    """Return one vector per text, None for a text without a known word.
 
     A process embeds one large batch at a time, so that memory does not grow with the number of callers. The caller
     limits the size of the batch.
@@ -36,7 +36,7 @@ def _load_model() -> Any:
     global _model
     with _loading:
         if _model is None:
-            # By default it looks for its tokenizer in a folder that the package leaves empty. This one has both files.
+            # The default folder for the tokenizer is empty in the package. This folder has both files.
             folder = Path(wordllama.__file__).parent
             _model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
         return _model
@@ -44,7 +44,7 @@ def _load_model() -> Any:
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    """Run the block alone in this process. While others run theirs, wait without a database connection."""
+    """Run the block alone in this process. The wait for its turn holds no database connection."""
     if not _embedding.acquire(blocking=False):
         with wait_outside():
             _embedding.acquire()
@@ -55,10 +55,10 @@ def _turn() -> Iterator[None]:
 
 
 def _lower_capitals(text: str) -> str:
-    """Return the text with its lines of capitals in lower case.
+    """Return the text with lines in capitals lowered.
 
     The tokenizer knows few words in capitals, and splits the others into meaningless syllables. A line of at most two
-    words stays, since it may be a name such as NATO.
+    words stays unchanged, since it may be a name such as NATO.
     """
     lines = text.encode(errors="replace").decode().split("\n")  # the tokenizer refuses lone surrogates
     return "\n".join(line.lower() if line.isupper() and len(line.split()) > CAPITAL_WORDS else line for line in lines)

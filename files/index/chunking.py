@@ -1,10 +1,10 @@
-"""Divides a text into chunks for search: about 512 tokens each, with ends at pauses and with overlaps.
+"""Divide a text into chunks for search: about 512 tokens each, with ends at pauses and with overlaps.
 
 1. The text is divided into atoms, at most 64 tokens each, at paragraphs, lines, sentences and words.
 2. A chunk takes as many atoms as fit into 512 tokens, and ends at the strongest pause among the last ones.
-3. The next chunk repeats at most 64 tokens of it. A chunk that starts with a heading repeats nothing.
+3. The next chunk repeats at most 64 tokens of the previous one. A chunk that starts with a heading repeats nothing.
 
-A chunk does not end with a heading if another end is possible. Each chunk has the path of headings above it, and the
+A chunk does not end with a heading if another end is possible. Each chunk stores the path of headings above it, and the
 head of the table that it continues.
 """
 
@@ -16,13 +16,13 @@ from itertools import accumulate
 
 from llm import tokens
 
-VERSION = 1  # of these rules; files with chunks of an older version are divided again in the background
-TARGET = 512  # tokens; the most of a chunk
-LEAST = 256  # tokens; the least of a chunk that ends early at a stronger pause
-LEAST_BEFORE_HEADING = 128  # tokens; the least of a chunk that ends early before a heading
-OVERLAP = 64  # tokens; the most that a chunk repeats of the previous one
-MAX_HEADING = 120  # characters of one heading in a path
-MAX_TABLE_HEAD = 400  # characters; a longer head is not repeated
+VERSION = 1  # version of these rules; a background task rechunks files of an older version
+TARGET = 512  # most tokens per chunk
+LEAST = 256  # least tokens of a chunk that ends early at a stronger pause
+LEAST_BEFORE_HEADING = 128  # least tokens of a chunk that ends early before a heading
+OVERLAP = 64  # most tokens that a chunk repeats of the previous one
+MAX_HEADING = 120  # characters per heading in a path
+MAX_TABLE_HEAD = 400  # characters; longer heads are not stored with chunks
 BETWEEN_HEADINGS = " › "
 
 _ATOM_CHARACTERS = 400
@@ -31,12 +31,12 @@ WORD, SENTENCE, LINE, PARAGRAPH, SECTION = range(5)
 _PAUSE = re.compile(
     r"(?P<paragraph>\n[^\S\n]*\n\s*)"
     r"|(?P<line>\n\s*)"
-    # Possessive (++), since otherwise a million spaces before a line end would be tried a million times.
+    # Possessive (++): backtracking over a million spaces before a line end takes quadratic time.
     r"|(?P<sentence>[.!?…][\"'”’)\]]*[^\S\n]++(?!\n)|[。！？][”’」』）]*(?!\n))"
 )
 _HEADING = re.compile(r"#{1,6} \S")  # readers turn documents into Markdown
 _HEADING_OR_FENCE = re.compile(r"^(?:(?P<marks>#{1,6}) +(?P<words>\S.*)|(?P<fence>```|~~~).*)$", re.MULTILINE)
-# A table of Markdown: head, rule and rows. Or a sheet: lines of cells separated by tabs.
+# A Markdown table (head, rule and rows), or a sheet (lines of cells separated by tabs).
 _TABLE = re.compile(
     r"^(?P<head>\|.*\|[^\S\n]*\n\|(?:[ :]*-+[ :]*\|)+[^\S\n]*)\n(?P<rows>(?:\|.*(?:\n|\Z))+)"
     r"|^(?P<cells>[^\n\t]*+\t[^\n]*+)\n(?P<lines>(?:[^\n\t]*+\t[^\n]*(?:\n|\Z))+)",
@@ -48,10 +48,10 @@ _STRENGTHS = {"paragraph": PARAGRAPH, "line": LINE, "sentence": SENTENCE}
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpan:
-    """Characters [start, end) of a text that make a chunk, and their tokens by the catch-all tokenizer.
+    """A chunk: characters [start, end) of a text, and their tokens by the catch-all tokenizer.
 
-    `heading`: the path of headings at its start, outermost first, with a heading that begins there. `table_head`: the
-    head of a table that begins before the chunk.
+    `heading`: the path of headings at its start, outermost first, including a heading that begins there.
+    `table_head`: the head of a table that begins before the chunk.
     """
 
     start: int
@@ -63,7 +63,7 @@ class ChunkSpan:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """Part of a text that is never divided. `strength`: the kind of the pause after it."""
+    """Part of a text that chunks never split. `strength`: the kind of the pause after it."""
 
     start: int
     end: int
@@ -72,7 +72,9 @@ class _Atom:
 
 
 def chunk_spans(text: str, *, media_type: str = "text/markdown") -> Iterator[ChunkSpan]:
-    """Yield the chunks of a text in order. Every character except white space is in at least one. Takes linear time.
+    """Yield the chunks of a text in order. Takes linear time.
+
+    Every character except white space is in at least one chunk.
 
     `media_type`: in programs and plain texts, lines that begin with # are comments, not headings.
     """
@@ -84,7 +86,7 @@ def chunk_spans(text: str, *, media_type: str = "text/markdown") -> Iterator[Chu
     while first < len(atoms):
         last = _last(atoms, sums, first)
         span = _span(text, atoms[first].start, atoms[last].end, outline)
-        # The tokens of a joined text may be a few more than those of its parts.
+        # A joined text may have a few more tokens than its parts.
         while span and span.tokens > TARGET and last > first:
             last -= 1
             span = _span(text, atoms[first].start, atoms[last].end, outline)
@@ -96,7 +98,7 @@ def chunk_spans(text: str, *, media_type: str = "text/markdown") -> Iterator[Chu
 
 
 class _Outline:
-    """Headings and heads of tables by the position in a text."""
+    """Headings and table heads by position in a text."""
 
     def __init__(self, text: str, media_type: str, *, headings: bool) -> None:
         self._headings = list(_headings(text)) if headings else []
@@ -128,7 +130,7 @@ def _tables(text: str, media_type: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _headings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (start, path of headings from there on) of each heading. Lines in blocks of code are no headings."""
+    """Yield (start, path of headings from there on) for each heading. Lines in code blocks are not headings."""
     path: dict[int, str] = {}
     fence = ""
     for match in _HEADING_OR_FENCE.finditer(text):
@@ -142,7 +144,7 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
-    """Return the last atom of a chunk: the latest with the strongest pause between LEAST and TARGET tokens."""
+    """Return the index of a chunk's last atom: the latest one with the strongest pause from LEAST to TARGET tokens."""
     best = last = first
     while last < len(atoms) and (size := sums[last + 1] - sums[first]) <= TARGET:
         least = LEAST_BEFORE_HEADING if atoms[best].strength == SECTION else LEAST
@@ -153,7 +155,7 @@ def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
 
 
 def _next(sums: Sequence[int], first: int, last: int) -> int:
-    """Return the first atom of the next chunk: as far back as the overlap allows, but always after `first`."""
+    """Return the index of the next chunk's first atom: as early as the overlap allows, but after `first`."""
     start = last + 1
     while start - 1 > first and sums[last + 1] - sums[start - 1] <= OVERLAP:
         start -= 1
@@ -161,7 +163,7 @@ def _next(sums: Sequence[int], first: int, last: int) -> int:
 
 
 def _span(text: str, start: int, end: int, outline: _Outline) -> ChunkSpan | None:
-    """Return the chunk without the white space at both ends; None for nothing but white space."""
+    """Return the chunk without white space at its ends, None if it has only white space."""
     inner = text[start:end]
     stripped = inner.strip()
     if not stripped:
@@ -191,7 +193,7 @@ def _atoms(text: str, *, headings: bool) -> Iterator[_Atom]:
 
 
 def _divide_at_words(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
-    """Yield a sentence as one atom; a long one in several, divided between words."""
+    """Yield a sentence as one atom, or a long one as several, divided between words."""
     while end - start > _ATOM_CHARACTERS:
         limit = start + _ATOM_CHARACTERS
         space = max(text.rfind(" ", start, limit), text.rfind("\t", start, limit), text.rfind("\n", start, limit))
@@ -202,7 +204,7 @@ def _divide_at_words(text: str, start: int, end: int, strength: int) -> Iterator
 
 
 def _divide_by_tokens(text: str, start: int, end: int, strength: int) -> Iterator[_Atom]:
-    """Yield the part in halves until each has few tokens. Some scripts have several tokens a character."""
+    """Halve the part until each atom has few tokens. Some scripts have several tokens per character."""
     count = tokens.count(text[start:end])
     if count <= _ATOM_TOKENS or end - start == 1:
         yield _Atom(start, end, count, strength)
@@ -213,7 +215,7 @@ def _divide_by_tokens(text: str, start: int, end: int, strength: int) -> Iterato
 
 
 def _between_words(text: str, start: int, end: int) -> int:
-    """Return a position after a space in the second quarter, else the middle."""
+    """Return the position after the last space in the second quarter, else the middle."""
     middle = (start + end) // 2
     space = text.rfind(" ", (start + middle) // 2, middle)
     return space + 1 if space > start else middle

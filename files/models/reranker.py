@@ -1,4 +1,4 @@
-"""Re-rankers, which order the hits of a search."""
+"""Re-rankers, which reorder the hits of a search."""
 
 from typing import ClassVar
 
@@ -12,10 +12,10 @@ from llm.models.provider import price, validate_base_url
 
 
 class Reranker(models.Model):
-    """Server that reads a question and a passage together. Searches use the active one, if there is one.
+    """Server that scores each passage together with the question. Searches use the active one, if any.
 
-    `candidates`: number of first passages that it orders. `longest`: tokens of each that it gets. `patience`: seconds
-    after which the order of the search stays.
+    `candidates`: number of top passages that it reorders. `longest`: most tokens per passage sent to it. `patience`:
+    seconds to wait before the search keeps its own order.
     """
 
     class Kind(models.TextChoices):

@@ -4,27 +4,27 @@ Three ways, in this order:
 
 1. a known wording with a number;
 2. a known code or wording without a number;
-3. numbers alone. A refusal that names a number near our own count of the prompt, and a smaller one, names the size of
-   the prompt and the limit, whatever its words are.
+3. numbers alone. If a refusal has a number near our own count of the prompt, and a smaller one, these are the size of
+   the prompt and the limit, in any wording.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is no window
+LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is not a window
 NEAR = 0.25  # share by which a server's count of a prompt may differ from ours
-LARGEST = 2**31 - 1  # a column of the database holds no more
-EXAMINED = 4_000  # characters of a refusal
+LARGEST = 2**31 - 1  # the largest value of the database column
+EXAMINED = 4_000  # characters of a refusal that are searched
 
 _NUMBER = r"\(?(\d[\d,]*)"
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Refusal of a prompt that is too long. `limit` and `requested`: tokens that the refusal names; None: not named.
+    """Refusal of a prompt that is too long. `limit` and `requested`: tokens that the refusal names, else None.
 
-    `of_account`: the limit is one of tokens a minute. It belongs to the account, not to the model's window.
+    `of_account`: the limit is the account's tokens per minute, not the model's window.
     `proven`: the numbers count the prompt. Otherwise they may belong to a field that the refusal names.
     """
 
@@ -67,14 +67,14 @@ _LIMITS = tuple(
         rf"prompt length \d+ exceeds (?:the )?max(?:imum)? (?:prompt |input )?length:? {_NUMBER}",  # Databricks
     )
 )
-# Codes and wordings without a number, or with a number that is no limit.
+# Codes and wordings without a number, or with a number that is not a limit.
 _WORDS = re.compile(
     r"context_length_exceeded|context_window_exceeded|contextwindowexceeded|exceed_context_size|request_too_large"
     r"|prompt (?:is )?too long|(?:in|the )?prompt exceeds max length|input is too long|input length too long"
     r"|exceeds? (?:the |this model'?s? |your )?(?:available |max(?:imum)? (?:allowed )?|model'?s? )*"
     r"(?:context|prompt length|input length|sequence length)"
     r"|context (?:size|length|window)(?: limit)? (?:has been |was |is )?exceed(?:ed|s)|exceed context limit"
-    r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, of what it embeds and ranks
+    r"|input (?:\(\d+ tokens\) )?is too large to process"  # llama.cpp, for embedding and reranking
     r"|(?:greater|longer) than the (?:model'?s )?context length"  # LM Studio, Together
     r"|cannot truncate prompt with n_keep"  # LM Studio
     r"|reduce the length of (?:the |your )?(?:messages|prompt|input)"  # Groq, Cerebras
@@ -101,14 +101,14 @@ _OF_ACCOUNT = re.compile(
 _ACCOUNT_LIMIT = re.compile(
     rf"\blimit:? {_NUMBER}.{{0,80}}?\b(?:requested|request):? (?:about )?{_NUMBER}", re.IGNORECASE
 )
-# A limit of a minute or a day without what was requested: Anthropic, GitHub's models.
+# A limit per minute or day without the requested number: Anthropic, GitHub Models.
 _ACCOUNT_LIMIT_ALONE = re.compile(
     rf"\blimit(?: of|:)? {_NUMBER} (?:\w{{1,20}} ){{0,2}}tokens?[ -]per|per-minute rate limit {_NUMBER} tokens"
     rf"|tokens[ -]per[ -](?:minute|day) limit(?: of|:)? {_NUMBER}",
     re.IGNORECASE,
 )
 
-# Numbers in a refusal that say nothing about the prompt: times, amounts of other things, parts of names.
+# Numbers in a refusal that do not count the prompt: times, other units, parts of names.
 _DATES = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b")
 _QUANTITY = re.compile(r"(?<![\w.\-#/])\d{1,3}(?:,\d{3})+(?![\w.\-/]*\d)|(?<![\w.,\-#/])\d+(?![\w\-/]|[.,:]\d)")
 _OTHER_UNIT = re.compile(
@@ -116,8 +116,8 @@ _OTHER_UNIT = re.compile(
     r"|tools?|functions?|messages?|items?|files?|pages?|dollars?|usd|%)\b",
     re.IGNORECASE,
 )
-# A refusal about the answer is no overflow, unless it mentions the prompt, too. A refusal about another thing is no
-# overflow, unless it counts tokens.
+# A refusal about the answer is not an overflow, unless it also mentions the prompt. A refusal about another subject is
+# not an overflow, unless it counts tokens.
 _OF_ANSWER = re.compile(
     r"max_tokens|max_completion_tokens|max_output_tokens|max_new_tokens|num_predict|output tokens|completion tokens"
     r"|budget_tokens|thinking budget",
@@ -133,7 +133,7 @@ _OF_OTHERS = re.compile(
     r"|\bschema|\bdescription|\bmetadata|\buser[_ ]id\b|\bpages?\b|\bbatch|\bstop[_ ]sequence|\bduration\b",
     re.IGNORECASE,
 )
-# Words about the form of the request, which is no overflow whatever else the refusal mentions.
+# Words about the form of the request. Such a refusal is never an overflow.
 _OF_FORM = re.compile(
     r"\bjson\b|unexpected (?:token|character|end)|unterminated|\bline \d+|\bcolumn \d+|at (?:char|position)"
     r"|(?:array|string) too long",
@@ -156,7 +156,7 @@ _IS_LIMIT = re.compile(
 
 
 def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status: int | None = None) -> Overflow | None:
-    """Return the overflow of a refusal in a known wording; None where it is no overflow, or has another wording.
+    """Return the overflow of a refusal in a known wording, None for other refusals and wordings.
 
     `names`: the machine-readable code and type. `n_ctx`: the window as a member of the error (llama.cpp).
     """
@@ -176,7 +176,7 @@ def known_overflow(names: str, message: str, *, n_ctx: int | None = None, status
 
 
 def _account_overflow(message: str) -> Overflow | None:
-    """Return the limit of tokens a minute that one request alone exceeds; None where waiting helps."""
+    """Return the limit of tokens per minute that a single request exceeds. None if waiting helps."""
     if _OF_ACCOUNT.search(message) and (named := _ACCOUNT_LIMIT.search(message)):
         limit = _value(named[1])
         requested = _value(named[2])
@@ -186,10 +186,10 @@ def _account_overflow(message: str) -> Overflow | None:
 
 
 def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
-    """Return the overflow that the numbers of a refusal show. `counted`: tokens of the prompt by our count.
+    """Return the overflow that the numbers of a refusal indicate. `counted`: our count of the prompt, in tokens.
 
-    One number must be near our count, and another one smaller. The words around a number tell whether it is the limit.
-    Where they do not decide between several numbers, the overflow has no limit.
+    One number must be near our count, and another one smaller. The words around a number show whether it is the limit.
+    If they do not single out one number, the overflow has no limit.
     """
     message = message[:EXAMINED]
     if _OF_ACCOUNT.search(message):
@@ -217,14 +217,14 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
 
 
 def _account_overflow_by_count(message: str, counted: int) -> Overflow | None:
-    """Return the limit of tokens a minute that a request exceeds by our count; None where waiting helps."""
+    """Return the limit of tokens per minute that a request exceeds by our count. None if waiting helps."""
     named = _ACCOUNT_LIMIT_ALONE.search(message)
     limit = _value(next(number for number in named.groups() if number)) if named else None
     return Overflow(limit, counted, of_account=True) if limit is not None and limit < counted else None
 
 
 def _numbers(text: str) -> Iterator[tuple[int, bool]]:
-    """Yield each number that may count tokens, and whether its words call it a limit."""
+    """Yield each number that may count tokens, and whether the words around it call it a limit."""
     for match in _QUANTITY.finditer(text):
         value = _value(match[0])
         if value is None or _OTHER_UNIT.match(text, match.end()):

@@ -3,10 +3,10 @@
 1. `HttpClient.stream` leaves out the parameters and tools that the model has refused before (`RefusedParameters`,
    `llm.providers.tool_refusals`) and sends the request.
 2. A refusal that names a parameter teaches the client. The request is sent again without it.
-3. A `PayloadDecoder` splits the bytes of the answer into payloads, a `StepReader` turns these into events.
+3. A `PayloadDecoder` splits the bytes of the answer into payloads. A `StepReader` turns these into events.
 4. A `StepFilter` (`llm.step_filters`) finds reasoning and tool calls in the text, and passes the events on.
 
-Server-sent events become parsed JSON at once, without a validated object for every chunk. Their format is that of
+Server-sent events become parsed JSON directly, without a validated object for every chunk. Their format:
 https://html.spec.whatwg.org/multipage/server-sent-events.html.
 """
 
@@ -46,12 +46,12 @@ from llm.types.model_call import (
     StepFinished,
 )
 
-MAX_EVENT = 8 * 1024 * 1024  # bytes of one event; more is a broken or hostile server
+MAX_EVENT = 8 * 1024 * 1024  # bytes per event; only a broken or hostile server sends more
 DRAIN_TIMEOUT = 0.1  # seconds to wait for the end of the body after the protocol's last event
-COUNT_PATIENCE = 2.0  # seconds for a count before a call
-COUNT_AGAIN = 600.0  # seconds until a provider that did not count is asked again
-LONGEST_DETAIL = 100  # characters of an unknown reason for the end of an answer
-MOST_TOKENS = 2**31 - 1  # of a count that is believed; a column of the database holds no more
+COUNT_PATIENCE = 2.0  # timeout in seconds for a count before a call
+COUNT_AGAIN = 600.0  # seconds before the next request for a count after a failed one
+LONGEST_DETAIL = 100  # characters stored of an unknown finish reason
+MOST_TOKENS = 2**31 - 1  # largest accepted count, which is the limit of the database column
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +67,9 @@ def _is_object(line: bytes) -> bool:
 
 
 class EventDecoder:
-    """Decoder of server-sent events. It returns the payload (`data`) of every complete event; no provider uses names.
+    """Decoder of server-sent events. It returns the payload (`data`) of every complete event, and ignores event names.
 
-    Some servers leave out the empty line between events. So a line after a whole JSON object begins the next event.
+    Some servers omit the empty line between events. So a line after a complete JSON object begins the next event.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class EventDecoder:
         return payloads
 
     def finish(self) -> list[bytes]:
-        """Return the event that the end of the stream left open: some servers omit the last empty line."""
+        """Return the last event if it is still open, since some servers omit the final empty line."""
         return (self.feed(b"\n\n") if self._rest else []) + ([self._take()] if self._data else [])
 
     def _add(self, data: bytes) -> None:
@@ -119,7 +119,7 @@ class EventDecoder:
 
 
 def parse(payload: bytes) -> JsonObject:
-    """Return the JSON object of an event, its texts safe to store. Raises `ModelError` (malformed_stream)."""
+    """Return the JSON object of an event, with texts that are safe to store. Raises `ModelError` (malformed_stream)."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -127,13 +127,13 @@ def parse(payload: bytes) -> JsonObject:
     if not isinstance(value, dict):
         raise errors.malformed()
     if b"\\u" in payload:
-        sounded: JsonObject = sound(value)
-        return sounded
+        repaired: JsonObject = sound(value)
+        return repaired
     return value
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the rest after the last event for a moment, so that the connection can serve the next call."""
+    """Read the end of the body, for at most `DRAIN_TIMEOUT`, so that the connection can be reused."""
     try:
         async with asyncio.timeout(DRAIN_TIMEOUT):
             async for _ in chunks:
@@ -143,7 +143,7 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
 
 
 class PayloadDecoder(Protocol):
-    """Interface of decoders. `feed` returns the payloads that are complete, `finish` those that the end left open."""
+    """Interface of decoders. `feed` returns complete payloads, `finish` the payloads still open at the end."""
 
     def feed(self, chunk: bytes) -> list[bytes]: ...
 
@@ -153,11 +153,11 @@ class PayloadDecoder(Protocol):
 class StepReader(ABC):
     """Reader that turns the bytes of one answer into events, without any I/O.
 
-    `done`: the protocol's end mark has come. `finished`: the model said why it ended, so its text is complete.
+    `done`: the protocol's end mark has arrived. `finished`: the model has sent a finish reason, so its text is whole.
     """
 
     decoder: type[PayloadDecoder] = EventDecoder
-    replays_text = False  # whether the reasoning that is sent back has the text of the step as it came
+    replays_text = False  # whether the reasoning that is sent back contains the unchanged text of the step
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
@@ -170,16 +170,16 @@ class StepReader(ABC):
 
     @abstractmethod
     def _read(self, payload: bytes) -> list[StepEvent]:
-        """Return the events of one payload. A surprising shape may raise any error of Python's."""
+        """Return the events of one payload. An unexpected shape may raise any Python error."""
 
     @abstractmethod
     def _close(self) -> Iterator[StepEvent]:
-        """Yield the events that the end of the stream makes certain, up to `StepFinished`."""
+        """Yield the final events of the stream, up to `StepFinished`."""
 
     def is_whole(self, content_type: str, beginning: bytes) -> bool:
-        """Return whether the body is no stream, but one JSON object or a web page.
+        """Return whether the body is one JSON object or a web page instead of a stream.
 
-        Some servers ignore the request for a stream, and their content type does not always tell. `beginning` has no
+        Some servers ignore the request for a stream, and their content type is not reliable. `beginning` has no
         leading white space.
         """
         return content_type.startswith("text/html") or beginning.startswith((b"{", b"[", b"<"))
@@ -190,7 +190,7 @@ class StepReader(ABC):
             answer = parse(body)
         except ModelError as error:
             lines = [line for line in body.splitlines() if line.strip()]
-            if len(lines) > 1 and all(map(_is_object, lines)):  # a stream of lines, without the form of events
+            if len(lines) > 1 and all(map(_is_object, lines)):  # a stream of JSON lines without the `data:` prefix
                 return [event for line in lines if not self.done for event in self._events(line)]
             if body.startswith(b"[") and (refused := errors.of_list(body)):  # Google's compatible endpoint
                 raise errors.from_event(refused, self._api_key) from error
@@ -207,7 +207,7 @@ class StepReader(ABC):
 
     @abstractmethod
     def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
-        """Yield the events of a whole answer. A surprising shape may raise any error of Python's."""
+        """Yield the events of a whole answer. An unexpected shape may raise any Python error."""
 
     def feed(self, chunk: bytes) -> Iterator[StepEvent]:
         """Yield the events that these bytes complete. Raises `ModelError`."""
@@ -215,7 +215,7 @@ class StepReader(ABC):
             yield from self._events(payload)
 
     def finish(self) -> Iterator[StepEvent]:
-        """Yield the last events. Raises `ModelError` (stream_cut) when the answer is not complete."""
+        """Yield the last events. Raises `ModelError` (stream_cut) if the answer is not complete."""
         if not self.finished:
             for payload in self._decoder.finish():
                 try:
@@ -237,17 +237,17 @@ class StepReader(ABC):
             raise errors.malformed() from error
 
 
-# The client remembers the parameters that a model has refused, and leaves them out of later requests. It needs no table
-# of models: servers name the parameter that they refuse, and such a table would change from month to month. People are
-# told which parameters were left out.
+# The client remembers the parameters that a model has refused, and leaves them out of later requests. A table of models
+# would change every month. It is not needed, since servers name the parameter that they refuse. The answer tells people
+# which parameters were left out.
 
-MAX_REFUSALS = 8  # of parameters, in one call
-MAX_TOOL_REFUSALS = 16  # of tools, in one call
+MAX_REFUSALS = 8  # refused parameters per model
+MAX_TOOL_REFUSALS = 16  # refusals of tools per call
 
 REASONING = "reasoning of earlier steps"
 EFFORT = "reasoning_effort"
 
-# Parameters by the names under which servers refuse them; the values are names of OpenAI's Chat Completions.
+# Maps the names in servers' refusals to names of OpenAI's Chat Completions.
 _NAMES = {
     "reasoning": "reasoning_effort",
     "reasoning.effort": "reasoning_effort",
@@ -257,7 +257,7 @@ _NAMES = {
     "thinking": "reasoning_effort",
     "thinking.type.disabled": "reasoning_effort",
     "thinking.type.between_tools": "reasoning_effort",
-    **dict.fromkeys(EFFORTS, "reasoning_effort"),  # some name the value alone
+    **dict.fromkeys(EFFORTS, "reasoning_effort"),  # some servers name only the value
     "text.verbosity": "verbosity",
     "text.format": "response_format",
     "output_config.format": "response_format",
@@ -271,11 +271,11 @@ _NAMES = {
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_SILENT = {"cache_key", "cache_points", "previous_answer"}  # the product adds them, so nobody misses them
+_SILENT = {"cache_key", "cache_points", "previous_answer"}  # added by Glasshouse, so people need not know
 
 
 class RefusedParameters:
-    """Parameters that the models of one client have refused so far. `unknown`: those that their protocol lacks."""
+    """Parameters that the models of one client have refused so far. `unknown`: parameters that the protocol lacks."""
 
     def __init__(self, unknown: tuple[str, ...] = ()) -> None:
         self._unknown = unknown
@@ -284,7 +284,7 @@ class RefusedParameters:
     def learn(self, request: ModelRequest, error: ModelError) -> bool:
         """Remember the parameter of a refusal. Return whether the request can be sent again without it."""
         name = _NAMES.get(error.parameter) or _NAMES.get(error.parameter.rpartition(".")[2], error.parameter)
-        if name == EFFORT:  # a model that refuses one takes others
+        if name == EFFORT:  # a model that refuses one effort may accept others
             name = f"{EFFORT} {request.sampling.reasoning_effort}"
         names = self._names[request.model]
         if not name or name in names or len(names) >= MAX_REFUSALS or without(request, name) == request:
@@ -293,7 +293,7 @@ class RefusedParameters:
         return True
 
     def removed(self, request: ModelRequest) -> tuple[ModelRequest, tuple[str, ...]]:
-        """Return the request without the refused parameters, and the names of those that people had set."""
+        """Return the request without refused parameters, and the names of the removed ones that people had set."""
         names = (*self._unknown, *self._names.get(request.model, ()))
         left_out = []
         for name in names:
@@ -305,7 +305,7 @@ class RefusedParameters:
 
 
 def without(request: ModelRequest, name: str) -> ModelRequest:
-    """Return the request without the named parameter; unchanged where it lacks it, or cannot do without it."""
+    """Return the request without the named parameter. Unchanged if the parameter is missing or required."""
     match name:
         case "temperature":
             return replace(request, temperature=None)
@@ -337,7 +337,7 @@ def _without_cache(request: ModelRequest, name: str) -> ModelRequest:
 
 
 def _without_sampling(sampling: Sampling, name: str) -> Sampling:
-    """Return the parameters of sampling without the named one."""
+    """Return the sampling parameters without the named one."""
     match name:
         case "top_p":
             return replace(sampling, top_p=None)
@@ -355,7 +355,7 @@ def _without_sampling(sampling: Sampling, name: str) -> Sampling:
 
 
 class HttpClient(ABC):
-    """Base of the clients of all protocols: it sends a call, and again without parameters that the model refuses.
+    """Base of the clients of all protocols. It sends a call, and resends it without refused parameters.
 
     `unknown`: parameters of a request that the protocol lacks, by their names in OpenAI's Chat Completions.
     """
@@ -367,7 +367,7 @@ class HttpClient(ABC):
         self._api_key = api_key
         self._refused = RefusedParameters(self.unknown)
         self._refused_tools = RefusedTools()
-        self._not_counting: dict[str, float] = {}  # models, and until when on the monotonic clock
+        self._not_counting: dict[str, float] = {}  # by model, until this time of the monotonic clock
 
     @abstractmethod
     async def _open(self, request: ModelRequest) -> ClientResponse:
@@ -383,7 +383,7 @@ class HttpClient(ABC):
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Return the provider's count of a prompt; see `llm.types.model_call.ProviderClient`.
 
-        A provider that did not count is not asked again for `COUNT_AGAIN` seconds. That is logged once.
+        After a failed count, the provider is not asked again for `COUNT_AGAIN` seconds. The first failure is logged.
         """
         if self._not_counting.get(request.model, 0.0) > time.monotonic():
             return None
@@ -403,7 +403,7 @@ class HttpClient(ABC):
         return None
 
     async def _count(self, request: ModelRequest) -> Any:
-        """Return the number as the provider sends it; None where the protocol cannot count."""
+        """Return the number as the provider sends it, None if the protocol cannot count."""
         return None
 
     async def allocated(self, model: str) -> Allocated | None:
@@ -411,7 +411,7 @@ class HttpClient(ABC):
         return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
-        """Yield the events of one call. Closing it, or cancelling the task, closes the HTTP stream at once."""
+        """Yield the events of one call. Closing the iterator or cancelling the task closes the HTTP stream at once."""
         request = replace(request, messages=mended(request.messages))
         reader = self._reader()
         began = time.monotonic()
@@ -488,7 +488,7 @@ class HttpClient(ABC):
 
 
 async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerator[Iterable[StepEvent], None]:
-    """Yield the events of each piece of the body, up to the end of the answer; all at once if it is no stream."""
+    """Yield the events of each piece of the body, up to the end of the answer. A non-stream body is one piece."""
     chunks = response.content.iter_any()
     started = False
     async for chunk in chunks:
@@ -504,7 +504,7 @@ async def _pieces(response: ClientResponse, reader: StepReader) -> AsyncGenerato
 
 
 def tokens(value: Any) -> int:
-    """Return the count that a provider reports; 0 for a negative or huge number, and for anything else."""
+    """Return the count that a provider reports, 0 for a negative or huge number or another type."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
@@ -518,17 +518,17 @@ def tokens(value: Any) -> int:
 
 @lru_cache
 def note_strange(what: str) -> None:
-    """Log a count that is no number of tokens, once: such a provider sends it with every answer."""
+    """Log an invalid token count, but only once, since such a provider sends it with every answer."""
     logger.warning("a provider reported a %s as its count of tokens, which is not taken", what)
 
 
 def members(value: Any) -> JsonObject:
-    """Return a JSON object of a provider; an empty one where it sends anything else."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def model_names(listed: Any, member: str = "data", name: str = "id") -> list[str]:
-    """Return the names in a server's list of models. Raises `ModelError` where it is no such list."""
+    """Return the names in a server's list of models. Raises `ModelError` if the response has another form."""
     try:
         return [str(model[name]) for model in listed[member]]
     except (TypeError, LookupError) as error:

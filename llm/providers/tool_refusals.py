@@ -12,14 +12,14 @@ from dataclasses import replace
 from core.errors import ModelError
 from llm.types.model_call import ModelRequest, ToolDefinition
 
-MAX_REFUSED_TOOLS = 256  # of one model
+MAX_REFUSED_TOOLS = 256  # definitions per model
 
 
 class RefusedTools:
-    """Tools that the models of one client have refused: certain definitions, or more than a number of them.
+    """Tools that the models of one client have refused: single definitions, or more than a number of tools.
 
     A refusal is remembered only after a call succeeded without these tools. A definition is identified by its whole
-    text, so that a mended one is sent again.
+    text, so that a corrected definition is sent again.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class RefusedTools:
         return _first_tools(request, most) if most is not None else request
 
     def without(self, request: ModelRequest, error: ModelError) -> ModelRequest:
-        """Return the request without the tools that the error names; unchanged where none may be left out."""
+        """Return the request without the tools that the error names. Unchanged if none of these can be left out."""
         most = error.most_tools
         if most is not None and most < len(request.tools):
             return _first_tools(request, most)
@@ -67,7 +67,7 @@ def _is_needed(tool: ToolDefinition, request: ModelRequest) -> bool:
 
 
 def _first_tools(request: ModelRequest, most: int) -> ModelRequest:
-    """Return the request with `most` tools, among them those that are needed."""
+    """Return the request with `most` tools, including all needed ones."""
     others = [each.name for each in request.tools if not _is_needed(each, request)]
     spare = max(0, most - (len(request.tools) - len(others)))
     accepted = (each for each in request.tools if _is_needed(each, request) or each.name in others[:spare])

@@ -1,12 +1,12 @@
 """Separate the reasoning that a model writes into its text: `<think>…</think>` and similar tags.
 
-Servers without a parser for reasoning send it as a part of the answer, in two forms:
+Servers without a parser for reasoning send it as part of the answer, in two forms:
 
 1. The text begins with an opening tag. The text between the tags is reasoning, the rest is the answer.
 2. The chat template wrote the opening tag, so only the closing one arrives. By then the text before it was passed on as
-   an answer, and `TextBecameReasoning` takes it back. For a model that is known to do so, the text begins as reasoning.
+   an answer, and `TextBecameReasoning` retracts it. For models that are known to do so, the text starts as reasoning.
 
-Only the beginning of a step can be reasoning. A tag in a block of code, or in a sentence about tags, stays text.
+Only the beginning of a step can be reasoning. A tag in a code block, or in a sentence about tags, stays text.
 
 `ThoughtFilter` has four states: `start` (looks for an opening tag), `inside` (waits for the closing tag), `watching`
 (passes text on, a lone closing tag may come), `plain` (passes everything on).
@@ -18,11 +18,11 @@ from typing import Literal
 
 from llm.types.model_call import ReasoningDelta, TextBecameReasoning, TextDelta
 
-# Names of tags: DeepSeek's and Qwen's; Claude 3's and those of its imitators; Gemini's; a few fine-tunes; ByteDance's
-# Seed-OSS. Models write them in any case, with blanks and attributes, and may close them by another name.
+# Tag names of DeepSeek and Qwen, Claude 3 and its imitators, Gemini, a few fine-tunes, and ByteDance's Seed-OSS. Models
+# write them in any case, with blanks and attributes, and may close them with another name.
 _NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "antthinking", "seed:think")
-# Fixed marks with their ends: Mistral's Magistral; Kimi-VL's; Sky-T1's and OpenThinker's; Gemma 4's; gpt-oss', whose
-# two channels follow each other directly or as messages of their own.
+# Fixed marks with their ends, of Mistral's Magistral, Kimi-VL, Sky-T1 and OpenThinker, Gemma 4, and gpt-oss. The two
+# channels of gpt-oss follow each other directly or as separate messages.
 _FINAL = "<|channel|>final<|message|>"
 _MARKS: dict[str, tuple[str, ...]] = {
     "[think]": ("[/think]",),
@@ -31,14 +31,14 @@ _MARKS: dict[str, tuple[str, ...]] = {
     "<|channel>thought": ("<channel|>",),
     "<|channel|>analysis<|message|>": (f"<|end|><|start|>assistant{_FINAL}", f"<|start|>assistant{_FINAL}", _FINAL),
 }
-LONGEST_TAG = 200  # characters, with its attributes
+LONGEST_TAG = 200  # characters, including attributes
 TextEvent = TextDelta | ReasoningDelta | TextBecameReasoning
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _ATTRIBUTE = r"""\s{1,4}[\w:-]{1,40}(?:=(?:"[^"<>]{0,100}"|'[^'<>]{0,100}'|[^\s"'<>]{1,100}))?"""
 _NAMED_OPENING = rf"<\s{{0,4}}(?:{_NAME})(?:{_ATTRIBUTE}){{0,4}}\s{{0,4}}(?P<empty>/?)>"
 _NAMED_END = rf"<\s{{0,4}}/\s{{0,4}}(?:{_NAME})\s{{0,4}}>"
 _OPENING = re.compile("|".join((_NAMED_OPENING, *map(re.escape, _MARKS))), re.IGNORECASE)
-# A tag that the end of a piece cuts off.
+# A tag that is cut off at the end of a piece.
 _PARTIAL_TAG = re.compile(r"<\s{0,4}(?P<slash>/?)\s{0,4}(?P<name>[a-z:]{0,12})(?P<rest>[^<>]*)", re.IGNORECASE)
 _TAG_NAME = re.compile(rf"<\s{{0,4}}/?\s{{0,4}}({_NAME})\b", re.IGNORECASE)
 _INVISIBLE = " \t\r\n\f\v\ufeff\u200b\u2060"  # before a tag: white space, a byte order mark, zero width
@@ -46,12 +46,12 @@ _SIGNS = ("<", "[", "◁")  # first characters of tags
 _QUOTES = tuple("`\"'")  # around a tag that is mentioned
 _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-# A mentioned tag has a blank or a quotation mark before it, and its sentence goes on after it.
+# A mentioned tag follows a blank or quotation mark, and the sentence goes on after it.
 _BEFORE_MENTION = tuple(" \t\"'“‘«(")
 _GOES_ON = re.compile(r"[ \t]+[a-z0-9(]|[ \t]*[,.;:)\"'”’»]")
 _SENTENCE_END = tuple(".!?…:;。！？*")
-BEHIND = 3  # characters behind a closing tag that tell an end from a mention
-MAX_MENTIONS = 8  # of closing tags; the rest is text
+BEHIND = 3  # characters after a closing tag that distinguish an end from a mention
+MAX_MENTIONS = 8  # mentioned closing tags; after these, everything is text
 
 
 def _pattern(*ends: str) -> re.Pattern[str]:
@@ -65,7 +65,7 @@ _END_OF_MARK = {mark: _pattern(*map(re.escape, ends)) for mark, ends in _MARKS.i
 
 
 def _begins_tag(text: str, *, opening: bool) -> bool:
-    """Return whether a text may be the beginning of a closing tag; with `opening` also of an opening one."""
+    """Return whether a text may be the beginning of a closing tag, or with `opening` also of an opening one."""
     lower = text.lower()
     marks = (*_MARKS, *_MARKED_ENDS) if opening else _MARKED_ENDS
     if any(mark.startswith(lower) for mark in marks):
@@ -84,7 +84,7 @@ def _begins_tag(text: str, *, opening: bool) -> bool:
 
 
 def _name_of(tag: str) -> str:
-    """Return the name in a tag, in lower case; "" for a fixed mark."""
+    """Return the name in a tag in lower case, "" for a fixed mark."""
     match = _TAG_NAME.match(tag)
     return match[1].lower() if match else ""
 
@@ -101,8 +101,8 @@ def _waiting_for_end(text: str) -> int:
 class ThoughtFilter:
     """Filter that splits the text of one step into text and reasoning.
 
-    `begins_inside`: the model is known to begin with reasoning whose opening tag its template wrote. `has_reasoning`:
-    the text had reasoning.
+    `begins_inside`: the model is known to begin with reasoning, and its template wrote the opening tag.
+    `has_reasoning`: the text had reasoning.
     """
 
     def __init__(self, *, begins_inside: bool = False) -> None:
@@ -110,20 +110,20 @@ class ThoughtFilter:
         self._state: Literal["start", "inside", "watching", "plain"] = "start"
         self._begins_inside = begins_inside
         self._separate = False  # the server sends reasoning outside of the text
-        self._assumed = False  # the text is passed on as reasoning, which nothing has proven yet
+        self._assumed = False  # the text is passed on as reasoning without proof so far
         self._end = _ANY_END  # tags that may end the reasoning
-        self._exact = ""  # the name of the opening tag; another name ends it only outside of a sentence
+        self._exact = ""  # name of the opening tag; a closing tag with another name counts only outside of a sentence
         self._rest = ""  # not passed on yet
         self._passed: list[str] = []  # pieces that a lone closing tag would turn into reasoning
         self._mentions = 0
 
     def feed(self, text: str) -> Iterator[TextEvent]:
-        """Yield the events of a piece of text, except for its end, which may wait for more."""
+        """Yield the events of a piece of text. Its end may be held back until more text arrives."""
         if self._state == "plain":
             yield TextDelta(text)
             return
         if self._state == "watching" and not self._rest and not any(sign in text for sign in _SIGNS):
-            self._passed.append(text)  # nearly every piece of nearly every answer
+            self._passed.append(text)  # fast path for nearly all pieces
             yield TextDelta(text)
             return
         self._rest += text
@@ -132,7 +132,7 @@ class ThoughtFilter:
     def separate(self) -> None:
         """Note that the server sends reasoning outside of the text.
 
-        A lone closing tag in the text is a mention then.
+        Then a lone closing tag in the text is only a mention.
         """
         self._begins_inside = False
         self._separate = True
@@ -140,7 +140,7 @@ class ThoughtFilter:
             self._state = "plain"
 
     def end_text(self) -> Iterator[TextEvent]:
-        """Pass on the waiting text before a tool call. Text after the call is text."""
+        """Pass on the held-back text before a tool call. Text after the call is never reasoning."""
         yield from self._read(final=True)
         self._state = "plain"
         self._assumed = False
@@ -155,7 +155,7 @@ class ThoughtFilter:
             yield TextDelta(answer)
 
     def _read(self, *, final: bool) -> Iterator[TextEvent]:
-        """Read the rest as long as each state decides something about it."""
+        """Process the rest until a state makes no more progress."""
         while self._rest:
             state = self._state
             length = len(self._rest)
@@ -184,7 +184,7 @@ class ThoughtFilter:
                 self._exact = _name_of(opening[0])
                 self._end = _END_OF_MARK.get(opening[0].lower(), _END_OF_NAMED)
         elif closing := _ANY_END.match(text):
-            # No text precedes the tag: it ends an empty thought, or one that the server sent outside of the text.
+            # No text precedes the tag. It ends empty reasoning, or reasoning that the server sent outside of the text.
             self.has_reasoning = True
             self._begins_inside = False
             self._rest = text[closing.end() :]
@@ -222,7 +222,7 @@ class ThoughtFilter:
     def _end_of_reasoning(self, *, final: bool) -> tuple[int | None, int, int]:
         """Return (start, end, 0) of the closing tag, else (None, 0, number of characters that wait for more).
 
-        Characters wait where the next one decides whether the tag is quoted.
+        Characters wait if the next one decides whether the tag is quoted.
         """
         for closing in self._end.finditer(self._rest):
             at, behind = closing.span()
@@ -239,7 +239,7 @@ class ThoughtFilter:
         return None, 0, 0
 
     def _is_in_code(self, at: int) -> bool:
-        """Return whether a tag stands in a block of code.
+        """Return whether a tag is in a code block.
 
         A model that was assumed to reason may have answered at once.
         """
@@ -249,7 +249,7 @@ class ThoughtFilter:
         return len(_FENCE.findall("".join(self._passed) + self._rest[:at])) % 2 == 1
 
     def _is_mentioned(self, at: int) -> bool:
-        """Return whether a tag of another name than the opening one stands within a sentence."""
+        """Return whether a closing tag with another name than the opening tag is within a sentence."""
         before = "".join(self._passed[-2:]) + self._rest[:at]
         return before.endswith(_BEFORE_MENTION)
 
@@ -311,7 +311,7 @@ def _is_end(before: str, behind: str) -> bool:
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
-    """Return the reasoning at the beginning of a text, and its answer. Reasoning without an end has an empty answer.
+    """Return the reasoning at the beginning of a text, and the answer. Without a closing tag the answer is empty.
 
     Used for rows that were stored before this filter existed.
     """

@@ -1,4 +1,4 @@
-"""Find the media type of a file by its bytes. Its name, which may be wrong, only decides between kinds of text.
+"""Find the media type of a file by its bytes. Names may be wrong, so they only decide between kinds of text.
 
 To add a format:
 
@@ -35,7 +35,7 @@ ODT, ODS, ODP = OPEN_DOCUMENTS = tuple(
 )
 SVG = "image/svg+xml"
 IMAGES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}  # Pillow's names
-CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # shown in another form
+CONVERTED = {"image/tiff": "TIFF", "image/bmp": "BMP", "image/avif": "AVIF"}  # converted for display
 HEIC = "image/heic"
 
 _HEAD = 4_096
@@ -50,7 +50,7 @@ _IMAGE_MARKS = (
 )
 _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
 _ZIP = b"PK\x03\x04"
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Word 97 and other old programs; also of Office's protected files
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # files of Word 97 and other old programs, and protected Office files
 _PROTECTED = "EncryptedPackage".encode("utf-16-le")
 _PARTS = {
     "word/document.xml": DOCX,
@@ -58,7 +58,7 @@ _PARTS = {
     "xl/workbook.xml": XLSX,
     "xl/workbook.bin": XLSB,
 }
-# Marks of files that are not read, with their kinds in `result.KINDS`.
+# Marks of unsupported files, with their kinds in `result.KINDS`.
 _UNREAD = (
     (re.compile(rb"....ftyp(?:heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.S), "heic"),
     (re.compile(rb"....ftypM4[AB]|ID3|\xff[\xfb\xf3\xf2]|OggS|fLaC|RIFF....WAVE|#!AMR|FORM....AIF", re.S), "audio"),
@@ -134,7 +134,7 @@ KNOWN = tuple(
 def media_type(path: Path, name: str) -> str:
     """Return the media type.
 
-    Raises `unsupported` without a reader, `encrypted` for files that Office or LibreOffice protects.
+    Raises `unsupported` if no reader exists, `encrypted` for files protected by Office or LibreOffice.
     """
     with path.open("rb") as source:
         head = source.read(_HEAD)
@@ -171,11 +171,11 @@ def _in_archive(path: Path) -> str:
     for part, kind in _PARTS.items():
         if part in archive.names:
             return kind
-    stated = archive.media_type()
-    if stated == EPUB:
+    declared_type = archive.media_type()
+    if declared_type == EPUB:
         return EPUB
     for kind in OPEN_DOCUMENTS:
-        if stated in (kind, f"{kind}-template"):
+        if declared_type in (kind, f"{kind}-template"):
             if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
                 raise ReaderError("encrypted")
             return kind

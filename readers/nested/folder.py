@@ -1,4 +1,4 @@
-"""Read archives (ZIP) as folders: one page for each file."""
+"""Read ZIP archives as folders, with one page per file."""
 
 import importlib
 import zipfile
@@ -15,7 +15,7 @@ _SYSTEM_FILES = ("__MACOSX/", ".DS_Store", "Thumbs.db")
 
 
 def read(path: Path, media_type: str, inner: Inner) -> Extracted:
-    """Return `# name` and the text of each file. Files that cannot be read are named and counted."""
+    """Return `# name` and the text of each file. Unreadable files are listed and counted."""
     archive = Archive(path, locked=True)
     left_out: Counter[str] = Counter()
     names = sorted(name for name in archive.names if not name.endswith("/") and not _is_system_file(name))
@@ -50,14 +50,14 @@ def _files(path: Path, archive: Archive, names: list[str], inner: Inner, left_ou
 
 
 def _content(path: Path, archive: Archive, name: str, inner: Inner) -> bytes:
-    """Return the content of a member, also of one that the archive protects with the password."""
+    """Return the content of a member. A protected member is decrypted with the password."""
     if name not in archive.locked:
         with archive.open(name) as member:
             return member.read()
     if not inner.password:
         raise ReaderError("locked_inside")
     inner.left.take_keys()
-    # Not imported before it is needed: few files are protected.
+    # Imported only when needed, since few files are protected.
     unlocking = importlib.import_module("readers.nested.unlocking")
     try:
         content: bytes = unlocking.member(path, archive, name, inner.password)

@@ -1,6 +1,6 @@
-"""Open photos of a phone (HEIC) with libheif's program, where the machine has it.
+"""Convert phone photos (HEIC) with libheif's program, if it is installed.
 
-Python's package of libheif includes an encoder under the GPL. The package without it is not maintained any more.
+The Python package of libheif includes a GPL encoder. The package without it is no longer maintained.
 """
 
 import tempfile
@@ -10,7 +10,7 @@ from shutil import copyfile
 from readers.outside import programs
 
 _PROGRAMS = ("heif-dec", "heif-convert")  # the newer and the older name
-_QUALITY = "90"  # of a JPEG
+_QUALITY = "90"  # JPEG quality
 
 
 def available() -> bool:

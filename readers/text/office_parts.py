@@ -6,7 +6,7 @@ from readers.text.tables import Cell, markdown
 
 Element = Any  # lxml's own class for elements is private
 
-_MOST = 500  # points of a chart
+_MOST = 500  # points per chart
 
 
 def chart(tree: Element) -> str:
@@ -25,7 +25,7 @@ def chart(tree: Element) -> str:
 
 
 def remark(text: str, by: str = "", when: str = "") -> str:
-    """Return a line of a list of comments. `when` is in the notation of XML."""
+    """Return a comment as a list item. `when`: an XML date and time."""
     heading = ", ".join(filter(None, (by, when[:16].replace("T", " "))))
     return f"- {heading}: {text}" if heading else f"- {text}"
 
@@ -43,7 +43,7 @@ def _title(tree: Element) -> str:
 
 
 def _points(series: Element, *parts: str) -> dict[int, str]:
-    """Return the cached values of a part of a series by their places."""
+    """Return the cached values of the first existing part of a series, by index."""
     for part in parts:
         element = series.find(f"{{*}}{part}")
         if element is not None:

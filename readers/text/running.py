@@ -1,4 +1,4 @@
-"""Drop running heads and feet of a document, except where they stand first."""
+"""Remove running headers and footers of a document, except their first occurrence."""
 
 import re
 from collections import defaultdict
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from readers.text.grids import NEAR
 from readers.text.headings import PageLine, body
 
-_AT_AN_EDGE = 3  # lines
+_AT_AN_EDGE = 3  # lines at the top and at the bottom of a page
 _FEWEST_PAGES = 3
-_LARGER = 1.1  # times the size of the text; a larger line is a title, which may repeat
-_LONGEST = 60  # characters of a line with the number of the page
+_LARGER = 1.1  # times the body size; a larger line is a title, which may repeat
+_LONGEST = 60  # characters of a line with a page number
 _NUMBER = re.compile(r"\d{1,5}")
 
 
 def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int]:
     """Return the pages without repeated lines, and the number of these lines.
 
-    A repeated line stands at the same edge and height on at least three pages. It stays on the first of them.
+    A repeated line is at the same edge and height on at least three pages. Only its first occurrence stays.
     """
     size, _ = body(pages)
     places_of_lines: defaultdict[tuple[str, int], dict[int, list[int]]] = defaultdict(dict)
@@ -27,14 +27,14 @@ def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int
             if line.box and line.size <= size * _LARGER:
                 for key in _keys(line.text, number):
                     places_of_lines[key, round(line.box.bottom / NEAR)].setdefault(number, []).append(at)
-    again: set[tuple[int, int]] = set()
+    repeated: set[tuple[int, int]] = set()
     for places in places_of_lines.values():
         if len(places) >= _FEWEST_PAGES:
-            again.update((number, at) for number in list(places)[1:] for at in places[number])
+            repeated.update((number, at) for number in list(places)[1:] for at in places[number])
     remaining = [
-        [line for at, line in enumerate(page) if (number, at) not in again] for number, page in enumerate(pages)
+        [line for at, line in enumerate(page) if (number, at) not in repeated] for number, page in enumerate(pages)
     ]
-    return remaining, len(again)
+    return remaining, len(repeated)
 
 
 def _at_the_edges(page: Sequence[PageLine]) -> Iterator[int]:
@@ -43,9 +43,10 @@ def _at_the_edges(page: Sequence[PageLine]) -> Iterator[int]:
 
 
 def _keys(text: str, page: int) -> Iterator[str]:
-    """Yield the text of a line, and its forms with one number counted from that of the page.
+    """Yield the text of a line, and variants with one number replaced by its difference to the page number.
 
-    So “Page 4 of 9” repeats “Page 3 of 9”, but nothing on the sixth page repeats “Chapter 3” on the fifth.
+    So “Page 4 of 9” repeats “Page 3 of 9” on the page before. But “Chapter 4”
+    repeats “Chapter 3” only if it is exactly one page later.
     """
     line = " ".join(text.split())
     if line:

@@ -1,4 +1,4 @@
-"""Changes to the workspace's settings together with the default budget profile and its layout."""
+"""Change the workspace's settings together with the default budget profile and its layout."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ OF_PROFILE = ("default_profile", "layout")
 
 @transaction.atomic
 def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
-    """Change the named fields: `workspace.services.FIELDS`, `default_profile`, and `layout`, which that profile has.
+    """Change the named fields: `workspace.services.FIELDS`, `default_profile`, and the profile's `layout`.
 
     Raises `invalid_setting`, and 403 without the rights to the rows.
     """
@@ -32,7 +32,7 @@ def save_settings(*, user: User, fields: Mapping[str, Any]) -> Workspace:
 
 
 def _set_layout(user: User, layout: str) -> None:
-    """Store the layout of the default profile, which is created where there is none."""
+    """Store the layout of the default profile. Creates the profile if there is none."""
     profile = default_profile()
     profile.layout = layout
     try:

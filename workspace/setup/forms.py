@@ -1,4 +1,4 @@
-"""The forms of the setup: those of the admin, with fewer fields."""
+"""The forms of the setup: the admin's forms with fewer fields."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -31,11 +31,11 @@ SERVICES = {
 class ConnectForm(ProviderForm):
     """A service, its address and its key.
 
-    A corrected entry changes the row of the wrong one: that of the same name, or the row in `of` while it has no
+    A corrected entry updates the row of the wrong entry: the row of the same name, or the row in `of` if it has no
     models.
     """
 
-    example = "http://127.0.0.1:8001/v1"  # an address
+    example = "http://127.0.0.1:8001/v1"  # shown in the error for a missing address
 
     of = forms.CharField(required=False)
 
@@ -77,7 +77,7 @@ class ConnectForm(ProviderForm):
 
 
 def _provider_for(name: str, pk: str) -> Provider:
-    """Return the provider of this name, else the one of this id while it has no models, else a new one."""
+    """Return the provider of this name, else the provider of this id if it has no models, else a new one."""
     provider = Provider.objects.filter(name=name).first()
     if provider is None and pk:
         earlier = get_or_404(Provider.objects.all(), pk, "provider")
@@ -95,7 +95,7 @@ def service_of(provider: Provider | None) -> str:
 
 
 class FirstPersonaForm(PersonaPageForm):
-    """A persona for everybody of the workspace; the form leaves all other fields as for a new persona."""
+    """A persona for the whole workspace. All other fields get the defaults of a new persona."""
 
     def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
         fields: Any = None

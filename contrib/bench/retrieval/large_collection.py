@@ -1,6 +1,6 @@
 """Build a large collection through the product's own indexing, and measure search. contrib.bench.search starts it.
 
-Words follow Zipf's law. A query has three to six words of one chunk, common words among them.
+Words follow Zipf's law. A query has three to six words of one chunk, which may be common words.
 """
 
 import json
@@ -34,7 +34,7 @@ FUNCTION_WORDS = (
 ONSETS = "b br c ch d f fl g gr h l m n p pl r s st t tr v"
 VOWELS = "a e i o u ea ou"
 ENDS = "e n r s t l ck ment ing ed er"
-FILTERED = (1, 10, 100, 300)  # files of the project
+FILTERED = (1, 10, 100, 300)  # numbers of files that a search is limited to
 QUERIES = 60
 LIMIT_MS = 50.0
 LIMIT_INDEX_S = 5.0
@@ -135,10 +135,10 @@ def measure() -> list[Row]:
         if count == everything.count():
             files = everything
         for name, once in _rankings(queries, files):
-            middle, slow = _times(queries, once)
-            seen = f"{count * CHUNKS_A_FILE:,} of {chunks:,} chunks"
-            rows.append(_row(f"{name}, {seen}, p50", middle, "ms", LIMIT_MS))
-            rows.append(_row(f"{name}, {seen}, p95", slow, "ms", LIMIT_MS))
+            p50, p95 = _times(queries, once)
+            scale = f"{count * CHUNKS_A_FILE:,} of {chunks:,} chunks"
+            rows.append(_row(f"{name}, {scale}, p50", p50, "ms", LIMIT_MS))
+            rows.append(_row(f"{name}, {scale}, p95", p95, "ms", LIMIT_MS))
     return rows
 
 
