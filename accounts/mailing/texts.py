@@ -1,4 +1,4 @@
-"""The texts of the mails, each in the language of its receiver."""
+"""The texts of the mails, each in the language of its recipient."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ UNASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
 
 
 def link(person: User, address: str) -> Mail:
-    """Return the mail with the link to the first password of an account, or to another one."""
+    """Return the mail with the link to set the first password of an account, or a new one."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}
@@ -39,7 +39,7 @@ def link(person: User, address: str) -> Mail:
 
 
 def confirm(person: User, to: str, address: str) -> Mail:
-    """Return the mail that has the receiver confirm the address for their account."""
+    """Return the mail with the link that confirms the address of an account."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}
@@ -51,7 +51,7 @@ def confirm(person: User, to: str, address: str) -> Mail:
 
 
 def changed(person: User, to: str) -> Mail:
-    """Return the mail that tells the previous address of an account about the change."""
+    """Return the mail that informs the previous address of an account about the change."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
         named = {"workspace": workspace, "name": person.get_username()}

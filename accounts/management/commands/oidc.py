@@ -59,7 +59,7 @@ class Command(BaseCommand):
 
 
 def address(name: str, provider: OpenIDProvider) -> str:
-    """Return the address of a page; with a placeholder where no address of the workspace is set."""
+    """Return the absolute address of a page. A placeholder stands for the host if the workspace has no address set."""
     here = settings.CSRF_TRUSTED_ORIGINS[0] if settings.CSRF_TRUSTED_ORIGINS else "<address of the workspace>"
     return here.rstrip("/") + reverse(name, args=[provider.pk])
 
