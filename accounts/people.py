@@ -1,7 +1,7 @@
 """Actions of administrators on accounts: invite by link, sign out, deactivate, import from a table.
 
 Administrators never choose a password for a person. An account is created without one, and its owner chooses it through
-a one-time link. The link depends on the password and the last sign-in of the account, so it expires when either changes.
+a one-time link. The link depends on the account's password and last sign-in, so it expires when either changes.
 """
 
 import csv
@@ -254,13 +254,13 @@ class _PeopleTable:
         person.clean()
         groups = []
         for group in _names(cells):
-            row, more = self._groups.get(group, (None, False))
+            row, outranks = self._groups.get(group, (None, False))
             if row is None:
                 yield Sentence(
                     ("There is no group “{group}”. Create it first, or correct the name. Separate groups with “|”."),
                     group=group,
                 )
-            elif more:
+            elif outranks:
                 yield Sentence(
                     "The group “{group}” gives rights that you lack, so you cannot put anybody into it.", group=group
                 )

@@ -28,7 +28,8 @@ class ScopedView(ApiView):
 def user_of_request(request: HttpRequest, scope: str) -> User:
     """Return the user of a token with this scope, or of the session, for views outside Django REST framework.
 
-    Counts the call against the rate limit. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403), `throttled` (429).
+    Counts the call against the rate limit. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403),
+    `throttled` (429).
     """
     token = bearer(request)
     try:

@@ -105,16 +105,16 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
 def emit(*, owner_id: UUID, event: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> None:
     """Report an event to the webhooks of a person. Call it in the transaction that causes the event.
 
-    `ids` and `paths` become members of the payload's `data`. `ids` holds ids, states, codes and sentences of the product,
-    never texts of users. Each path becomes a URL.
+    `ids` and `paths` become members of the payload's `data`. `ids` holds ids, states, codes and sentences of the
+    product, never texts of users. Each path becomes a URL.
     """
     with connection.cursor() as cursor:  # a cheap query: every answer runs it, and most people have no webhook
         cursor.execute("SELECT FROM accounts_webhook WHERE owner_id = %s AND enabled LIMIT 1", [owner_id])
         if not cursor.rowcount:
             return
     hooks = Webhook.objects.filter(owner_id=owner_id, owner__is_active=True, enabled=True, events__contains=[event])
-    if listening := list(hooks):
-        _store(listening, event, ids, paths)
+    if subscribed := list(hooks):
+        _store(subscribed, event, ids, paths)
 
 
 def forget_old() -> None:

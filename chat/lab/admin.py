@@ -114,7 +114,7 @@ class ReplayAdmin(RecordAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def _results(self, request: HttpRequest, job: Replay) -> dict[str, Any]:
-        """Return the template context of the results: the totals, and one page of turns in the order they were planned."""
+        """Return the template context of the results: the totals, and one page of turns, in the order of planning."""
         rows = job.turns.select_related("turn__conversation", "turn__answer").defer("turn__report")
         page = Paginator(rows, self.list_per_page).get_page(request.GET.get("page"))
         totals = job.totals

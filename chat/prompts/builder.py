@@ -63,8 +63,8 @@ from personas.variables import fill_variables
 from projects.planner.models import Task, codes
 from projects.planner.queries import render, tasks_of
 
-# The policy `priority` skips turns that do not fit and looks for older ones that do, so it needs more messages than fit.
-# It reads at most this multiple of the room, since a conversation may be very long.
+# The policy `priority` skips turns that do not fit and tries older ones, so it needs more messages than fit. It reads
+# at most this multiple of the room, since a conversation may be very long.
 PRIORITY_READS = 4
 NAMED_TASKS = 5  # most tasks that one note names
 
@@ -256,7 +256,7 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
 
 
 def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
-    """Return the tokens of each text that is in every prompt of the conversation: S, CA, K, M and R, without overhead."""
+    """Return the tokens of each text in every prompt of the conversation: S, CA, K, M and R, without overhead."""
     frame = _frame(context, FIRST_STEP)
     blocks = (frame.system, frame.persona, frame.tasks, _summary_block(context, summary), frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
@@ -291,8 +291,8 @@ def _prompts(context: TurnContext, step: CallStep = FIRST_STEP) -> tuple[Block |
     if persona and context.persona and not _persona_replaces(context):
         heading = texts.fill("persona_heading", name=context.persona.name)
         sections.insert(0, _headed(heading, _filled(context, persona)))
-    together = "\n\n".join(text for text in sections if text)
-    return _system(context, step), _block(context, note_text(together, note_form(context), texts))
+    instructions = "\n\n".join(text for text in sections if text)
+    return _system(context, step), _block(context, note_text(instructions, note_form(context), texts))
 
 
 def _filled(context: TurnContext, text: str) -> str:
@@ -332,8 +332,8 @@ def _with_rules(context: TurnContext, step: CallStep, request: ContextRequest) -
     """Return the request with the S and R of a prompt with numbered documents."""
     reminder, above = _reminder(context, step, documents=True)
     system = _system(context, step, documents=True)
-    ruled = replace(request, system=system, reminder=reminder, reminder_above=above)
-    return context.completed(ruled, ("system", "reminder"), "searched" if step.searched else "documents")
+    with_rules = replace(request, system=system, reminder=reminder, reminder_above=above)
+    return context.completed(with_rules, ("system", "reminder"), "searched" if step.searched else "documents")
 
 
 def note_form(context: TurnContext) -> NoteForm:
@@ -481,8 +481,8 @@ def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
 
 def with_true_ratio(context: TurnContext, prompt: Prompt, count: int) -> TurnContext | None:
     """Return the context to plan again with, after the provider has counted `count` tokens; None if nothing changes."""
-    ours = prompt.report.used + context.room.tools_tokens
-    recounted = replace(context, true_ratio=Decimal(count) / max(1, ours))
+    own_count = prompt.report.used + context.room.tools_tokens
+    recounted = replace(context, true_ratio=Decimal(count) / max(1, own_count))
     more_fits = recounted.margin < context.margin and prompt.report.without_room
     return recounted if more_fits or count > true_room(context) else None
 

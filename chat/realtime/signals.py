@@ -36,7 +36,7 @@ class _SignalListener:
         self._listener = asyncio.create_task(self._listen())
 
     async def wait_for(self, signal: str, seconds: float | None = None) -> None:
-        """Wait for this signal, at most `seconds`. Also returns without the signal, so check the stored state after it."""
+        """Wait for this signal, at most `seconds`. May return without it, so check the stored state afterwards."""
         event = self._waiting[signal] = asyncio.Event()
         try:
             with suppress(TimeoutError):

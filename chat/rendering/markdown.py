@@ -473,11 +473,11 @@ class BlockStream:
     """
 
     LONG_TAIL = 2_000  # characters
-    # Steps of the last rendering. Up to CHEAP, a possible end of a fence is rendered at once. Above DENSE, the markup is
-    # dense.
+    # Steps of the last rendering. Up to CHEAP, a possible end of a fence is rendered at once. Above DENSE, the markup
+    # is dense.
     CHEAP = 100
     DENSE = 1_000
-    # A tail is rendered when this fraction of it is new: 1/GROWTH.
+    # A tail is rendered when more than 1/GROWTH of it is new; other fractions apply to a possible fence, dense markup.
     GROWTH = 16
     GROWTH_TO_FENCE = 64
     GROWTH_OF_DENSE = 2

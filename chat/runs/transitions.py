@@ -120,12 +120,12 @@ def settle(run: Run, step: RunStep) -> None:
     step.save(update_fields=["status"])
     if run.status not in Run.LIVE:
         return
-    what = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
+    label = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
     if step.question:
         wait(run, "question", Sentence.verbatim(step.question), needs=step.question)
     elif step.status == RunStep.Status.OPEN and step.reminds:
         if step.code:
-            wait(run, "item_unfinished", Sentence(prompts.UNFINISHED, code=what))
+            wait(run, "item_unfinished", Sentence(prompts.UNFINISHED, code=label))
         else:
             wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
     elif step.status == RunStep.Status.STOPPED:
@@ -137,7 +137,7 @@ def settle(run: Run, step: RunStep) -> None:
         else:
             wait(run, answer.error_code, answer.error_detail)
     elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
-        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=what))
+        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=label))
 
 
 def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
@@ -160,7 +160,7 @@ def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -
 
 
 def mark(run: Run, row: Task, status: str, *, only: Sequence[str] = Task.UNFINISHED) -> None:
-    """Set the status of a task or item. Does nothing if its current status is not in `only`, since its user changed it."""
+    """Set the status of a task or item, unless its user has changed it to a status that is not in `only`."""
     current = Task.objects.filter(pk=row.pk).values_list("status", flat=True).first()
     if current not in only or current == status:
         return

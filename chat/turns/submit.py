@@ -342,12 +342,12 @@ def _attach(question: Message, files: Sequence[File]) -> None:
 
 
 def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) -> ParentMessage | None:
-    named = ask.sibling or ask.parent
-    if named is None:
+    message_id = ask.sibling or ask.parent
+    if message_id is None:
         leaf = conversation.leaf_id
         depth = status.leaf_depth
         return ParentMessage(leaf, depth) if leaf is not None and depth is not None else None
-    message = get_or_404(Message.objects.filter(conversation=conversation), named, "message")
+    message = get_or_404(Message.objects.filter(conversation=conversation), message_id, "message")
     if ask.sibling:
         return ParentMessage(message.parent_id, message.depth - 1) if message.parent_id is not None else None
     if message.role == Message.Role.USER:
