@@ -1,7 +1,7 @@
-"""Acts of administrators on accounts beyond a form: invite by a link, sign out, switch off, import from a table.
+"""Actions of administrators on accounts: invite by link, sign out, deactivate, import from a table.
 
-Only its owner ever types a password: an account begins without one, and the holder of its one-time link chooses it. The
-link is bound to the password and the last sign-in of the account, so it ends when either changes.
+Administrators never choose a password for a person. An account is created without one, and its owner chooses it through
+a one-time link. The link depends on the account's password and last sign-in, so it expires when either changes.
 """
 
 import csv
@@ -31,14 +31,14 @@ from core.permissions import require_right, require_store
 from core.sentences import Sentence
 
 MOST_LINES = 500
-MOST_OF_ADDRESS = 5  # accounts with the same address that get a mail
+MOST_OF_ADDRESS = 5  # mails per request, if several accounts have the same address
 COLUMNS = ("username", "email", "name", "groups")
 DELIMITERS = ",;\t"
 BETWEEN_GROUPS = re.compile(r"[|;]")
 
 
 class Links(PasswordResetTokenGenerator):
-    """Makes and checks the keys of one-time links, which end after `settings.PASSWORD_RESET_TIMEOUT` seconds."""
+    """Makes and checks the keys of one-time links. They expire after `settings.PASSWORD_RESET_TIMEOUT` seconds."""
 
     key_salt = "accounts.people.Links"
 
@@ -47,7 +47,10 @@ links = Links()
 
 
 def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) -> str:
-    """Store a new person without a password. Returns the key with which they choose one. Raises as `save_user`."""
+    """Store a new person without a password. Returns the key to choose one.
+
+    Raises the errors of `save_user` and, with `groups`, of `set_rights`.
+    """
     person.set_unusable_password()
     with transaction.atomic():
         save_user(user=user, person=person)
@@ -58,9 +61,9 @@ def invite(*, user: AbstractUser, person: User, groups: Collection[Group] = ()) 
 
 @transaction.atomic
 def new_key(*, user: AbstractUser, person: User) -> str:
-    """Return another key to choose a password with. Raises `outranked` and `not_active`.
+    """Return a new key to choose a password. Raises `outranked` and `not_active`.
 
-    For a person without a password the earlier keys end. A password stays until the key is used.
+    If the person has no password, earlier keys expire. An existing password is valid until the key is used.
     """
     require_store(user, person)
     require_rank(user, person)
@@ -71,16 +74,16 @@ def new_key(*, user: AbstractUser, person: User) -> str:
             status=409,
         )
     if not person.has_usable_password():
-        person.set_unusable_password()  # a new one, so that earlier keys end
+        person.set_unusable_password()  # a new random value, so that earlier keys expire
         person.save(update_fields=["password"])
     record(user=user, action="person.link_made", row=person, name=person.get_username())
     return links.make_token(person)
 
 
 def mail_links(links: Sequence[tuple[User, str]]) -> list[User]:
-    """Mail links to their people. Returns the people who got a mail. Raises `mail_failed` (502).
+    """Mail each person their link. Returns the people who got a mail. Raises `mail_failed` (502).
 
-    Nobody gets one where mail is not set up, nor a person without an address.
+    People without an address get no mail. If mail is not set up, nobody does.
     """
     mailed = [(person, address) for person, address in links if person.email and sending.is_set()]
     if mailed:
@@ -89,7 +92,7 @@ def mail_links(links: Sequence[tuple[User, str]]) -> list[User]:
 
 
 def ask_for_link(*, email: str, origin: str) -> None:
-    """Mail a link to another password. A worker looks up the account, so that no response reveals whether there is one.
+    """Mail a link to set a new password. A worker looks up the account, so no response reveals whether it exists.
 
     `origin`: scheme and host of this site.
     """
@@ -97,7 +100,7 @@ def ask_for_link(*, email: str, origin: str) -> None:
 
 
 def mail_forgotten(*, email: str, origin: str) -> None:
-    """Mail links to another password to the people with this address, unless they have to sign in at a provider."""
+    """Mail the people with this address links to set a new password, unless they must sign in through a provider."""
     people = User.objects.filter(email__iexact=email, email_confirmed=True, is_active=True)
     for person in people[:MOST_OF_ADDRESS]:
         try:
@@ -111,13 +114,16 @@ def mail_forgotten(*, email: str, origin: str) -> None:
 
 
 def invited(pk: UUID, key: str) -> User | None:
-    """Return the person who may choose a password with this key; None where it was used or has ended."""
+    """Return the person who may choose a password with this key; None if the key was used or has expired."""
     person = User.objects.filter(pk=pk, is_active=True).first()
     return person if person is not None and links.check_token(person, key) else None
 
 
 def switch(*, user: AbstractUser, person: User, active: bool) -> None:
-    """Activate or deactivate an account; the latter signs it out everywhere. Raises `yourself`, and as `save_user`."""
+    """Activate or deactivate an account. Deactivating signs it out everywhere.
+
+    Raises `yourself` and the errors of `save_user`.
+    """
     if person.pk == user.pk and not active:
         raise ProductError("yourself", "You cannot deactivate your own account. Ask another administrator.", status=409)
     person.is_active = active
@@ -125,7 +131,7 @@ def switch(*, user: AbstractUser, person: User, active: bool) -> None:
 
 
 def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
-    """End every session of a person, and the sockets of their programs; `tokens`: revoke their API tokens, too."""
+    """End every session of a person and the sockets of their programs. `tokens`: also revoke their API tokens."""
     require_store(user, person)
     require_rank(user, person)
     if tokens:
@@ -139,14 +145,14 @@ def sign_out(*, user: AbstractUser, person: User, tokens: bool = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LineError:
-    """An error in a line of a table. `line` counts from 1, the heading included."""
+    """An error in a line of a table. `line` counts from 1, including the heading."""
 
     line: int
     sentence: Sentence
 
 
 class LinesRefused(ProductError):
-    """Nothing was imported, because of these errors."""
+    """The import was refused because of these errors. Nothing was stored."""
 
     def __init__(self, errors: Sequence[LineError]) -> None:
         super().__init__(
@@ -156,10 +162,10 @@ class LinesRefused(ProductError):
 
 
 def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
-    """Invite all people of a table; nobody where a line has an error. Returns the people with their keys.
+    """Invite all people in a table, or nobody if a line has an error. Returns the people with their keys.
 
-    The first line names the columns, `COLUMNS`, of which `username` is required; “|” separates groups. Raises
-    `empty_table`, `no_such_column`, `too_many_lines`, `LinesRefused`, and as `save_user` and `set_rights`.
+    The first line names the columns (`COLUMNS`); `username` is required. “|” separates groups. Raises `empty_table`,
+    `no_such_column`, `too_many_lines`, `LinesRefused`, and the errors of `save_user` and `set_rights`.
     """
     require_right(user, "add", User)
     table = _PeopleTable(user, list(_lines(text)))
@@ -171,7 +177,7 @@ def import_people(*, user: AbstractUser, text: str) -> list[tuple[User, str]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells by column of each line that is not empty."""
+    """Yield each non-empty line as its number and its cells by column name."""
     heading = text.lstrip("\ufeff").partition("\n")[0]
     if not heading.strip():
         sentence = Sentence("The table is empty. Its first line names the columns: username, email, name, groups.")
@@ -219,13 +225,13 @@ class _PeopleTable:
 
     @cached_property
     def _groups(self) -> dict[str, tuple[Group, bool]]:
-        """Return the groups by name, each with whether it gives rights that the user lacks."""
+        """The groups by name. The flag is true if the group gives rights that the user lacks."""
         names = {name for _, cells in self._lines for name in _names(cells)}
         rows = Group.objects.filter(name__in=names)
         return {group.name: (group, group_outranks(group, self._user)) for group in rows}
 
     def _read(self, number: int, cells: dict[str, str]) -> Iterator[Sentence]:
-        """Add the person of a line, and yield the errors in it."""
+        """Read one line: add its person to `people`, and yield its errors."""
         name = cells.get("username", "")
         if name in self._existing_names:
             yield Sentence("The user name “{name}” is taken. Choose another one, or remove the line.", name=name)
@@ -248,13 +254,13 @@ class _PeopleTable:
         person.clean()
         groups = []
         for group in _names(cells):
-            row, more = self._groups.get(group, (None, False))
+            row, outranks = self._groups.get(group, (None, False))
             if row is None:
                 yield Sentence(
                     ("There is no group “{group}”. Create it first, or correct the name. Separate groups with “|”."),
                     group=group,
                 )
-            elif more:
+            elif outranks:
                 yield Sentence(
                     "The group “{group}” gives rights that you lack, so you cannot put anybody into it.", group=group
                 )

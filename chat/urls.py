@@ -88,7 +88,7 @@ urlpatterns = [
     path("c/<uuid:pk>/next/remove/", conversation.remove_queued, name="remove_next"),
 ]
 
-# A shared conversation is open to everybody with the link.
+# A shared conversation needs no sign-in: everybody with the link can open it.
 urlpatterns = [
     *signed_in(urlpatterns),
     *ledger_urls.urlpatterns,

@@ -1,6 +1,6 @@
-"""The served static files: named by their content, compressed, and each stylesheet in one file with its imports.
+"""Collect the static files: hashed names, compressed, and each stylesheet joined with its imports.
 
-The web server collects them when it starts, so that no start needs a command before it.
+The web server collects them when it starts, so that operators need not run a command first.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 from config import browser_packages
 from config.embedded.paths import StartError
 
-# The fingerprint of the originals, beside the manifest.
+# The file with the fingerprint of the original files, in the folder of the manifest.
 ORIGINALS_NAME = "originals.txt"
 COLLECTING = ".new-"  # the prefix of a directory in `STATIC_ROOT` in which a process collects
-# Level 11 makes files a tenth smaller and takes forty times as long, at the first start of every version.
+# Level 11 makes files a tenth smaller but takes forty times as long, and every version's first start would wait for it.
 BROTLI_LEVEL = 8
-# No page uses these. django-htmx has copies of htmx, which comes from the browser packages. The admin uses jquery.js
-# and xregexp.js only with DEBUG, and nothing is collected then.
+# No page uses these. django-htmx contains copies of htmx, but pages use the browser packages' htmx. The admin uses
+# jquery.js and xregexp.js only with DEBUG, and nothing is collected then.
 UNUSED = ("*.map", "redoc", "rest_framework", "django_htmx", "packages/*.json", "jquery.js", "xregexp.js")
 Paths = Mapping[str, tuple[Storage, str]]
 
@@ -55,7 +55,7 @@ class CollectedFilesConfig(StaticFilesConfig):
 
 
 def check_browser_packages(app_configs: object, **options: object) -> list[checks.Error]:
-    """Return an error of Django's checks where browser packages are missing: `collectstatic` and `runserver` end."""
+    """Return an error if browser packages are missing. It stops `collectstatic` and `runserver`."""
     try:
         browser_packages.check_installed()
     except StartError as error:
@@ -71,9 +71,9 @@ class QuickCompressor(Compressor):
 
 
 class Stylesheets:
-    """Opens our stylesheets with every `@import "name.css";` replaced by that file of the same folder.
+    """Opens our stylesheets with every `@import "name.css";` replaced by the content of that file in the same folder.
 
-    So a page loads one file; in development the browser follows the imports itself.
+    So a page loads one file. In development the browser follows the imports itself.
     """
 
     IMPORT = re.compile(r'^@import "([^"/]+)";$', re.MULTILINE)
@@ -94,7 +94,7 @@ class Stylesheets:
 
 
 class HashedStaticFiles(CompressedManifestStaticFilesStorage):
-    # Packages import modules that they do not contain, so only our imports are rewritten; no page imports theirs.
+    # Only our imports are rewritten: packages import modules that they do not contain, and no page uses those modules.
     patterns = (
         ("*.css", (r"""(?P<matched>url\(['"]{0,1}\s*(?P<url>.*?)["']{0,1}\))""",)),
         ("js/*.js", HashedFilesMixin._js_module_import_aggregation_patterns[1]),  # type: ignore[attr-defined]  # not in the stubs
@@ -106,9 +106,9 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
         self._urls: dict[str, str] = {}
 
     def url(self, name: str | None, force: bool = False) -> str:
-        """Return the URL of a file, from a cache: a page has some fifty, mostly of icons.
+        """Return the URL of a file, cached: a page has some fifty such URLs, mostly of icons.
 
-        The manifest does not change while a process runs.
+        A cached URL stays valid, since the manifest does not change while a process runs.
         """
         key = str(name)
         if force or settings.DEBUG:
@@ -121,9 +121,11 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
         return QuickCompressor(**options)  # type: ignore[no-untyped-call]
 
     def post_process(self, paths: Paths, dry_run: bool = False, **options: Any) -> Iterator[Any]:
-        ours = Stylesheets(paths)
-        whole = {name: (ours, name) if name.startswith("css/") else place for name, place in paths.items()}
-        yield from super().post_process(whole, dry_run=dry_run, **options)  # type: ignore[no-untyped-call]
+        stylesheets = Stylesheets(paths)
+        joined_paths = {
+            name: (stylesheets, name) if name.startswith("css/") else place for name, place in paths.items()
+        }
+        yield from super().post_process(joined_paths, dry_run=dry_run, **options)  # type: ignore[no-untyped-call]
         if not dry_run:
             self.delete(ORIGINALS_NAME)
             self.save(ORIGINALS_NAME, ContentFile(fingerprint().encode()))
@@ -140,10 +142,10 @@ class HashedStaticFiles(CompressedManifestStaticFilesStorage):
 
 
 class CollectedFilesMiddleware(WhiteNoiseMiddleware):
-    """Serves the collected files, also those that another process collects later.
+    """Serves the collected files, including files that another process collects later.
 
-    While an upgrade restarts one process after the other, a browser may ask this one for a file of the next version's
-    page. Files that another process is just collecting in the same directory are skipped.
+    While an upgrade restarts one process after the other, a browser may request a file of the new version from an old
+    process. The middleware skips the temporary directory in which another process is collecting.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:  # type: ignore[override]  # as Whitenoise's middleware has it
@@ -168,7 +170,7 @@ class CollectedFilesMiddleware(WhiteNoiseMiddleware):
 
 
 def _collected(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files below a folder, without those that a process is just collecting."""
+    """Yield the files below a folder, except the temporary directories in which a process is collecting."""
     for entry in os.scandir(folder):
         if entry.name.startswith(COLLECTING):
             continue
@@ -181,9 +183,9 @@ def _collected(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 def collect_changed() -> None:
     """Fill `STATIC_ROOT`, unless its files were made from the same originals.
 
-    With DEBUG this does nothing: files are served from their folders. Files of the previous version stay for its pages
-    and processes, since names carry a hash. The manifest comes last, so that all its files exist, and several processes
-    may do this at once. Raises StartError where the directory cannot be written or browser packages are missing.
+    With DEBUG this does nothing: files are served from their folders. Names contain a hash, so files of the previous
+    version stay for its pages and processes. The manifest is moved last, so all its files exist, and several processes
+    may collect at once. Raises StartError if the directory cannot be written or browser packages are missing.
     """
     root = Path(settings.STATIC_ROOT)
     if settings.DEBUG or _stored_fingerprint(root) == fingerprint():
@@ -212,12 +214,12 @@ def _stored_fingerprint(root: Path) -> str:
 
 
 def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
-    # Another web server may serve a directory outside of the data directory, which is closed to all others.
+    # Only we may read the data directory. A directory outside of it may be served by another web server.
     mask = 0o700 if root.is_relative_to(settings.DATA_DIR) else 0o755
     paths = [path.relative_to(new) for path in sorted(new.rglob("*"))]
     for folder in (Path(), *(name for name in paths if (new / name).is_dir())):
         (root / folder).mkdir(exist_ok=True)
-        with suppress(PermissionError):  # another user owns it, and has opened it to us
+        with suppress(PermissionError):  # another user owns it, and lets us write
             (root / folder).chmod(mask)
     names = [name for name in paths if (new / name).is_file()]
     for name in sorted(names, key=lambda name: last.index(str(name)) if str(name) in last else -1):
@@ -228,8 +230,8 @@ def _move(new: Path, root: Path, *, last: tuple[str, ...]) -> None:
 def fingerprint() -> str:
     """Return a hash of the names and contents of all originals, of this module, and of the browser packages' lock.
 
-    With the lock in it, a change of the lock leads to a check of the installed packages. It takes some 15 ms for 300
-    files of 5 MB.
+    The lock is included so that a changed lock leads to a check of the installed packages. Takes some 15 ms for 300
+    files with 5 MB in total.
     """
     digest = hashlib.blake2b(digest_size=20)
     lock = browser_packages.FOLDER / browser_packages.LOCK_NAME

@@ -1,7 +1,7 @@
 """Learn the limits of a model with their evidence: its window, its limit on images, how its server counts.
 
-Only a proof is learnt: a refusal that names a limit, a window that the server itself reports, or three calls of growing
-length with the same count. An admin sees the evidence and can make the product forget it.
+A limit is learnt only from a proof: a refusal that names the limit, a window that the server reports, or three calls of
+growing length with the same count. An admin sees the evidence and can delete what was learnt.
 """
 
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ from llm.truncation import (
 )
 from llm.types.model_call import Allocated, Usage
 
-SMALLEST_WINDOW = 256  # tokens, which a row must have
+SMALLEST_WINDOW = 256  # tokens; the least that a row accepts
 
 EvidenceKind = Literal["refused", "served", "counted"]
 WindowSource = Literal["typed", "server", "refused", "served", "counted", "learnt", "known", "default"]
 
 
 class EvidenceJson(TypedDict, total=False):
-    """`Evidence` as it stands in the database; empty without evidence."""
+    """The stored form of `Evidence`; empty without evidence."""
 
     kind: EvidenceKind
     limit: int
@@ -64,9 +64,9 @@ class EvidenceJson(TypedDict, total=False):
 class Evidence:
     """Evidence of a learnt limit. Stored as JSON.
 
-    `limit`: the number that was named or reported. `sent`: our counts of the prompts that taught it, in tokens or, for
-    a limit on images, in images. `requested`: the size of the prompt by the refusal. `server`: the software that
-    reported it. `on`: when, as ISO 8601.
+    `limit`: the number in the refusal or report. `sent`: our counts of the prompts that led to it, in tokens or, for a
+    limit on images, in images. `requested`: the prompt's size according to the refusal. `server`: the software that
+    reported the limit. `on`: the time, as ISO 8601.
     """
 
     kind: EvidenceKind
@@ -78,7 +78,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, stored: EvidenceJson) -> "Evidence | None":
-        """Return the value of its stored form; None where that is empty."""
+        """Read the stored form; None if it is empty."""
         if not stored:
             return None
         return cls(
@@ -91,7 +91,7 @@ class Evidence:
         )
 
     def as_json(self) -> EvidenceJson:
-        """Return the form in which it is stored."""
+        """Return the stored form."""
         return {
             "kind": self.kind,
             "limit": self.limit,
@@ -111,7 +111,7 @@ def _now() -> str:
 
 
 def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
-    """Store a smaller window than the one in force, in the row and in memory; return whether it is smaller."""
+    """Store the window, in the row and in memory, if it is smaller than the current one. Return whether it is."""
     window = max(SMALLEST_WINDOW, window)
     with transaction.atomic():
         row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
@@ -126,10 +126,10 @@ def _store_window(model: Model, window: int, evidence: Evidence) -> bool:
 
 
 def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
-    """Return whether the limit that a refusal names proves the model's window.
+    """Return whether a refusal names a limit that proves the model's window.
 
-    It does where it is below the size of the prompt, and large enough for a window. `counted`: tokens of the prompt by
-    our count. `answer`: tokens of the longest answer that the request asked for.
+    The limit must be large enough for a window, and not larger than the request. `counted`: tokens of the prompt by our
+    count. `answer`: tokens of the longest answer that the request allowed.
     """
     if refusal.limit is None or refusal.limit < SMALLEST_WINDOW or refusal.of_account or not refusal.proven:
         return False
@@ -138,9 +138,9 @@ def names_the_window(refusal: ModelError, counted: int, answer: int) -> bool:
 
 
 def learn_refused_window(model: Model, refusal: ModelError, counted: int) -> bool:
-    """Learn the window that a refusal names. Return whether it is smaller than the one in force.
+    """Learn the window that a refusal names. Return whether it is smaller than the current one.
 
-    Call it only where `names_the_window` is true.
+    Call this only if `names_the_window` is true.
     """
     limit = refusal.limit
     if limit is None:
@@ -157,7 +157,7 @@ def learn_served_window(model: Model, allocated: Allocated, counted: int) -> boo
 
 
 def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
-    """Learn how many images a refusal allows, after a prompt with `sent` images. Return whether that is fewer."""
+    """Learn the limit on images from the refusal of a prompt with `sent` images. Return whether it is a lower one."""
     if not 0 < limit < sent:
         return False
     evidence = Evidence("refused", limit, (sent,), _now()).as_json()
@@ -175,9 +175,9 @@ def learn_image_limit(model: Model, limit: int, sent: int) -> bool:
 
 @transaction.atomic
 def record_calls(model: Model, calls: list[CallReported]) -> None:
-    """Add the provider's counts of these calls, oldest first. Learn a window that three calls prove.
+    """Store the provider's counts of these calls, oldest first. Learn the window if three calls prove it.
 
-    The row is locked, so that answers side by side do not overwrite each other's counts.
+    Locks the row, so that parallel answers do not overwrite each other's counts.
     """
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None or not calls:
@@ -195,9 +195,9 @@ def record_calls(model: Model, calls: list[CallReported]) -> None:
 async def check_truncation(
     model: Model, sent: SentTokens, usage: Usage
 ) -> tuple[Truncation | TruncationSuspicion | None, Allocated | None]:
-    """Return a truncation that the reported tokens show, if any, and the server's window where it was asked for that.
+    """Return the truncation that the reported tokens show, if any, and the server's window, if it was queried.
 
-    The server is asked only when it reports less than was sent.
+    The server is queried only if it reports fewer tokens than were sent.
     """
     counts = ReportedCounts.from_json(model.reported_counts)
     if not is_low(counts, sent, usage):
@@ -209,7 +209,7 @@ async def check_truncation(
 
 @transaction.atomic
 def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
-    """Delete the limits, counts and deviations that were learnt of a model. The next answers may teach them anew.
+    """Delete the learnt limits, counts and deviations of a model. Later answers may teach them again.
 
     A deviation that an administrator has set stays: `learnt_on` names only the learnt ones.
     """
@@ -225,7 +225,7 @@ def forget_learnt(*, user: AbstractUser | None, model: Model) -> None:
 
 
 def window_source(model: Model) -> WindowSource:
-    """Return where the window in force comes from."""
+    """Return the source of the current window."""
     if model.window < model.context_window:
         evidence = Evidence.from_json(model.window_evidence)
         return evidence.kind if evidence is not None else "learnt"
@@ -239,15 +239,15 @@ def window_source(model: Model) -> WindowSource:
 
 
 def window_words(model: Model) -> str:
-    """Return where the window in force comes from, for people."""
+    """Return the source of the current window as text for people."""
     return source_words(window_source(model), Evidence.from_json(model.window_evidence))
 
 
 def source_words(source: str, evidence: Evidence | None = None) -> str:
-    """Return the words for a source of a window. `evidence`: of a learnt one."""
+    """Return a source of a window as text. `evidence`: the evidence of a learnt window."""
     match source:
         case "":
-            return ""  # of a report of an earlier version
+            return ""  # in reports of an earlier version
         case "profile":
             return _("as the budget profile allows")
         case "conversation":

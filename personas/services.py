@@ -1,4 +1,4 @@
-"""All changes to personas, prompt versions, reminders and budget profiles, and the rules for prompts made from them."""
+"""Change personas, prompt versions, reminders and budget profiles. `Rules` holds the settings for all prompts."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
@@ -36,9 +36,9 @@ from workspace.models.version import VersionedCache
 
 Version = TypeVar("Version", bound=PromptVersion)
 
-ONE_AT_A_TIME = "active prompts and default profile"  # the lock that keeps simultaneous changes from activating two
+ONE_AT_A_TIME = "active prompts and default profile"  # name of the lock that keeps two changes from activating two rows
 NO_VERSION = "0"  # the entity tag of a prompt without an active version
-# Fields that a copy of a persona does not take over.
+# Fields that are not copied when a persona is duplicated.
 NOT_COPIED = {"id", "owner", "name", "visibility", "version", "tokens", "created", "updated"}
 
 
@@ -60,7 +60,10 @@ class PersonaFields(TypedDict, total=False):
 
 
 def token_counts(text: str) -> dict[str, int]:
-    """Return the column `tokens` for a text: its count by the catch-all tokenizer, which makes versions comparable."""
+    """Return the value of the column `tokens` for a text: its count by the catch-all tokenizer.
+
+    All versions use the same tokenizer, so that their counts can be compared.
+    """
     return {tokens.CATCH_ALL: tokens.count(text)}
 
 
@@ -112,7 +115,10 @@ def save_text(
     activate: bool = True,
     based_on: Collection[str] | None = None,
 ) -> PromptText:
-    """Store the next version of a text of `personas.texts.TEXTS`, as `save_prompt` does. Raises as `check_text`."""
+    """Store the next version of a text of `personas.texts.TEXTS`, as `save_prompt` does.
+
+    Raises `changed_meanwhile` (412) and the errors of `check_text`.
+    """
     require_right(user, "add", PromptText)
     row = PromptText(name=name, text=check_text(name, text), note=note)
     return _next_version(user, row, activate=activate, based_on=based_on)
@@ -135,7 +141,7 @@ def _next_version(user: User | None, prompt: Version, *, activate: bool, based_o
 def activate_prompt(
     *, user: User | None = None, prompt: PromptVersion, based_on: Collection[str] | None = None
 ) -> None:
-    """Activate a version, which may be an earlier one. `based_on` as with `save_prompt`."""
+    """Activate a version, which may be an earlier one. `based_on` as in `save_prompt`."""
     require_right(user, "change", prompt)
     lock(ONE_AT_A_TIME)
     _require_active(prompt, based_on)
@@ -154,7 +160,7 @@ def _record_prompt(user: User | None, verb: str, prompt: PromptVersion) -> None:
 
 @transaction.atomic
 def use_built_in_text(*, user: User, name: str, based_on: Collection[str] | None = None) -> None:
-    """Deactivate all versions of a text, so that the built-in text is sent. `based_on` as with `save_prompt`."""
+    """Deactivate all versions of a text, so that the built-in text is sent. `based_on` as in `save_prompt`."""
     require_right(user, "change", PromptText)
     lock(ONE_AT_A_TIME)
     text = PromptText(name=name)
@@ -195,7 +201,7 @@ def set_default_profile(*, user: User | None = None, profile: BudgetProfile) -> 
 
 @transaction.atomic
 def delete_profile(*, user: User, profile: BudgetProfile) -> None:
-    """Delete a profile. Its personas use the default profile from then on. Raises `default_profile` (409) for that."""
+    """Delete a profile. Its personas then use the default profile, which cannot be deleted: `default_profile` (409)."""
     require_right(user, "delete", profile)
     lock(ONE_AT_A_TIME)
     if BudgetProfile.objects.filter(pk=profile.pk, default=True).exists():
@@ -215,7 +221,7 @@ class Rules(NamedTuple):
     workspace: Workspace
 
     def profile_of(self, persona: Persona | None) -> BudgetProfile:
-        """Return the profile of the persona, else the default one; without any row, the documented defaults."""
+        """Return the profile of the persona, else the default profile. If none exists, use the documented defaults."""
         named = self.profiles.get(persona.budget_profile_id) if persona and persona.budget_profile_id else None
         default = (each for each in self.profiles.values() if each.default)
         return copy(named or next(default, None) or BudgetProfile(name="default"))
@@ -231,12 +237,12 @@ def _read_rules() -> Rules:
 
 
 def texts_of(rows: Iterable[PromptText]) -> Texts:
-    """Return the texts with these versions as the active ones. Texts that the product does not have are ignored."""
+    """Return the texts with these active versions. Ignores rows whose name is not in `TEXTS`."""
     return Texts({row.name: TextVersion(row.version, row.text) for row in rows if row.name in TEXTS})
 
 
 def texts_then(versions: Mapping[str, str]) -> Texts:
-    """Return the texts of a past prompt, from the versions in its report. Others were the built-in texts."""
+    """Return the texts of a past prompt, from the versions in its report. Texts without a version were built-in."""
     lookups = [Q(name=name, version=number) for name, number in versions.items() if name in TEXTS]
     return texts_of(PromptText.objects.filter(reduce(or_, lookups))) if lookups else BUILT_IN
 
@@ -245,12 +251,12 @@ _rules = VersionedCache(_read_rules)
 
 
 def rules_at(version: UUID | None = None) -> Rules:
-    """Return the rules at this version of the workspace or later; without a version, the present ones."""
+    """Return the rules at this version of the workspace or a later one; without a version, the current rules."""
     return _rules.get(version)
 
 
 def default_profile() -> BudgetProfile:
-    """Return the profile for personas without one; without any row, the documented defaults."""
+    """Return the profile for personas without one. If no profile exists, use the documented defaults."""
     return BudgetProfile.objects.filter(default=True).first() or BudgetProfile(name="default")
 
 
@@ -286,7 +292,7 @@ def require_publishing(user: User, persona: Persona) -> None:
 
 
 def _record_persona(user: User, before: Persona, after: Persona) -> None:
-    """Record the change in the audit. A change of visibility has precedence, since others notice it."""
+    """Record the change in the audit log. A change of visibility decides the action's name, since it affects others."""
     changes = changed(before, after)
     if "visibility" in changes:
         verb = "published" if after.visibility == Persona.Visibility.WORKSPACE else "withdrawn"
@@ -304,10 +310,10 @@ def update_persona(
     reminder: str | None = None,
     based_on: Collection[str] | None = None,
 ) -> Persona:
-    """Change a persona and return it as stored. A change makes a new version; fields without a change make none.
+    """Change a persona and return it as stored. A new version is made only if a field changes.
 
     `based_on`: entity tags; the stored persona must have one of them, else `changed_meanwhile` (412). Raises
-    `name_taken`, `legal_hold` (409) if a text would be lost, and as `require_hand_over` for another owner.
+    `name_taken`, `legal_hold` (409) if a text would be lost, and for a new owner the errors of `require_hand_over`.
     """
     locked = _lock_persona(user, persona, based_on)
     before = copy(locked)
@@ -362,9 +368,9 @@ def set_reminders(*, user: User, persona: Persona, reminders: Iterable[Reminder]
 
 
 def save_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
-    """Store a reminder that the caller has validated. A new reminder of a persona comes with its `persona`.
+    """Store a reminder that the caller has validated. `persona`: the persona to which a new reminder is added.
 
-    Raises as `require_reminder`.
+    Raises the errors of `require_reminder`.
     """
     require_reminder(user=user, reminder=reminder, persona=persona)
     reminder.text = unix_lines(reminder.text)
@@ -389,9 +395,10 @@ def delete_reminder(*, user: User, reminder: Reminder) -> None:
 
 
 def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None = None) -> None:
-    """Check that the user may change the reminder, and add it to `persona`.
+    """Check that the user may change the reminder, and may add it to `persona`.
 
-    A reminder of every conversation is for administrators; others need the right to change each persona that uses it.
+    Only administrators may change a reminder for every conversation. For other reminders, the user must be an editor of
+    each persona that uses it.
     """
     personas = [*reminder.personas.all(), *([persona] if persona else ())]
     if reminder.scope == Reminder.Scope.EVERYWHERE or not personas:
@@ -402,7 +409,7 @@ def require_reminder(*, user: User, reminder: Reminder, persona: Persona | None 
 
 @transaction.atomic
 def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | None = None) -> None:
-    """Delete a persona, with the reminders that no other persona uses. Conversations and projects continue without it.
+    """Delete a persona and the reminders that no other persona uses. Conversations and projects continue without it.
 
     Raises `legal_hold` (409).
     """
@@ -416,7 +423,7 @@ def delete_persona(*, user: User, persona: Persona, based_on: Collection[str] | 
 
 
 def delete_reminders_of(person: User) -> None:
-    """Delete the reminders that only personas of this user have, before the personas are deleted with the user."""
+    """Delete the reminders that only this user's personas have. Call it before the user's personas are deleted."""
     others = Reminder.objects.filter(personas__in=Persona.objects.exclude(owner=person))
     own = Reminder.objects.filter(scope=Reminder.Scope.PERSONA, personas__owner=person)
     Reminder.objects.filter(pk__in=own.values("pk")).exclude(pk__in=others.values("pk")).delete()
@@ -445,9 +452,9 @@ def _set_own_reminder(persona: Persona, text: str) -> None:
 
 
 def model_for(persona: Persona | None, user: User | None) -> Model:
-    """Return the persona's model if the user may use it, else the default model, else any. Raises as `no_model`.
+    """Return the persona's model if the user may use it, else the default model, else the oldest one.
 
-    A user of None is the workspace itself, which may use all models.
+    None as `user` stands for the workspace, which may use all models. Raises the error of `no_model`.
     """
     usable = models_of(user) if user is not None else Model.objects.usable()
     if persona is not None and persona.model_id is not None:
@@ -462,7 +469,7 @@ def model_for(persona: Persona | None, user: User | None) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class TextSize:
-    """Tokens of a text. `exact`: the tokenizer of the model is known. `model` is None if no model can be used."""
+    """The size of a text in tokens. `exact`: the model's tokenizer is known. `model` is None if no model is usable."""
 
     tokens: int
     exact: bool = False
@@ -472,17 +479,17 @@ class TextSize:
 def measure_text(text: str, model: Model | None = None, *, user: User | None = None) -> TextSize:
     """Return the size of a text for `model`, by default for the model that the user would get."""
     try:
-        counting = model_for(Persona(model=model), user)
+        counted_model = model_for(Persona(model=model), user)
     except ProductError:
         return TextSize(tokens.count(text.strip()))
-    size = tokens.count(text.strip(), counting.tokenizer or tokens.CATCH_ALL)
-    return TextSize(size, exact=bool(counting.tokenizer), model=counting)
+    size = tokens.count(text.strip(), counted_model.tokenizer or tokens.CATCH_ALL)
+    return TextSize(size, exact=bool(counted_model.tokenizer), model=counted_model)
 
 
 def one_of(usable: Sequence[Model], persona: Persona | None) -> Model:
-    """Return the persona's model if it is among the usable ones, else the first. The caller has put the default first.
+    """Return the persona's model if it is in `usable`, else the first. `usable` must have the default model first.
 
-    Raises as `no_model`.
+    Raises the error of `no_model`.
     """
     chosen = (model for model in usable if persona is not None and model.pk == persona.model_id)
     model = next(chosen, None) or next(iter(usable), None)

@@ -1,4 +1,4 @@
-"""Views of the API that know their person, also outside Django REST framework."""
+"""Base of the API views, with the signed-in user and the scope check. Also for views outside Django REST framework."""
 
 from django.http import HttpRequest
 from rest_framework.exceptions import AuthenticationFailed
@@ -11,8 +11,11 @@ from core.errors import ProductError
 
 
 class ScopedView(ApiView):
-    """The base of every API view: signed in, with the scope that the view names, within its rate, and each write
-    once per `Idempotency-Key`."""
+    """The base of every API view.
+
+    It requires a signed-in user and the scope that the view names, limits the rate, and runs each write once per
+    `Idempotency-Key`.
+    """
 
     @property
     def person(self) -> User:
@@ -25,7 +28,8 @@ class ScopedView(ApiView):
 def user_of_request(request: HttpRequest, scope: str) -> User:
     """Return the user of a token with this scope, or of the session, for views outside Django REST framework.
 
-    Counts the call, too. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403), `throttled` (429).
+    Counts the call against the rate limit. Raises `not_authenticated` or `bad_token` (401), `missing_scope` (403),
+    `throttled` (429).
     """
     token = bearer(request)
     try:

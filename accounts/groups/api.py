@@ -1,4 +1,4 @@
-"""`/api/v1/groups/`: groups of people, for administrators' programs."""
+"""`/api/v1/groups/`: manage groups of people. For programs of administrators."""
 
 from typing import Any, ClassVar, cast
 
@@ -22,7 +22,7 @@ MOST_TOOL_SERVERS = 1_000
 
 
 class AllOrSome(RelatedList):
-    """A list of rows, or null for all, also those that are added later."""
+    """A list of rows. Null stands for all rows, including rows that are added later."""
 
     def __init__(self, flag: str, **options: Any) -> None:
         self.flag = flag

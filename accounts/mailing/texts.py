@@ -1,4 +1,4 @@
-"""The texts of the mails, each in the language of its receiver."""
+"""The texts of the mails, each in the language of its recipient."""
 
 from collections.abc import Callable
 
@@ -15,48 +15,48 @@ UNASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
 
 
 def link(person: User, address: str) -> Mail:
-    """Return the mail with the link to the first password of an account, or to another one."""
+    """Return the mail with the link to set the first password of an account, or a new one."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
-        named = {"workspace": workspace, "name": person.get_username()}
+        values = {"workspace": workspace, "name": person.get_username()}
         if person.has_usable_password():
-            subject = _("Another password for %(workspace)s") % named
-            first = _("With this link you choose another password for “%(name)s” in %(workspace)s:") % named
+            subject = _("Another password for %(workspace)s") % values
+            first = _("With this link you choose another password for “%(name)s” in %(workspace)s:") % values
         else:
-            subject = _("Your account in %(workspace)s") % named
-            first = _("You have an account in %(workspace)s. Your user name is “%(name)s”.") % named
+            subject = _("Your account in %(workspace)s") % values
+            first = _("You have an account in %(workspace)s. Your user name is “%(name)s”.") % values
             first += " " + _("With this link you choose your password:")
         days = settings.PASSWORD_RESET_TIMEOUT // 86_400
-        ends = ngettext(
+        expiry_note = ngettext(
             "It works once, for %(days)d day. Anybody with it gets into your account: do not pass it on.",
             "It works once, for %(days)d days. Anybody with it gets into your account: do not pass it on.",
             days,
         ) % {"days": days}
         unasked = _("If you did not ask for it, ignore this mail: your password does not change.")
-        return subject, [first, address, ends, *([unasked] if person.has_usable_password() else [])]
+        return subject, [first, address, expiry_note, *([unasked] if person.has_usable_password() else [])]
 
     return _mail(person.language, person.email, words)
 
 
 def confirm(person: User, to: str, address: str) -> Mail:
-    """Return the mail that has the receiver confirm the address for their account."""
+    """Return the mail with the link that confirms the address of an account."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
-        named = {"workspace": workspace, "name": person.get_username()}
-        subject = _("Confirm your e-mail address for %(workspace)s") % named
-        first = _("With this link the account “%(name)s” in %(workspace)s gets this e-mail address:") % named
+        values = {"workspace": workspace, "name": person.get_username()}
+        subject = _("Confirm your e-mail address for %(workspace)s") % values
+        first = _("With this link the account “%(name)s” in %(workspace)s gets this e-mail address:") % values
         return subject, [first, address, str(ENDS), str(UNASKED)]
 
     return _mail(person.language, to, words)
 
 
 def changed(person: User, to: str) -> Mail:
-    """Return the mail that tells the previous address of an account about the change."""
+    """Return the mail that informs the previous address of an account about the change."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
-        named = {"workspace": workspace, "name": person.get_username()}
-        subject = _("Another e-mail address for %(workspace)s") % named
-        first = _("Your account “%(name)s” in %(workspace)s has another e-mail address from now on.") % named
+        values = {"workspace": workspace, "name": person.get_username()}
+        subject = _("Another e-mail address for %(workspace)s") % values
+        first = _("Your account “%(name)s” in %(workspace)s has another e-mail address from now on.") % values
         return subject, [first, _("If this was not you, tell an administrator at once.")]
 
     return _mail(person.language, to, words)
@@ -66,9 +66,9 @@ def sign_up(to: str, address: str) -> Mail:
     """Return the mail with the link to sign up."""
 
     def words(workspace: str) -> tuple[str, list[str]]:
-        named = {"workspace": workspace}
-        subject = _("Your account in %(workspace)s") % named
-        first = _("With this link you choose user name and password of your account in %(workspace)s:") % named
+        values = {"workspace": workspace}
+        subject = _("Your account in %(workspace)s") % values
+        first = _("With this link you choose user name and password of your account in %(workspace)s:") % values
         return subject, [first, address, str(ENDS), str(UNASKED)]
 
     return _mail("", to, words)

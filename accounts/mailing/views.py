@@ -1,4 +1,4 @@
-"""The page of a person's e-mail address, and the pages to sign up. A view calls one service."""
+"""The page where users change their e-mail address, and the sign-up pages. Each view calls one service."""
 
 from typing import Any
 
@@ -25,7 +25,10 @@ from core.sentences import NO_SENTENCE
 
 
 class AddressForm(forms.Form):
-    """An address that gets a mail. `often`: it got so many that it gets no more for now, which the page hides."""
+    """A form with the address that a mail is sent to.
+
+    `often`: the address has reached its limit of mails, so none is sent for now. The page does not show this.
+    """
 
     retry_after: int | None = None
     often = False
@@ -59,7 +62,7 @@ class SignUpForm(AddressForm):
 
 
 class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # not generic at run time
-    """The last step of a sign-up: user name and password."""
+    """The last step of a sign-up: choose a user name and a password."""
 
     username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
 
@@ -79,7 +82,7 @@ class AccountForm(SetPasswordForm):  # type: ignore[type-arg]  # not generic at 
 @never_cache
 @require_http_methods(["GET", "POST"])
 def email(request: Request) -> HttpResponseBase:
-    """Show and change the address. The mailed link leads here with its `key`."""
+    """Show and change the user's address. The mailed link opens this page with its `key`."""
     problem = NO_SENTENCE
     status = 200
     sent = ""
@@ -111,7 +114,7 @@ def email(request: Request) -> HttpResponseBase:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponseBase:
-    """Mail a link to sign up. The page is the same whether or not an account has the address."""
+    """Mail a sign-up link. The page looks the same whether or not an account has the address."""
     is_open = addresses.sign_up_is_open()
     form = SignUpForm(request, request.POST if request.method == "POST" else None)
     accepted = request.method == "POST" and is_open and form.is_valid()
@@ -127,7 +130,7 @@ def sign_up(request: HttpRequest) -> HttpResponseBase:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def confirmed(request: HttpRequest) -> HttpResponseBase:
-    """Have a person who has followed the mailed link choose user name and password, and sign them in."""
+    """Create the account from the mailed link: ask for a user name and a password, then sign the person in."""
     key = request.GET.get("key", "")
     try:
         form = AccountForm(addresses.address_of_sign_up(key), request.POST if request.method == "POST" else None)

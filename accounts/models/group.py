@@ -1,4 +1,4 @@
-"""Groups of people, and what they may use. `accounts.access.rights` computes a person's rights from them.
+"""Groups of people and their rights. `accounts.access.rights` computes a person's rights from their groups.
 
 These are not Django's groups, which give administrators their rights in the admin.
 """
@@ -16,7 +16,7 @@ from uuid_utils.compat import uuid7
 
 
 class May(models.TextChoices):
-    """Rights that a group gives its people, in addition to models and tools."""
+    """Rights that a group gives its members, in addition to models and tools."""
 
     SHARE = "share", _("Share conversations by link")
     TOKENS = "tokens", _("Make API tokens")
@@ -33,7 +33,7 @@ def everything() -> list[str]:
 
 class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
-        """Return “Everyone”, and the groups that the user is in or manages."""
+        """Return “Everyone” and the groups in which the user is a member or a manager."""
         if user.pk is None:
             return self.none()
         of_user = [
@@ -43,7 +43,7 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
         return self.filter(Q(everyone=True) | Q(pk__in=of_user[0]) | Q(pk__in=of_user[1]))
 
     def of(self, user: AbstractBaseUser | AnonymousUser) -> "PeopleGroupQuerySet":
-        """Return the groups that the user is in, “Everyone” among them."""
+        """Return the groups of which the user is a member, including “Everyone”."""
         if user.pk is None:
             return self.none()
         mine = PeopleGroup.members.through.objects.filter(user_id=user.pk).values("peoplegroup")
@@ -51,10 +51,11 @@ class PeopleGroupQuerySet(models.QuerySet["PeopleGroup"]):
 
 
 class PeopleGroup(models.Model):
-    """A group of people. `everyone`: the one group that each person is in without a row. `may` is a list of `May`.
+    """A group of people. `may` is a list of `May`.
 
-    `claim`: a person who signs in through a provider is put into the group where their groups claim has this value, and
-    taken out where it has not. Managers add and remove people, and need not be members.
+    `everyone` marks the single group to which each person belongs without a row. `claim`: at each sign-in through a
+    provider, a person is added to the group if their groups claim has this value, and removed if it does not. Managers
+    add and remove people, and need not be members.
     """
 
     MAX_NAME = 100
@@ -120,5 +121,5 @@ class PeopleGroup(models.Model):
 
     @classmethod
     def of_everyone(cls) -> "PeopleGroup":
-        """Return the group “Everyone” in its first state: it may use everything."""
+        """Return an unsaved group “Everyone” with its initial rights: it may use everything."""
         return cls(name="Everyone", everyone=True, all_models=True, all_tool_servers=True, may=everything())

@@ -1,4 +1,4 @@
-"""The check of a provider for the administrator who sets it up."""
+"""Check an OpenID provider, for the administrator who sets it up."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from core.sentences import Sentence
 
 @dataclass(frozen=True, slots=True)
 class ProviderReport:
-    """The result of a check. `lacks`: something is missing without which sign-ins may fail."""
+    """The result of a check. `lacks`: the provider lacks a claim, so sign-ins may fail."""
 
     sentence: Sentence
     lacks: bool = False
 
 
 def read(provider: OpenIDProvider) -> ProviderReport:
-    """Read discovery document and keys again, and check them.
+    """Fetch the discovery document and the keys again, and check them.
 
-    Raises as `connection.metadata`, and `openid_algorithm` and `openid_keys` (502).
+    Raises the errors of `connection.metadata`, and `openid_algorithm` and `openid_keys` (502).
     """
     connection.forget(provider)
     document = connection.metadata(provider)

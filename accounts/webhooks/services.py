@@ -1,4 +1,4 @@
-"""Every change to webhooks, and `emit`, by which the rest of the product reports events to them."""
+"""Create, change and delete webhooks. Other packages report events to them with `emit`."""
 
 import base64
 import secrets
@@ -22,7 +22,7 @@ from core.net.url_safety import is_http
 from core.permissions import require_right
 from core.sentences import Sentence
 
-MAX_WEBHOOKS = 20  # a person
+MAX_WEBHOOKS = 20  # per person
 MAX_URL = 500  # characters
 KEPT_FOR = timedelta(days=30)
 TEST = "webhook.test"
@@ -31,7 +31,7 @@ FIELDS = ("url", "events", "enabled")
 
 @transaction.atomic
 def create_webhook(*, user: User, url: str, events: Collection[str], origin: str, enabled: bool = True) -> Webhook:
-    """Store a webhook with a new secret. `origin` is the scheme and host under which its owner uses this site.
+    """Store a webhook with a new secret. `origin` is the scheme and host at which its owner uses this site.
 
     Raises `bad_webhook_url`, `unknown_event`, `no_event` and `too_many_webhooks` (409).
     """
@@ -103,18 +103,18 @@ def retry_delivery(*, user: User, delivery: WebhookDelivery) -> WebhookDelivery:
 
 
 def emit(*, owner_id: UUID, event: str, ids: Mapping[str, Any], paths: Mapping[str, str]) -> None:
-    """Report an event to the webhooks of a person. Call it in the transaction that makes it happen.
+    """Report an event to the webhooks of a person. Call it in the transaction that causes the event.
 
-    `ids` are members of the payload's `data`: ids, states, codes and sentences of the product, never words of people.
-    `paths` become URLs.
+    `ids` and `paths` become members of the payload's `data`. `ids` holds ids, states, codes and sentences of the
+    product, never texts of users. Each path becomes a URL.
     """
-    with connection.cursor() as cursor:  # most people have none, and every answer asks
+    with connection.cursor() as cursor:  # a cheap query: every answer runs it, and most people have no webhook
         cursor.execute("SELECT FROM accounts_webhook WHERE owner_id = %s AND enabled LIMIT 1", [owner_id])
         if not cursor.rowcount:
             return
     hooks = Webhook.objects.filter(owner_id=owner_id, owner__is_active=True, enabled=True, events__contains=[event])
-    if listening := list(hooks):
-        _store(listening, event, ids, paths)
+    if subscribed := list(hooks):
+        _store(subscribed, event, ids, paths)
 
 
 def forget_old() -> None:
@@ -161,7 +161,7 @@ def _url(url: str) -> str:
 
 
 def _events(names: Collection[str]) -> list[str]:
-    """Return these events in the order of `Webhook.Event`. Raises `unknown_event` and `no_event`."""
+    """Return the events sorted in the order of `Webhook.Event`. Raises `unknown_event` and `no_event`."""
     events = [str(event) for event in Webhook.Event]
     unknown = sorted(set(names) - set(events))
     if unknown:

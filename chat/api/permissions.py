@@ -1,7 +1,7 @@
-"""Let programs decide tool calls (`/api/v1/turns/<id>/approvals/`) and forget remembered decisions
-(`/api/v1/conversations/<id>/permissions/`).
+"""Let programs approve or refuse tool calls, and list and delete remembered decisions.
 
-Docstrings of views and serializers are part of the API's documentation.
+The paths are `/api/v1/turns/<id>/approvals/` and `/api/v1/conversations/<id>/permissions/`. The docstrings of views and
+serializers are part of the API's documentation.
 """
 
 from typing import ClassVar

@@ -1,6 +1,6 @@
-"""Reading scanned pages with the model that the workspace has chosen for that: one call a page, in the ledger.
+"""Read scanned pages with the model that the workspace has chosen for it. Each page is one call in the ledger.
 
-It is registered in `files.registry`, since the ledger and the texts for models are above the files.
+`files.registry` holds `read_page`, because the package `files` may not import the ledger and the texts for models.
 """
 
 from uuid import UUID
@@ -14,12 +14,15 @@ from llm.services import PATIENCE
 from llm.types.model_call import Image, ModelMessage, ModelRequest
 from personas.services import rules_at
 
-MOST_OUTPUT = 8_192  # tokens of a page
-LONGEST = 60_000  # characters of a page
+MOST_OUTPUT = 8_192  # tokens per page
+LONGEST = 60_000  # characters per page
 
 
 def read_page(model: Model, owner: UUID, picture: bytes) -> str:
-    """Return the text on a page; empty where it has none. `picture` is a PNG. For threads. Raises `ModelError`."""
+    """Return the text on a page; empty if it has none. `picture` is a PNG.
+
+    Blocks until the model has answered, so call it in a thread. Raises `ModelError`.
+    """
     request = ModelRequest(
         model=model.name,
         messages=(ModelMessage("user", rules_at().texts["page_read"], images=(Image("image/png", picture),)),),

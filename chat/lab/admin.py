@@ -1,4 +1,4 @@
-"""The prompt lab in the admin. Words of people are shown to the owner of their conversation alone."""
+"""The prompt lab in the admin. Only the owner of a conversation sees its texts."""
 
 from typing import Any, ClassVar, cast
 
@@ -86,7 +86,7 @@ class ReplayAdmin(RecordAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ("conversation_id", "most", *INSTEAD, "asks", "confirmed")
-        return ("author", "created", "turns_of", "instead", "asks")  # the results have the fields that change
+        return ("author", "created", "turns_of", "instead", "asks")  # the results show the fields that change
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         if obj is not None:
@@ -114,7 +114,7 @@ class ReplayAdmin(RecordAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def _results(self, request: HttpRequest, job: Replay) -> dict[str, Any]:
-        """Return the context of the results: the totals, and a page of turns in the order of their planning."""
+        """Return the template context of the results: the totals, and one page of turns, in the order of planning."""
         rows = job.turns.select_related("turn__conversation", "turn__answer").defer("turn__report")
         page = Paginator(rows, self.list_per_page).get_page(request.GET.get("page"))
         totals = job.totals

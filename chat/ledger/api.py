@@ -1,4 +1,4 @@
-"""`/api/v1/usage/` and `/api/v1/me/usage/`: tokens and cost of model calls, of the whole workspace or one's own."""
+"""Report tokens and cost of model calls: `/api/v1/usage/` for the workspace, `/api/v1/me/usage/` for the user."""
 
 from datetime import date
 from typing import Any, ClassVar, TypedDict
@@ -28,7 +28,7 @@ OF_ALL = ("day", "user", "group", "model", "persona", "project", "token")
 OF_ONE = ("day", "model", "conversation", "project", "persona", "group", "token", "purpose")
 
 
-# The validated days of a request; `from` is a keyword, so the class syntax is not possible.
+# The validated days of a request. The class syntax is not possible, because `from` is a keyword.
 DayRange = TypedDict("DayRange", {"from": date, "to": date}, total=False)
 
 
@@ -103,7 +103,7 @@ class TableRenderer(JSONRenderer):
 
 
 class LinePages(PageNumberPagination):
-    """Paginates a list of rows that are computed at once."""
+    """Paginates a list. All its rows are already computed."""
 
     page_size = 50
     page_size_query_param = "page_size"

@@ -1,4 +1,4 @@
-"""Tasks that a person's messages mentioned, by day."""
+"""The tasks that a person mentioned in their messages, by day."""
 
 from typing import ClassVar
 
@@ -9,9 +9,9 @@ from projects.planner.models.codes import MAX_LENGTH
 
 
 class Mention(models.Model):
-    """A person's message mentioned the objective or task of this code with @ on this day of theirs.
+    """A record that a message of the user mentioned an objective or task by its code, such as @code.
 
-    A mentioned item counts as its task. The row outlives the message.
+    `day` is in the user's time zone. A mention of an item counts for its task. The row outlives the message.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""Results of tools that are too long for a prompt."""
+"""Tool results that are too long for a prompt."""
 
 from django.conf import settings
 from django.db import models
@@ -8,10 +8,10 @@ from chat.models.conversation import Conversation, Message, OfConversation
 
 
 class ToolResult(models.Model):
-    """The text of a tool's result that was too long for a prompt. The model can read on in it.
+    """The text of a tool result that was too long for a prompt. The model can read more of it.
 
-    It is deleted with its message. `size` in bytes counts as stored by the owner. `url`: address of the page, if it is
-    one. `characters`: of the whole result, of which `text` may be the beginning.
+    It is deleted with its message. `size`, in bytes, counts towards the owner's storage. `url` is the address, if the
+    result is a web page. `characters` is the length of the whole result; `text` may be only its beginning.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,10 +1,10 @@
-"""Plan one model call: make the context engine's request from rows, build the prompt, and make the model's request.
+"""Plan one model call: build the context engine's request from rows, the prompt, and the request for the model.
 
-The turn, the plan before sending and a stored turn that is planned again all call `plan`:
+Turns, the preview of a prompt before sending, and replays of stored turns all call `plan`:
 
-1. The frame is made: the system prompt, the persona, the tasks, the summary, the reminder and the limits.
-2. The branch is read from its end, as many messages as could fit. If the engine wants older ones, more are read.
-3. The files are attached. `chat.prompts.files` decides which are sent whole and which are listed.
+1. It makes the frame: the system prompt, the persona, the tasks, the summary, the reminder and the limits.
+2. It reads the branch from its end, as many messages as could fit. If the engine wants older messages, it reads more.
+3. It attaches the files. `chat.prompts.files` decides which are sent whole and which are listed.
 4. The context engine builds the prompt and its report.
 
 `model_request` turns the prompt into the request for the model, `fingerprint` into the entry for its cache.
@@ -63,10 +63,10 @@ from personas.variables import fill_variables
 from projects.planner.models import Task, codes
 from projects.planner.queries import render, tasks_of
 
-# The policy `priority` skips turns that do not fit and goes on, so it needs more messages than fit. It reads at most
-# this multiple of the room, since a conversation may be very long.
+# The policy `priority` skips turns that do not fit and tries older ones, so it needs more messages than fit. It reads
+# at most this multiple of the room, since a conversation may be very long.
 PRIORITY_READS = 4
-NAMED_TASKS = 5  # in one note
+NAMED_TASKS = 5  # most tasks that one note names
 
 logger = logging.getLogger(__name__)
 
@@ -75,9 +75,9 @@ logger = logging.getLogger(__name__)
 class CallStep:
     """The position of a model call in its turn.
 
-    `searched`: a search tool has run. `last`: no tool may be called any more. `undefined`: the definitions of tools are
-    not sent either. `web_unopened`: the web was searched and no page is opened yet. `reminders` are the reminders that
-    earlier cycles of an append-only turn sent, by the number of messages that the turn had added by then.
+    `searched`: a search tool has run. `last`: tools may no longer be called. `undefined`: the definitions of tools are
+    not sent either. `web_unopened`: the web was searched and no page has been opened yet. `reminders` are the reminders
+    that earlier cycles of an append-only turn sent, by the number of messages that the turn had added by then.
     """
 
     searched: bool = False
@@ -92,9 +92,9 @@ FIRST_STEP = CallStep()
 
 
 def searches_of(names: Sequence[str], context: TurnContext) -> tuple[bool, bool]:
-    """Return whether a turn has searched, and whether it has searched the web and opened no page since.
+    """Return whether a turn has searched, and whether it has opened no page since its last web search.
 
-    `names` are the tools that the turn has called, in this order.
+    `names` are the tools that the turn has called, in the order of the calls.
     """
     searched = any(name in context.toolbox.searching for name in names)
     web = [name for name in names if name in ("web_search", "open_url")]
@@ -104,9 +104,9 @@ def searches_of(names: Sequence[str], context: TurnContext) -> tuple[bool, bool]
 class PlannedCall(NamedTuple):
     """The prompt of one model call with the rows behind it.
 
-    `documents` holds the citation numbers of the plan; a turn stores them with its conversation. `summary` stands in
-    the prompt for the messages above it. `notes` are sentences on what was not sent. `searched` are the ids of
-    attachments that are only in the prompt's list of files.
+    `documents` holds the citation numbers of the plan; a turn stores them with its conversation. `summary` replaces the
+    messages above it in the prompt. `notes` are sentences about content that was not sent. `searched` are the ids of
+    attachments that the prompt only lists.
     """
 
     prompt: Prompt
@@ -127,7 +127,7 @@ def plan(
     """Plan the prompt for the branch that ends at `leaf`, with the messages `added` below it.
 
     `added` is a draft, or the messages of this turn so far. `files` belong to a draft, which is the first of `added`.
-    `later` is that of `messages_of`. The number of queries does not depend on the length of the conversation. Raises
+    `later` is passed to `messages_of`. The number of queries does not depend on the length of the conversation. Raises
     `ContextError`.
     """
     documents = context.documents()
@@ -167,7 +167,7 @@ def plan(
             rules = partial(_with_rules, context, step)
             prompt_files = PromptFiles(project, documents, question, older, _payer(context), note_form(context), rules)
             prompt = prompt_files.build(request, first)
-            if prompt_files.passages and not step.searched:  # the product has searched for a model without tools
+            if prompt_files.passages and not step.searched:  # the product searched, since the model has no tools
                 searching = _with_rules(context, replace(step, searched=True), request)
                 if required_tokens(searching) <= context.room.input_limit:
                     prompt_files.with_documents = partial(_with_rules, context, replace(step, searched=True))
@@ -178,7 +178,7 @@ def plan(
             prompt = build(request)
             searched = frozenset()
             notes = ()
-        # Counts that are not stored yet weigh nothing while reading, so too few messages are read, but seldom.
+        # Messages whose counts are not stored yet weigh nothing while reading. Rarely, this reads too few messages.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
             notes += _unknown_tasks(context, _newest_question(leaf, added))
@@ -200,7 +200,7 @@ def _with_reasoning_of_calls(context: TurnContext, messages: list[ContextMessage
 
 
 def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt) -> tuple[Sentence, ...]:
-    """Return the note that answers are sent without the reasoning of the other model that wrote them."""
+    """Return a note that answers of other models are sent without their reasoning, if there are any."""
     others = reasoned_by_others(rows, context.model)
     sent = {(message.source or "").partition("#")[0] for message in prompt.messages} if others else ()
     names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
@@ -217,7 +217,7 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
 
 
 def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
-    """Return the note that the question mentions tasks that do not exist."""
+    """Return a note that the question mentions unknown tasks, if it does."""
     mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
     if not mentioned:
         return ()
@@ -234,7 +234,7 @@ def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
 
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
-    """Return the note that images are left out because the model takes fewer."""
+    """Return a note that images were left out because the model takes fewer, if any were."""
     surplus = sum(source.reason == "too_many_images" for source in prompt.report.sources)
     limit = context.image_limit
     if not surplus or limit is None:
@@ -256,24 +256,24 @@ def prompt_tokens(context: TurnContext) -> tuple[int, int]:
 
 
 def required_texts(context: TurnContext, summary: Summary | None) -> list[int]:
-    """Return the tokens of each text that every prompt of the conversation has: S, CA, K, M and R, without overhead."""
+    """Return the tokens of each text in every prompt of the conversation: S, CA, K, M and R, without overhead."""
     frame = _frame(context, FIRST_STEP)
     blocks = (frame.system, frame.persona, frame.tasks, _summary_block(context, summary), frame.reminder)
     return [block.tokens or 0 for block in blocks if block]
 
 
 def project_room(context: TurnContext) -> int:
-    """Return the room of which a project's files may take a share: window − reserved output − S − CA, in tokens."""
+    """Return the room in tokens, of which a project's files may take a share: window − reserved output − S − CA."""
     return context.room.window - context.room.reserved_output - sum(prompt_tokens(context))
 
 
 def _program_replaces(context: TurnContext) -> bool:
-    """Tell whether a program's instructions replace the system prompt."""
+    """Return whether a program's instructions replace the system prompt."""
     return bool(context.options.replaces_system and context.options.instructions)
 
 
 def _persona_replaces(context: TurnContext) -> bool:
-    """Tell whether the persona replaces the system prompt."""
+    """Return whether the persona replaces the system prompt."""
     persona = context.persona
     replaces = persona and persona.replaces_system_prompt and persona.instructions.strip()
     return bool(replaces and not _program_replaces(context))
@@ -291,12 +291,12 @@ def _prompts(context: TurnContext, step: CallStep = FIRST_STEP) -> tuple[Block |
     if persona and context.persona and not _persona_replaces(context):
         heading = texts.fill("persona_heading", name=context.persona.name)
         sections.insert(0, _headed(heading, _filled(context, persona)))
-    together = "\n\n".join(text for text in sections if text)
-    return _system(context, step), _block(context, note_text(together, note_form(context), texts))
+    instructions = "\n\n".join(text for text in sections if text)
+    return _system(context, step), _block(context, note_text(instructions, note_form(context), texts))
 
 
 def _filled(context: TurnContext, text: str) -> str:
-    """Return the text of a user or admin with the values of its variables."""
+    """Return a text with its variables, such as {{date}}, replaced by their values."""
     if "{{" not in text:
         return text
     asked_at = context.asked_at.astimezone(context.user.zone)
@@ -329,11 +329,11 @@ def _system(context: TurnContext, step: CallStep, *, documents: bool = False) ->
 
 
 def _with_rules(context: TurnContext, step: CallStep, request: ContextRequest) -> ContextRequest:
-    """Return the request with S and R for a prompt that has numbered documents."""
+    """Return the request with the S and R of a prompt with numbered documents."""
     reminder, above = _reminder(context, step, documents=True)
     system = _system(context, step, documents=True)
-    ruled = replace(request, system=system, reminder=reminder, reminder_above=above)
-    return context.completed(ruled, ("system", "reminder"), "searched" if step.searched else "documents")
+    with_rules = replace(request, system=system, reminder=reminder, reminder_above=above)
+    return context.completed(with_rules, ("system", "reminder"), "searched" if step.searched else "documents")
 
 
 def note_form(context: TurnContext) -> NoteForm:
@@ -371,7 +371,7 @@ def _reminder(context: TurnContext, step: CallStep, *, documents: bool = False) 
 
 
 def expected_files(context: TurnContext) -> tuple[ProjectFiles, Documents]:
-    """Return the project's files as they would be sent with a message of the expected length without files."""
+    """Return the project's files as they would be sent with a message that has the expected length and no files."""
     documents = context.documents()
     expected = ContextMessage("draft", "user", tokens=context.profile.expected_user)
     request = replace(_frame(context, FIRST_STEP), messages=[expected])
@@ -414,7 +414,7 @@ def _frame(context: TurnContext, step: CallStep) -> ContextRequest:
 
 
 def _call_state(context: TurnContext, step: CallStep, *, documents: bool = False) -> CallState:
-    # The choices of the field are these words.
+    # The choices of the field are the values of `DateAwareness`.
     awareness: DateAwareness = (context.persona or context.workspace).date_awareness  # type: ignore[assignment]
     return CallState(
         layout=context.profile.layout,
@@ -460,8 +460,8 @@ def draft_message(text: str) -> ContextMessage:
     return ContextMessage("draft", "user", text)
 
 
-# The share of the room, in percent, from which a prompt is counted by its provider; the second if our count is an
-# estimate without a learnt ratio (docs/develop/context.md, “The room”).
+# A prompt that takes more than this percentage of the room is counted by its provider. The lower limit applies if our
+# count is an estimate without a learnt ratio (docs/develop/context.md, “The room”).
 COUNTED_FROM = 85
 ROUGHLY_COUNTED_FROM = 50
 
@@ -472,7 +472,7 @@ def _payer(context: TurnContext) -> Payer:
 
 
 def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
-    """Tell whether an exact count could change the prompt or avoid a refusal."""
+    """Return whether an exact count could change the prompt or avoid a refusal."""
     report = prompt.report
     reliable = context.exact or context.model.ratio_samples >= RATIO_TRUSTED
     share = COUNTED_FROM if reliable else ROUGHLY_COUNTED_FROM
@@ -481,8 +481,8 @@ def worth_counting(context: TurnContext, prompt: Prompt) -> bool:
 
 def with_true_ratio(context: TurnContext, prompt: Prompt, count: int) -> TurnContext | None:
     """Return the context to plan again with, after the provider has counted `count` tokens; None if nothing changes."""
-    ours = prompt.report.used + context.room.tools_tokens
-    recounted = replace(context, true_ratio=Decimal(count) / max(1, ours))
+    own_count = prompt.report.used + context.room.tools_tokens
+    recounted = replace(context, true_ratio=Decimal(count) / max(1, own_count))
     more_fits = recounted.margin < context.margin and prompt.report.without_room
     return recounted if more_fits or count > true_room(context) else None
 
@@ -504,10 +504,10 @@ def log_trimmed(context: TurnContext, prompt: Prompt) -> None:
 
 
 def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> SentTokens:
-    """Return the tokens that providers count much as we do: the texts and the tools.
+    """Return the tokens of the texts and the tools, which providers count much as we do.
 
     Providers count images and replayed reasoning in their own ways, so a prompt with these is not `plain`. The tools
-    count nothing if none may be called, since some servers then leave their definitions out.
+    count as 0 if none may be called, since some servers then leave their definitions out.
     """
     others = sum(
         sum(image.tokens for image in message.images) + (message.reasoning.tokens if message.reasoning else 0)
@@ -519,15 +519,15 @@ def sent_tokens(context: TurnContext, prompt: Prompt, request: ModelRequest) -> 
 
 
 def _tool_choice(context: TurnContext, step: CallStep) -> ToolChoice:
-    """Return the tool choice of the call. A required call is required once; after it the model chooses."""
+    """Return the tool choice of the call. A tool is required only in the first step; after it the model chooses."""
     demanded = step.first and not step.last and context.options.tool_choice == "required"
     return "none" if step.last else "required" if demanded else "auto"
 
 
 def _points(context: TurnContext, prompt: Prompt, step: CallStep) -> tuple[int, ...]:
-    """Return the numbers of messages after which the provider is asked to keep the prompt.
+    """Return the cache breakpoints: the numbers of the messages after which the provider is asked to cache the prompt.
 
-    These are the borders of the prompt and, if tools may make the turn go on, its end.
+    These are the borders of the prompt and, if tool calls may continue the turn, its end.
     """
     goes_on = context.toolbox.definitions and not step.last
     borders = (*prompt.borders, len(prompt.messages)) if goes_on else prompt.borders
@@ -536,7 +536,7 @@ def _points(context: TurnContext, prompt: Prompt, step: CallStep) -> tuple[int, 
 
 
 def fingerprint(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_STEP) -> SentPrompt:
-    """Return the fingerprint by which a later prompt is compared with this one (docs/develop/context.md, “Caching”)."""
+    """Return the fingerprint for comparing a later prompt with this one (docs/develop/context.md, “Caching”)."""
     model = context.model
     response_format = context.options.response_format
     messages = prompt.messages
@@ -559,8 +559,8 @@ def fingerprint(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_STE
 def model_request(context: TurnContext, prompt: Prompt, step: CallStep = FIRST_STEP) -> ModelRequest:
     """Return the request for the model.
 
-    The last step sends the definitions of tools too, since providers want them beside earlier calls. They are left out
-    (`step.undefined`) after a model called a tool in a step in which none could be called.
+    The last step also sends the definitions of tools, since providers require them if the prompt has earlier calls.
+    They are left out (`step.undefined`) after the model called a tool although none was allowed.
     """
     model = context.model
     options = context.options

@@ -1,10 +1,10 @@
-"""The append-only file of the Redis of answers, rewritten after an erasure.
+"""Have Redis rewrite its append-only file after answers were erased.
 
-A deleted stream leaves its text in that file until Redis rewrites it. By itself Redis does so only when the file has
+The text of a deleted stream stays in that file until Redis rewrites it. By itself Redis does so only when the file has
 doubled, and never below 64 MB.
 
 1. `request_rewrite` counts erasures.
-2. A sweeper calls `rewrite_if_due` every minute. It asks for a rewrite at most once in `EVERY`.
+2. A sweeper calls `rewrite_if_due` every minute. It asks for a rewrite at most once in `EVERY` seconds.
 """
 
 import logging
@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from core.background import streams
 
-EVERY = 300  # seconds; a rewrite forks Redis and writes all that it holds
+EVERY = 300  # seconds; a rewrite is expensive, since it forks Redis and writes all its data
 DUE = "append-only:due"
 PAUSED = "append-only:paused"
 RUNNING = "in progress"  # part of the error when another rewrite is under way
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 def request_rewrite() -> None:
-    """Note that text was deleted. Raises what Redis raises."""
+    """Record that text was deleted. Passes on the errors of Redis."""
     streams().incr(DUE)
 
 
 def rewrite_if_due() -> None:
-    """Ask Redis to rewrite its file where text was deleted since the last time.
+    """Ask Redis to rewrite its file if text was deleted since the last rewrite.
 
-    A Redis without such a file, one that does not permit it, and one that is away are no errors.
+    Raises nothing if Redis has no such file, does not permit the command, or cannot be reached.
     """
     client: Any = streams()
     try:
@@ -40,9 +40,9 @@ def rewrite_if_due() -> None:
             return
         if client.info("persistence").get("aof_enabled"):
             client.bgrewriteaof()
-        client.decrby(DUE, erasures)  # those that were noted meanwhile are due the next time
+        client.decrby(DUE, erasures)  # erasures recorded meanwhile stay due
     except ResponseError as error:
-        # One that is running may have begun before the text was deleted.
+        # Keep the erasures due: a rewrite that is already running may have begun before the text was deleted.
         if RUNNING not in str(error):
             logger.info("Redis does not rewrite its append-only file: %s", error)
             client.delete(DUE)

@@ -1,6 +1,6 @@
-"""Signals of people to a running turn: stop it, allow or refuse a tool call.
+"""Send signals of people to a running turn: stop it, allow or refuse a tool call.
 
-The row and the keys in Redis are the truth; a message on a channel only wakes the worker that waits.
+The row and the keys in Redis hold the state. A message on a channel only wakes the waiting worker.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from chat.realtime.turn_stream import BLOCK, CONNECTION_ERRORS, KEEP_SECONDS
 from core.background import streams, streams_of_loop
 
 CLAIM_SECONDS = 10
-_CHANNEL = "turns:bell"  # to which every process with running turns listens
+_CHANNEL = "turns:bell"  # every process with running turns subscribes to it
 
 
 def _decision_key(turn: UUID | str, call: str) -> str:
@@ -25,9 +25,9 @@ def _decision_key(turn: UUID | str, call: str) -> str:
 
 
 class _SignalListener:
-    """The one subscription of a process for all its turns: it wakes the coroutines that wait for a signal.
+    """The subscription of an event loop for all its turns. It wakes the coroutines that wait for a signal.
 
-    Signals may be lost. So each is stored as well, and those who wait look at the store from time to time.
+    Signals may be lost. So each is stored as well, and the waiting code checks the store from time to time.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _SignalListener:
         self._listener = asyncio.create_task(self._listen())
 
     async def wait_for(self, signal: str, seconds: float | None = None) -> None:
-        """Return when this signal came, or may have come, and after `seconds` at the latest."""
+        """Wait for this signal, at most `seconds`. May return without it, so check the stored state afterwards."""
         event = self._waiting[signal] = asyncio.Event()
         try:
             with suppress(TimeoutError):
@@ -72,14 +72,14 @@ def _listener() -> _SignalListener:
 
 
 async def wait_for_stop(turn: UUID | str) -> None:
-    """Return when somebody asks this turn to stop. A lost signal reaches the worker by the row, within a second."""
+    """Wait until a user asks this turn to stop. If the signal is lost, the worker reads the row within a second."""
     await _listener().wait_for(f"stop:{turn}")
 
 
 async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Approval:
-    """Return a person's decision about a call; `TIMED_OUT` when there is none after `seconds`.
+    """Wait for a person's decision about a call and return it; `TIMED_OUT` if there is none after `seconds`.
 
-    The first who sets the key has decided; the signal only wakes the waiting worker.
+    The first caller who sets the key decides. The signal only wakes the waiting worker.
     """
     key = _decision_key(turn, call)
     deadline = time.monotonic() + seconds
@@ -102,10 +102,10 @@ async def wait_for_decision(turn: UUID | str, call: str, seconds: float) -> Appr
 
 
 def claim_decision(turn: UUID | str, call: str) -> bool:
-    """Return whether a call is undecided and the caller may decide it. Synchronous, for services.
+    """Claim an undecided call for `CLAIM_SECONDS`, and return whether the caller may decide it. Synchronous.
 
-    Nobody else can claim it for `CLAIM_SECONDS`. A caller that stores something with its decision claims it first and
-    stores that before `decide`, since the worker goes on at once.
+    A caller that stores rows with its decision must claim the call first and store them before `decide`, since the
+    worker continues at once.
     """
     key = _decision_key(turn, call)
     claimed: Any = streams().set(f"{key}:claim", 1, nx=True, ex=CLAIM_SECONDS)
@@ -113,7 +113,7 @@ def claim_decision(turn: UUID | str, call: str) -> bool:
 
 
 def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
-    """Store a decision and wake the worker. Return False when the call was decided already. Synchronous."""
+    """Store a decision and wake the worker. Return False if the call was already decided. Synchronous."""
     key = _decision_key(turn, call)
     if not streams().set(key, decision, nx=True, ex=KEEP_SECONDS):
         return False
@@ -122,9 +122,9 @@ def decide(turn: UUID | str, call: str, decision: Approval) -> bool:
 
 
 def signal_stop(turn: UUID | str) -> None:
-    """Wake the worker of a turn that is to stop. Synchronous, for services.
+    """Wake the worker of a turn whose row has a stop request. Synchronous, for services.
 
-    The row holds the request, too, so a Redis that is away only delays it.
+    If Redis cannot be reached, the stop is only delayed, since the worker also reads the row.
     """
     with suppress(redis.RedisError, OSError):
         streams().publish(_CHANNEL, f"stop:{turn}")

@@ -1,12 +1,12 @@
-"""Render answers once and store their HTML in rows beside the messages (docs/decisions/0014).
+"""Render answers once and store their HTML in rows of their own (docs/decisions/0014).
 
-A row is valid while its digest matches. The digest covers everything the HTML is made from: the renderer's source and
-packages, the words it inserts, the answer's text, and the address of each citation for this reader. So an upgrade, a
-renamed or deleted file, and a public link all get their own HTML without an explicit invalidation. Only the numbers
-that the answer cites count, so a new file in the conversation renders nothing again.
+A row is valid while its digest matches. The digest covers all inputs of the HTML: the renderer's source and packages,
+the words it inserts, the answer's text, and the address of each citation for this reader. So an upgrade, a renamed or
+deleted file, and a public link all get their own HTML without an explicit invalidation. The digest covers only the
+numbers that the answer cites, so a new file in the conversation invalidates nothing.
 
-An answer has at most two rows for each language, so the table is bounded by the number of answers. The rows are in the
-database and not in Redis, since an answer may be read again after a year.
+An answer has at most two rows per language, so the size of the table is bounded by the number of answers. The rows are
+in the database and not in Redis, since an answer may be read again after a year.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ PACKAGES = ("markdown-it-py", "mdit-py-plugins", "latex2mathml", "nh3", "Pygment
 
 
 class _RecordingSources(Mapping[int, Source]):
-    """Sources that record the numbers that were looked up, present or not."""
+    """Sources that record which numbers were looked up, including numbers without a source."""
 
     def __init__(self, sources: Mapping[int, Source]) -> None:
         self._sources = sources
@@ -50,10 +50,10 @@ class _RecordingSources(Mapping[int, Source]):
 
 
 def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[UUID, list[list[str]]]:
-    """Return the HTML of the blocks of each text part, by the id of the answer.
+    """Return the HTML blocks of each text part, by the id of the answer.
 
-    Each answer comes with the sources that its citations may lead to. One query, and one more to store new HTML. The
-    HTML of an unfinished answer is not stored.
+    `answers` pairs each answer with the sources that its citations may link to. Takes one query, and one more to store
+    new HTML. The HTML of an unfinished answer is not stored.
     """
     language = get_language() or ""
     rows: dict[UUID, list[RenderedAnswer]] = {}
@@ -77,7 +77,7 @@ def blocks_of(answers: Sequence[tuple[Message, Mapping[int, Source]]]) -> dict[U
 
 
 def _store(rows: Sequence[RenderedAnswer]) -> None:
-    # An answer may be deleted meanwhile, and two pages may store the same rows. The page has its HTML in any case.
+    # Another request may delete an answer or store the same rows meanwhile. The page has its HTML in any case.
     with suppress(IntegrityError, OperationalError), transaction.atomic():
         RenderedAnswer.objects.bulk_create(
             sorted(rows, key=lambda row: row.message_id),  # one order, so that two pages cannot deadlock
@@ -108,14 +108,14 @@ def _texts(answer: Message) -> list[Mapping[str, Any]]:
 
 
 def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
-    """Return the addresses of the signs of doubt, by the number of the citation in the part."""
+    """Return the addresses of the pages that explain doubts, by the number of the citation in the part."""
     at = answer.parts.index(part)
     doubts = part.get("check", {}).get("doubts", ())
     return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
-    """Return the digest of everything that the HTML is made from. `numbers` are those that the answer looks up."""
+    """Return the digest of all inputs of the HTML. `numbers` are the citation numbers that the answer looks up."""
     cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
     texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
     inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST), mention_href("a"), cited, texts]

@@ -5,7 +5,7 @@ https and mail addresses, nothing remote loads by itself (an image becomes a lin
 passes a sanitiser. No output has inline styles, since the content security policy forbids them.
 
 1. `render` renders a whole text within the `RenderAllowance` of its answer. Text beyond it is shown as written.
-2. `BlockStream` renders a growing text and tells which blocks changed. Its final blocks are those of `render`.
+2. `BlockStream` renders a growing text and returns the blocks that changed. Its final blocks equal those of `render`.
 
 Formulas in LaTeX become MathML, which browsers draw without our scripts or fonts.
 """
@@ -35,11 +35,13 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from chat.rendering import references
 from chat.rendering.highlighting import Colours, highlighted
 
-MAX_CHARACTERS = 400_000  # of all texts of an answer; a longer text is shown as written, up to this length
-MAX_HTML = 2_000_000  # bytes of all texts of an answer; a text with more is shown as written. Escaped "&" is five bytes
-MAX_STEPS = 30_000  # places where the parser tries its rules, about 1 s of CPU; a text with more is shown as written
-MAX_TOKENS = 3 * MAX_STEPS  # of blocks; a cell of a table is three
-MAX_NESTING = 24  # of lists and quotes; the parser drops deeper blocks
+# Limits for all texts of one answer together. A text that exceeds one is shown as written.
+MAX_CHARACTERS = 400_000  # also the most that is shown as written
+MAX_HTML = 2_000_000  # bytes; an escaped "&" takes five
+MAX_STEPS = 30_000  # places where the parser tries its rules; about 1 s of CPU
+# Limits for each text.
+MAX_TOKENS = 3 * MAX_STEPS  # block tokens; a table cell takes three
+MAX_NESTING = 24  # levels of lists and quotes; the parser drops deeper blocks
 NEWLINE = re.compile(r"\r\n?")
 FENCE = re.compile(r"^ *(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(https?://|mailto:)[\w\[]", re.IGNORECASE)  # followed by a host or an address
@@ -47,20 +49,20 @@ TASK_ITEM = re.compile(r"\[([ xX])\][ \t]")
 LISTS_OPEN = {"bullet_list_open", "ordered_list_open"}
 LISTS_CLOSED = {"bullet_list_close", "ordered_list_close"}
 MAX_FORMULA = 4_000  # characters
-# Limits of all formulas of an answer. The converter takes up to 12 µs a character and writes up to 30 bytes of MathML
-# for one; an ordinary formula becomes ten times its length.
+# Limits for all formulas of an answer together. The converter takes up to 12 µs per character and writes up to 30 bytes
+# of MathML per character; an ordinary formula becomes ten times its length.
 FORMULA_CHARACTERS = 30_000
 FORMULA_BYTES = 500_000
-SHORTEST_FORMULA = 10  # characters that a shorter formula counts as, since every formula has a fixed cost
+SHORTEST_FORMULA = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
 MAX_FORMULA_LINES = 100
-AROUND_BLOCK = 50  # bytes of the element around each block of a page
+AROUND_BLOCK = 50  # bytes of the element that wraps each block on a page
 REST = gettext_noop(
     "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
 )
 PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # the beginning of an entity that `escape` wrote
 BRACKETS = {"\\(": ("math_inline", "\\)"), "\\[": ("math_inline_double", "\\]")}
 
-# The parts of MathML that pass the sanitiser: none that has links or holds HTML.
+# The MathML that passes the sanitiser. It includes no element that can hold a link or HTML.
 MATH_TAGS = {
     *("math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "menclose", "merror"),
     *("mfrac", "msqrt", "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts"),
@@ -101,8 +103,8 @@ CLEANER = nh3.Cleaner(
 class RenderAllowance:
     """The limits left for the texts of one answer. Rendering a text uses them up.
 
-    The counts are deterministic, so a page and the stream, which render the same texts in the same order, show the
-    same. Only colours have a limit of time too.
+    The counts are deterministic. A page and the stream render the same texts in the same order, so both show the same
+    result. Only colours also have a time limit.
     """
 
     characters: int = MAX_CHARACTERS
@@ -113,7 +115,7 @@ class RenderAllowance:
     colours: Colours = field(default_factory=Colours)
 
     def copy(self) -> "RenderAllowance":
-        """Return a copy that can be used up by itself."""
+        """Return an independent copy."""
         return replace(self, colours=replace(self.colours))
 
 
@@ -126,7 +128,7 @@ def _mathml(latex: str, display: Literal["inline", "block"]) -> str | None:
 
 
 def to_mathml(latex: str, display: Literal["inline", "block"], allowance: RenderAllowance) -> str:
-    """Return a formula as MathML; its source if it cannot be parsed or the allowance is used up."""
+    """Return a formula as MathML, or its escaped source if it cannot be parsed or the allowance is used up."""
     source = f"<code>{escape(latex)}</code>"
     cost = max(len(latex), SHORTEST_FORMULA)
     if len(latex) > MAX_FORMULA or cost > allowance.formula_characters:
@@ -140,7 +142,7 @@ def to_mathml(latex: str, display: Literal["inline", "block"], allowance: Render
 
 
 def _bracket_formula(state: StateInline, silent: bool) -> bool:
-    r"""Parse `\( … \)` and `\[ … \]` in a line of text, the notation of many models."""
+    r"""Parse formulas in `\( … \)` and `\[ … \]` within a line. Many models write this notation."""
     start = state.src[state.pos : state.pos + 2]
     if start not in BRACKETS:
         return False
@@ -155,7 +157,10 @@ def _bracket_formula(state: StateInline, silent: bool) -> bool:
 
 
 def _bracket_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    r"""Parse `\[` at the start of a line up to `\]` at the end of one. Lines between are no lists or headings."""
+    r"""Parse a formula from `\[` at the start of a line to `\]` at the end of a line.
+
+    The lines between are not parsed as lists or headings.
+    """
     start = state.bMarks[first] + state.tShift[first]
     if state.is_code_block(first) or not state.src.startswith("\\[", start):
         return False
@@ -180,7 +185,10 @@ class TooMuchMarkup(Exception):
 
 
 def _count_step(state: StateBlock | StateInline, *_: Any) -> bool:
-    """Count a step of the parser. A rule that never matches, tried first at each line and at each possible markup."""
+    """Count a step of the parser. Raises `TooMuchMarkup`.
+
+    This rule never matches. The parser tries it first, at each line and at each possible markup.
+    """
     state.env["steps"] = state.env.get("steps", 0) + 1
     if state.env["steps"] > state.env["allowance"].steps:
         raise TooMuchMarkup
@@ -231,9 +239,9 @@ def _brackets(parser: MarkdownIt) -> None:
 
 
 class MarkdownRenderer(RendererHTML):
-    """Renders tokens of markdown-it. Its methods are named after the tokens.
+    """Renders tokens of markdown-it. Its methods have the names of the tokens.
 
-    The HTML is counted while it grows, since one definition of a long link, or the title of one source, may appear
+    It counts the HTML while it grows, since a long link that is defined once, or the title of a source, may appear
     thousands of times.
     """
 
@@ -318,7 +326,7 @@ def _code_block(code: str, language: str) -> str:
     label = f'<span class="lang">{escape(language or "text")}</span>'
     button = f'<button type="button" class="copy" data-copy>{_("Copy")}</button>'
     head = f'<div class="code-head">{label}{button}</div>'
-    kind = "code diagram-source" if language == "mermaid" else "code"  # scripts draw it
+    kind = "code diagram-source" if language == "mermaid" else "code"  # a script draws the diagram
     return f'<div class="{kind}">{head}<pre tabindex="0"><code>{code}</code></pre></div>'
 
 
@@ -330,7 +338,7 @@ def _host(source: str) -> str:
 
 
 class MarkdownParser(MarkdownIt):
-    """A parser that accepts links to `LINK` only."""
+    """A parser that accepts only links that match `LINK`."""
 
     def validateLink(self, url: str) -> bool:
         return LINK.match(url) is not None
@@ -364,7 +372,7 @@ PARSER = _parser()
 
 
 def _normal(text: str) -> str:
-    """Return the text with `\\n` as line end and without lone surrogates, which UTF-8 cannot encode."""
+    """Return the text with `\\n` as line end. Lone surrogates, which UTF-8 cannot encode, become “?”."""
     return NEWLINE.sub("\n", text).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -376,9 +384,9 @@ class _Block(NamedTuple):
 
 
 def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]:
-    """Yield the top-level blocks of a normalised text. Uses `env["allowance"]` up. Raises `TooMuchMarkup`.
+    """Yield the top-level blocks of a normalised text. Consumes `env["allowance"]`. Raises `TooMuchMarkup`.
 
-    `plain_end`: the last block gets no colours, since it will be rendered many times.
+    `plain_end`: leave the last block without colours, since it will be rendered many times.
     """
     tokens = PARSER.parse(text, env)
     allowance: RenderAllowance = env["allowance"]
@@ -398,7 +406,7 @@ def _blocks(text: str, env: Env, *, plain_end: bool = False) -> Iterator[_Block]
 
 
 def tokens_of(text: str, sources: Mapping[int, references.Source]) -> list[Token]:
-    """Return the parser's tokens of a text, its citations counted as in `render`; none for a text shown as written."""
+    """Return the parser's tokens of a text; none if `render` shows it as written. Citations count as in `render`."""
     try:
         env = {"sources": sources, "allowance": RenderAllowance()}
         return PARSER.parse(_normal(text), env) if len(text) <= MAX_CHARACTERS else []
@@ -414,9 +422,9 @@ def render(
 ) -> list[str]:
     """Return the HTML of each top-level block, each sanitised by itself. Never raises.
 
-    `sources` are the documents that citations may lead to, by number. `doubts` are the addresses of the signs of doubt,
-    by the number of the citation in the text, from 0. `allowance` is that of the answer, whose texts are rendered one
-    after the other; it is used up. A text over the allowance is shown as written, and cut off where that is too long.
+    `sources` are the documents to which citations may link, by number. `doubts` are the addresses of the pages that
+    explain doubts, by the number of the citation in the text, from 0. All texts of an answer share one `allowance`, and
+    this call consumes it. A text that exceeds the allowance is shown as written, and truncated if that is too long.
     """
     text = _normal(text)
     allowance = RenderAllowance() if allowance is None else allowance
@@ -438,7 +446,7 @@ def render(
 
 
 def _as_written(text: str, allowance: RenderAllowance) -> str:
-    """Return the text as written, as much as the allowance permits. Uses the allowance up."""
+    """Return as much of the text as the allowance permits, as written. Consumes the allowance."""
     html = escape(text[: allowance.characters], quote=False)
     data = html.encode()
     whole = len(text) <= allowance.characters and len(data) <= allowance.html
@@ -452,10 +460,10 @@ def _as_written(text: str, allowance: RenderAllowance) -> str:
 
 
 class BlockStream:
-    """Renders a growing text and tells which blocks changed. Only the unfinished tail is rendered again.
+    """Renders a growing text and returns the blocks that changed. Only the unfinished tail is rendered again.
 
-    The tail starts at the last top-level block; the blocks before it are finished. `push` skips renderings of a long
-    tail and returns nothing then; the page appends the raw text until the next rendering:
+    The tail starts at the last top-level block; the blocks before it are finished. For a long tail, `push` skips some
+    renderings and returns an empty list. The page appends the raw text until the next rendering:
 
     * A tail longer than `LONG_TAIL` is rendered when a sixteenth of it is new, or less if a fence may have closed. So
       the work is linear in the text's length.
@@ -465,10 +473,11 @@ class BlockStream:
     """
 
     LONG_TAIL = 2_000  # characters
-    # Steps of the last rendering: up to CHEAP a tail is rendered early for a fence, above DENSE its markup is dense.
+    # Steps of the last rendering. Up to CHEAP, a possible end of a fence is rendered at once. Above DENSE, the markup
+    # is dense.
     CHEAP = 100
     DENSE = 1_000
-    # A tail is rendered when one part in this many is new.
+    # A tail is rendered when more than 1/GROWTH of it is new; other fractions apply to a possible fence, dense markup.
     GROWTH = 16
     GROWTH_TO_FENCE = 64
     GROWTH_OF_DENSE = 2
@@ -477,13 +486,13 @@ class BlockStream:
         self, sources: Mapping[int, references.Source] | None = None, allowance: RenderAllowance | None = None
     ) -> None:
         self._sources = sources
-        self._allowance = RenderAllowance() if allowance is None else allowance  # of the answer; `finish` uses it up
-        self._left = self._allowance.copy()  # what the finished blocks leave
+        self._allowance = RenderAllowance() if allowance is None else allowance  # of the answer; `finish` consumes it
+        self._left = self._allowance.copy()  # the allowance that the finished blocks have not used
         self._pieces: list[str] = []
         self._tail = ""
         self._rendered = 0  # characters of the tail at its last rendering
         self._steps = 0  # steps of that rendering
-        self._finished = 0  # blocks before the tail
+        self._finished = 0  # number of blocks before the tail
         self._shown: list[str] = []
         self._references: Env = {}
         self.count = 0
@@ -524,12 +533,12 @@ class BlockStream:
         return changed
 
     def finish(self) -> list[tuple[int, str]]:
-        """Return the changes after which the blocks are those of `render`. `count` is then their final number."""
+        """Return the changes that turn the shown blocks into those of `render`. `count` is then their final number."""
         blocks = render("".join(self._pieces), self._sources, allowance=self._allowance)
         return list(self._place(0, blocks))
 
     def _due(self) -> bool:
-        """Tell whether the tail is to be rendered now."""
+        """Return whether to render the tail now."""
         size = len(self._tail)
         new = size - self._rendered
         dense = self._steps > self.DENSE
@@ -540,7 +549,7 @@ class BlockStream:
         return FENCE.search(self._tail, self._tail.rfind("\n", 0, self._rendered) + 1) is not None
 
     def _place(self, first: int, blocks: list[str]) -> Iterator[tuple[int, str]]:
-        """Show these blocks from the index `first` on. Yield those that differ from the shown ones."""
+        """Replace the shown blocks from the index `first` on. Yield the blocks that changed."""
         self.count = first + len(blocks)
         blocks = blocks + [""] * (len(self._shown) - first - len(blocks))
         for index, html in enumerate(blocks, first):

@@ -1,4 +1,4 @@
-"""The rows of a run: lock, settle and save them, inside the transaction that holds the run's lock."""
+"""Lock, settle and save the rows of a run, inside the transaction that holds the run's lock."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from projects.planner.rules import Actor
 from projects.planner.services import draft_begun, set_status
 from workspace.models import WorkspaceVersion
 
-# From a status to those that may follow it, with the reasons. No status follows “done”.
+# The allowed transitions: from a status to the statuses that may follow it, with the reasons. “done” is final.
 _ENDS: Mapping[str, str] = {
     Run.Status.STOPPED: "its person stops it, takes the task over, or deletes the conversation",
     Run.Status.FAILED: "it has used up its steps, tokens or minutes",
@@ -47,22 +47,22 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     },
     Run.Status.WAITING: {
         Run.Status.WAITING: "it goes on and waits for something else",
-        **_AGAIN,  # its person answers, or what it waits for has happened elsewhere
+        **_AGAIN,  # its person answers, or the event that it waits for has happened
         **_ENDS,
     },
     Run.Status.STOPPED: _AGAIN,  # its person tries again
     Run.Status.FAILED: _AGAIN,
     Run.Status.DONE: {},
 }
-TRIES = 3  # turns of one item in a row that may be interrupted before a person is asked
+TRIES = 3  # interrupted turns of one item in a row, after which the run asks its person
 NO_CHECKLIST = "no_checklist"
 PROPOSED = "proposed"  # a model outside the run has written the next item, and nobody has accepted it
 
 
 def locked(run_id: UUID) -> Run | None:
-    """Lock a run and, before it, its person's tasks (`projects.planner.services.lock_tasks`).
+    """Lock a run. Locks its person's tasks first (`projects.planner.services.lock_tasks`).
 
-    The steps of a run change tasks and begin turns, which lock the conversation and the person's line. All code takes
+    The steps of a run change tasks and begin turns, which lock the conversation and the person's queue. All code takes
     the locks in this order.
     """
     owner = Run.objects.filter(pk=run_id).values("owner")
@@ -74,7 +74,7 @@ def locked(run_id: UUID) -> Run | None:
 
 
 def save(run: Run) -> None:
-    """Store the run, and tell its person's pages and webhooks."""
+    """Store the run, and notify its person's pages and webhooks."""
     _tell_if_waiting(run)
     run.heartbeat = timezone.now()
     run.save(update_fields=["status", "item", "needs", "code", "detail", "started", "finished", "heartbeat"])
@@ -82,7 +82,7 @@ def save(run: Run) -> None:
 
 
 def _tell_if_waiting(run: Run) -> None:
-    """Emit run.waiting when the run enters that status, or waits for something else than before."""
+    """Emit run.waiting if the run enters that status, or if the reason for waiting has changed."""
     unchanged = Run.objects.filter(pk=run.pk, status=run.status, code=run.code, item=run.item_id)
     if run.status != Run.Status.WAITING or unchanged.exists():
         return
@@ -95,7 +95,7 @@ def _tell_if_waiting(run: Run) -> None:
 
 
 def become(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE, *, needs: str = "") -> None:
-    """Put the run into a status. Raises `ValueError` for one that `TRANSITIONS` does not allow."""
+    """Change the status of the run. Raises `ValueError` if `TRANSITIONS` does not allow the change."""
     if status not in TRANSITIONS[run.status]:
         raise ValueError(run.status, status)
     run.status = status
@@ -115,17 +115,17 @@ def checklist(task: Task) -> Sequence[Task]:
 
 
 def settle(run: Run, step: RunStep) -> None:
-    """Set the status of a step whose turn has ended and, while the run is live, what follows for the run."""
+    """Set the status of a step whose turn has ended. If the run is live, also make it wait or end as required."""
     step.status = _outcome(run, step)
     step.save(update_fields=["status"])
     if run.status not in Run.LIVE:
         return
-    what = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
+    label = f"@{step.code}" if step.code else f"the draft for @{run.task.code}"
     if step.question:
         wait(run, "question", Sentence.verbatim(step.question), needs=step.question)
     elif step.status == RunStep.Status.OPEN and step.reminds:
         if step.code:
-            wait(run, "item_unfinished", Sentence(prompts.UNFINISHED, code=what))
+            wait(run, "item_unfinished", Sentence(prompts.UNFINISHED, code=label))
         else:
             wait(run, NO_CHECKLIST, Sentence(prompts.NO_CHECKLIST))
     elif step.status == RunStep.Status.STOPPED:
@@ -137,11 +137,11 @@ def settle(run: Run, step: RunStep) -> None:
         else:
             wait(run, answer.error_code, answer.error_detail)
     elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
-        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=what))
+        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=label))
 
 
 def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
-    """Let the run wait for its person. Return the turns that this begins: none."""
+    """Make the run wait for its person. Return an empty list, since this begins no turns."""
     become(run, Run.Status.WAITING, code, detail, needs=needs)
     mark(run, run.task, Task.Status.WAITING)
     if run.item is not None:
@@ -150,7 +150,7 @@ def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn
 
 
 def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -> list[Turn]:
-    """End the run. Tasks in progress are open again. Return the turns that this begins: none."""
+    """End the run and reopen tasks in progress. Return an empty list, since this begins no turns."""
     become(run, status, code, detail)
     draft_begun(user=run.owner, task=run.task, over=True)
     for row in (run.task, run.item):
@@ -160,7 +160,7 @@ def end(run: Run, status: str, code: str = "", detail: Sentence = NO_SENTENCE) -
 
 
 def mark(run: Run, row: Task, status: str, *, only: Sequence[str] = Task.UNFINISHED) -> None:
-    """Set the status of a task or item, unless its user has set another one than `only` meanwhile."""
+    """Set the status of a task or item, unless its user has changed it to a status that is not in `only`."""
     current = Task.objects.filter(pk=row.pk).values_list("status", flat=True).first()
     if current not in only or current == status:
         return
@@ -179,7 +179,7 @@ def _outcome(run: Run, step: RunStep) -> str:
 
 
 def _finished(run: Run, step: RunStep) -> bool:
-    """Return whether the step has reached its aim, however its turn ended. A deleted item counts as reached."""
+    """Return whether the step has reached its goal, however its turn ended. A deleted item counts as done."""
     if not step.code:
         return bool(checklist(run.task))
     status = Task.objects.filter(owner=run.owner_id, code=step.code).values_list("status", flat=True).first()

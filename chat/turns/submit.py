@@ -1,12 +1,12 @@
 """Submit a message.
 
-1. `submit` locks the conversation and requires that nothing is under way in it.
-2. `check` validates the text, the models and the files, and `chat.turns.admission.admit` the person's limits.
+1. `submit` locks the conversation and requires that it is idle.
+2. `check` validates the text, the models and the files. `chat.turns.admission.admit` checks the person's limits.
 3. `begin_answers` stores the question with an empty answer and a turn for each model, in one statement.
 4. On commit the turns are put into the queue of the workers.
 
-Pages, sockets and programs come here through `chat.sending.services`, which knows of runs that wait for an answer.
-Runs, queued messages, edits and the OpenAI API come directly.
+Pages, sockets and programs call this through `chat.sending.services`, which handles runs that wait for an answer.
+Runs, queued messages, edits and the OpenAI API call it directly.
 """
 
 from collections.abc import Sequence
@@ -50,31 +50,31 @@ from personas.services import one_of
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
-LONGEST_EFFORT = 100  # characters; the error for a shorter one quotes it
+LONGEST_EFFORT = 100  # characters; up to this length, the error for an unknown effort quotes it
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A message to submit: the text, and optionally files, models to answer side by side and an idempotency key.
 
-    `of_run`: a run asks; nobody else may in its conversation while it is at work.
+    `of_run`: the message comes from a run. While a run is in progress, only it may send messages in its conversation.
     """
 
     text: str
     files: Sequence[UUID] = ()
     models: Sequence[UUID] = ()
     key: str | None = None
-    parent: UUID | None = None  # the message to go on from; by default the conversation's leaf
-    sibling: UUID | None = None  # instead: the question whose parent it gets, as a new branch
+    parent: UUID | None = None  # the message to continue from; by default the conversation's leaf
+    sibling: UUID | None = None  # alternative to `parent`: a question, next to which a new branch begins
     of_run: bool = False
-    continues: bool = False  # an answer that was cut off; pages show such a question small
-    token: UUID | None = None  # of the program that sent a message which has waited since then
-    effort: str | None = None  # of reasoning, from now on in this conversation; "" takes a choice back
-    options: StoredOptions | None = None  # of a program's turn
+    continues: bool = False  # the message asks to continue a cut-off answer; pages show it small
+    token: UUID | None = None  # the API token of the program that sent a queued message
+    effort: str | None = None  # reasoning effort, stored for the conversation; "" resets it
+    options: StoredOptions | None = None  # only for a program's turn
 
 
 class CheckedMessage(NamedTuple):
-    """A message that may be stored."""
+    """A message that passed the checks and may be stored."""
 
     text: str
     models: Sequence[Model]
@@ -82,7 +82,7 @@ class CheckedMessage(NamedTuple):
 
 
 def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None = None) -> CheckedMessage:
-    """Validate a message. `version` of the workspace as in `models_of`.
+    """Validate a message. `version` is the workspace version, as in `models_of`.
 
     Raises `no_model`, `not_found`, and the errors of `text_of`, `refuse_over_line` and `check_effort`.
     """
@@ -114,8 +114,8 @@ def text_of(ask: Ask) -> str:
 def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
     """Store the user's message, and an empty answer and a turn for each model. Workers get the turns on commit.
 
-    The same idempotency key again returns the turns of the first time. Raises the errors of `check`, `require_idle`
-    and `admit`. A message on another branch is no answer to a run, and raises `run_in_progress` (409).
+    A repeated idempotency key returns the turns of the first request. Raises the errors of `check`, `require_idle` and
+    `admit`. A message on another branch cannot answer a waiting run, so it raises `run_in_progress` (409).
     """
     require_owner(user, conversation)
     text_of(ask)  # raises before anybody waits for the lock
@@ -157,9 +157,9 @@ def regenerate(
     effort: str | None = None,
     send_less: bool = False,
 ) -> list[Turn]:
-    """Answer a question anew, as a branch next to the old answer, which stays. `message`: the question or an answer.
+    """Answer a question again, as a branch next to the old answer, which stays. `message`: the question or an answer.
 
-    `effort` as in `Ask`. `send_less`: with at most half of the prompt that was sent last, for this answer alone.
+    `effort` as in `Ask`. `send_less`: limit the prompt of this answer to half of the prompt that was sent last.
     """
     conversation = message.conversation
     require_owner(user, conversation)
@@ -196,9 +196,9 @@ def begin_answers(
 ) -> list[Turn]:
     """Store an empty answer and a turn for each model that `admit` has admitted, inside the caller's transaction.
 
-    Workers get the turns on commit, except those that wait in their person's line. Messages above the answers that are
-    not stored yet are stored with them. `below`: the parent of the answers, where that is not the question. `options`
-    as in `Ask`.
+    Workers get the turns on commit, except turns that wait in their person's queue. Also stores messages above the
+    answers that are not stored yet. `below`: the parent of the answers, if that is not the question. `options` as in
+    `Ask`.
     """
     parent = below or question
     place = ParentMessage(parent.pk, parent.depth)
@@ -237,7 +237,7 @@ def begin_answers(
 
 
 def _unstored(message: Message | None) -> list[Message]:
-    """Return the message and those above it that are not stored yet, from the top."""
+    """Return the unstored messages from the top of the branch down to this message."""
     rows: list[Message] = []
     while message is not None and message._state.adding:
         rows.append(message)
@@ -246,7 +246,7 @@ def _unstored(message: Message | None) -> list[Message]:
 
 
 def check_effort(effort: str | None, models: Sequence[Model] = ()) -> None:
-    """Raise `bad_effort` for an unknown effort, and `effort_not_offered` for one that none of `models` takes."""
+    """Raise `bad_effort` for an unknown effort, and `effort_not_offered` if none of `models` takes it."""
     if not effort:
         return
     if effort not in Effort.values:
@@ -286,7 +286,7 @@ def _require_idle(conversation: Conversation, ask: Ask) -> ConversationStatus:
 
 
 class ParentMessage(NamedTuple):
-    """A message that others get as their parent."""
+    """The id and depth of a message that new messages get as their parent."""
 
     pk: UUID
     depth: int
@@ -314,7 +314,7 @@ def _message(
 
 
 def turns_of_key(conversation: Conversation, key: str | None) -> list[Turn]:
-    """Return the turns that an earlier request with this idempotency key has begun."""
+    """Return the turns that an earlier request with this idempotency key began."""
     if not key:
         return []
     turns = Turn.objects.filter(conversation=conversation, idempotency_key=key).order_by("slot")
@@ -342,12 +342,12 @@ def _attach(question: Message, files: Sequence[File]) -> None:
 
 
 def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) -> ParentMessage | None:
-    named = ask.sibling or ask.parent
-    if named is None:
+    message_id = ask.sibling or ask.parent
+    if message_id is None:
         leaf = conversation.leaf_id
         depth = status.leaf_depth
         return ParentMessage(leaf, depth) if leaf is not None and depth is not None else None
-    message = get_or_404(Message.objects.filter(conversation=conversation), named, "message")
+    message = get_or_404(Message.objects.filter(conversation=conversation), message_id, "message")
     if ask.sibling:
         return ParentMessage(message.parent_id, message.depth - 1) if message.parent_id is not None else None
     if message.role == Message.Role.USER:
@@ -356,10 +356,10 @@ def _parent(conversation: Conversation, ask: Ask, status: ConversationStatus) ->
 
 
 def models_of(conversation: Conversation, chosen: Sequence[UUID], version: UUID | None = None) -> list[Model]:
-    """Return the models that are to answer: the chosen ones, or the default of the conversation.
+    """Return the models that will answer: the chosen ones, or the default of the conversation.
 
-    They are as administrators had set them at this version of the workspace or later; without a version as they are
-    now. Raises `no_model`, `too_many_models`, and `not_found`.
+    Their settings are those of this workspace version or a later one; without a version, the current settings. Raises
+    `no_model`, `too_many_models` and `not_found`.
     """
     usable = cached_models_of(conversation.owner_id, version)
     if not chosen:

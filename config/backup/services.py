@@ -1,11 +1,11 @@
-"""Backups. A backup is a directory: `manifest.json`, the rows of all tables, and the objects of the storage.
+"""Make and restore backups. A backup is a directory with a manifest, the rows of all tables, and the stored objects.
 
     manifest.json          its contents, the version, and the fingerprints of the keys that open its secrets
     rows/<id>/rows.dump    all tables at one moment, by pg_dump in its custom format
     objects/…              every object of the storage, by its name
 
-The manifest is written last, so a directory with one is a whole backup. Another backup into the same directory copies
-only new objects, also after an interrupted one; the rows are always written again, at one moment.
+The manifest is written last, so a directory with a manifest is a complete backup. A second backup into the same
+directory copies only new objects, even if the first was interrupted. The rows are always dumped again, at one moment.
 
 A backup of an older version is restored as it is, and then migrated. Its rows may have format 1 (`config.backup.rows`).
 """
@@ -51,7 +51,7 @@ class Say(Protocol):
 
 
 # The contents of `manifest.json`. Format 2 has `server`, `pg_dump` and `sha256`; format 1 has `tables` and `sequences`.
-Manifest = TypedDict(  # noqa: UP013 - as a mapping, since keys of stored backups are no names of ours
+Manifest = TypedDict(  # noqa: UP013 - a mapping, since stored backups determine the keys
     "Manifest",
     {
         "format": int,
@@ -78,8 +78,8 @@ def back_up(target: Path, say: Say) -> None:
         say(warning.english)
     path = target / MANIFEST
     say(f"{objects.copy_out(target / 'objects'):,} objects are copied.")
-    own = str(uuid4())
-    directory = target / "rows" / own
+    backup_id = str(uuid4())
+    directory = target / "rows" / backup_id
     make_private(directory, below=target)
     now = timezone.now()
     postgres.dump(program, directory / DUMP)
@@ -87,7 +87,7 @@ def back_up(target: Path, say: Say) -> None:
     say(f"{objects.copy_out(target / 'objects'):,} objects that came meanwhile are copied.")
     manifest: Manifest = {
         "format": FORMAT,
-        "id": own,
+        "id": backup_id,
         "made": now.isoformat(),
         "migrations": _migrations(),
         "keys": _fingerprints(),
@@ -106,7 +106,7 @@ def back_up(target: Path, say: Say) -> None:
 
 
 def restore(source: Path, say: Say) -> None:
-    """Restore a backup into an empty database and the storage. An interrupted restore goes on where it was.
+    """Restore a backup into an empty database and the storage. An interrupted restore continues where it stopped.
 
     Raises BackupRefused.
     """
@@ -130,7 +130,7 @@ def restore(source: Path, say: Say) -> None:
         _note("rows")
         say(f"That took {(time.monotonic() - start) / 60:,.1f} minutes.")
     call_command("migrate", interactive=False, verbosity=0)
-    # `reembed` makes these indexes, not a migration, so an empty database has only that of the bundled embedder.
+    # `reembed` creates these indexes, not a migration, so a new database has only the index of the bundled embedder.
     for dimensions in Embedder.objects.order_by("dimensions").values_list("dimensions", flat=True).distinct():
         create_vector_index(dimensions)
     with connection.cursor() as cursor:
@@ -140,7 +140,7 @@ def restore(source: Path, say: Say) -> None:
 
 
 def _manifest(source: Path) -> Manifest:
-    """Return the manifest. Raises BackupRefused where this version and its keys cannot restore the backup."""
+    """Return the manifest. Raises BackupRefused if this version or its keys cannot restore the backup."""
     try:
         manifest: Manifest = json.loads((source / MANIFEST).read_text())
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _manifest(source: Path) -> Manifest:
 
 
 def _check_files(manifest: Manifest, directory: Path) -> None:
-    """Raise BackupRefused for damaged files, or an older server than the backup's."""
+    """Raise BackupRefused if a file is damaged, or if the server is older than the backup's."""
     if manifest["format"] == FORMAT:
         digests = {DUMP: manifest["sha256"]}
         if postgres.server_major() < manifest["server"]:
@@ -180,7 +180,7 @@ def _check_files(manifest: Manifest, directory: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file; empty where it is missing."""
+    """Return the SHA-256 of a file; empty if the file is missing."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -189,9 +189,9 @@ def _digest(path: Path) -> str:
 
 
 def _begin(manifest: Manifest) -> None:
-    """Note the backup in the database that it is restored into. Raises BackupRefused where the database is not empty.
+    """Record in the database which backup is being restored. Raises BackupRefused if the database is not empty.
 
-    A restore of the same backup that was interrupted goes on.
+    An interrupted restore of the same backup may continue.
     """
     with connection.cursor() as cursor:
         cursor.execute(_ANYTHING, [STATE])
@@ -213,7 +213,7 @@ def _note(step: str, value: str = "") -> None:
 
 
 def _done() -> dict[str, str]:
-    """Return the values of the finished steps by their names."""
+    """Return the values of the finished steps, by the name of the step."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT step, said::text FROM {STATE}")  # noqa: S608 - a constant
         return {step: json.loads(value) for step, value in cursor.fetchall()}
@@ -226,7 +226,7 @@ def _migrations() -> list[str]:
 
 
 def _fingerprints() -> dict[str, list[str]]:
-    """Return the fingerprints of the keys, from which the keys cannot be computed."""
+    """Return the fingerprints of the keys. They do not reveal the keys."""
     keys = {"secret": [settings.SECRET_KEY], "encryption": settings.ENCRYPTION_KEYS}
     return {kind: [_fingerprint(key) for key in several] for kind, several in keys.items()}
 

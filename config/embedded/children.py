@@ -1,4 +1,4 @@
-"""Child processes that never outlive the process that started them. Servers among them are restarted when they end."""
+"""Run child processes that never outlive the supervisor. Servers are restarted when they end."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ READ_BYTES = 65_536
 FIRST_PAUSE = 1.0  # seconds between the end of a server and its first restart
 LONGEST_PAUSE = 60.0  # seconds between the end of a server and its restart
 STEADY_SECONDS = 60.0  # a server that ran for this long is restarted after the first pause again
-TRIES = 3  # starts of a server that has never been ready
+TRIES = 3  # starts of a server before it counts as failed, if it was never ready
 OWN_NAME = "up"  # the name of the supervisor in the output
 PR_SET_PDEATHSIG = 1
 COLOURS = (36, 35, 34, 33, 32, 96, 95, 94)
@@ -35,11 +35,10 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 class ChildProgram:
     """A program to run: the command `argv`, or `main` in a fork of the supervisor.
 
-    `stage` orders the end: the highest stage is stopped first. `says_when_ready`: words of the output line by which it
-    says that it serves. `bereaved`: the signal that the kernel sends it when the supervisor is gone. `waits`: its input
-    stays open until `Child.release`; it has none otherwise. `niceness`: how far it gives way to other processes.
-    `memory`: bytes of heap that it may allocate (RLIMIT_DATA), 0 for any. `oom_score`: the points, of 1,000, that are
-    added when the kernel chooses a process to kill.
+    `stage`: programs with the highest stage are stopped first. `says_when_ready`: words of the output line that reports
+    that the server is ready. `bereaved`: the signal that the kernel sends it when the supervisor has died. `waits`: its
+    input stays open until `Child.release`; otherwise it has no input. `niceness`: its nice value. `memory`: bytes that
+    it may allocate (RLIMIT_DATA), 0 for no limit. `oom_score`: its `oom_score_adj`, from 0 to 1,000.
     """
 
     name: str
@@ -58,7 +57,7 @@ class ChildProgram:
 
 
 class Child:
-    """A process. `ready` is shared by a server and its restarts, and done once one of them was ready."""
+    """A running process. A server and its restarts share the future `ready`, which is done once one was ready."""
 
     def __init__(
         self,
@@ -78,18 +77,18 @@ class Child:
         self.unfinished_line = b""
 
     def set_ready(self) -> None:
-        """Mark a server as ready that does not say so itself."""
+        """Mark a server as ready. For a server whose output does not report it."""
         if not self.ready.done():
             self.ready.set_result(None)
 
     def release(self, text: str = "") -> None:
-        """Write the input of a program that `waits`, and close it."""
+        """Write `text` to the input of a program that `waits`, and close the input."""
         if stdin := self.process.stdin:
             with contextlib.suppress(BrokenPipeError), stdin:
                 stdin.write(text.encode())
 
     async def status(self) -> int:
-        """Wait for the end and return the exit status. Unlike a plain await, cancellation leaves the future alone."""
+        """Wait for the end and return the exit status. Cancelling this does not cancel the shared future `ended`."""
         await asyncio.wait({self.ended})
         return self.ended.result()
 
@@ -103,7 +102,7 @@ class BackOff:
     def pause(self, ran: float) -> float:
         """Return the seconds before the next start of a server that ran for `ran` seconds.
 
-        The first pause comes again after `STEADY_SECONDS` of running.
+        The pause is short again after a run of `STEADY_SECONDS`.
         """
         pause = FIRST_PAUSE if ran >= STEADY_SECONDS else self._next
         self._next = min(2 * pause, LONGEST_PAUSE)
@@ -111,11 +110,11 @@ class BackOff:
 
 
 class Children:
-    """The children of one supervisor, to be used in the main thread and inside its event loop.
+    """The children of one supervisor. Use it only in the main thread, inside its event loop.
 
-    PR_SET_PDEATHSIG follows the thread that forked, not the process: a child started from a helper thread would be
-    killed when that thread ends. Every child also gets the file descriptor `lock`, so that a lock on it lasts until the
-    last of them has ended. Their lines go to `output`.
+    PR_SET_PDEATHSIG is bound to the thread that forked, not to the process: a child that a helper thread started would
+    be killed when that thread ends. Every child inherits the file descriptor `lock`, so a lock on it lasts until the
+    last child has ended. The lines of all children go to `output`.
     """
 
     def __init__(self, lock: int, output: TextIO = sys.stdout) -> None:
@@ -130,9 +129,9 @@ class Children:
         self._loop.add_signal_handler(signal.SIGCHLD, self._collect)
 
     def start(self, program: ChildProgram, prepare: Callable[[], Awaitable[None]] | None = None) -> Child:
-        """Start a server and, until `stop`, start it again whenever it ends. Await `prepare` before each restart.
+        """Start a server, and restart it whenever it ends, until `stop`. Await `prepare` before each restart.
 
-        A server that ended `TRIES` times before it was ready makes `unless_one_fails` fail.
+        If a server ends `TRIES` times before it was ever ready, `unless_one_fails` raises.
         """
         child = self._spawn(program, stdout=None)
         task = asyncio.create_task(self._keep_running(child, prepare))
@@ -141,9 +140,9 @@ class Children:
         return child
 
     async def run(self, program: ChildProgram, text: str = "") -> str:
-        """Run a program to its end and return its stdout. Raises StartError where it fails.
+        """Run a program to its end and return its stdout. Raises StartError if it fails.
 
-        `text`: the whole input of a program that `waits`.
+        `text`: the whole input, for a program that `waits`.
         """
         with tempfile.TemporaryFile() as output:
             child = self._spawn(program, stdout=output)
@@ -157,11 +156,11 @@ class Children:
         return written
 
     async def unless_one_fails(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`. Where a server cannot be started, cancel `work` and raise StartError."""
+        """Return the result of `work`. If a server cannot be started, cancel `work` and raise StartError."""
         task = asyncio.ensure_future(work)
         try:
-            either: set[asyncio.Future[Any]] = {task, self._failure}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            futures: set[asyncio.Future[Any]] = {task, self._failure}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
             if self._failure.done():
                 raise StartError(self._failure.result())
             return task.result()
@@ -170,7 +169,10 @@ class Children:
             await asyncio.wait({task})
 
     async def stop(self) -> None:
-        """End all, stage by stage: by the stop signal, after `STOP_SECONDS` by KILL, with KILL for their leftovers."""
+        """Stop all children, stage by stage.
+
+        Each child gets its stop signal. After `STOP_SECONDS`, or when it has ended, its process group gets SIGKILL.
+        """
         self._stopping = True
         for task in self._restarting:
             task.cancel()
@@ -180,7 +182,7 @@ class Children:
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
     async def _keep_running(self, child: Child, prepare: Callable[[], Awaitable[None]] | None) -> None:
-        """Restart a server whenever it ends; return where it was never ready in `TRIES` starts."""
+        """Restart a server whenever it ends. Return only if it was never ready in `TRIES` starts."""
         back_off = BackOff()
         tries = 1
         while True:
@@ -202,7 +204,7 @@ class Children:
         end: str,
         ran: float,
     ) -> Child:
-        """Start a server again after a pause; after further pauses where it cannot start, as for lack of memory."""
+        """Start a server again after a pause. Try again after a longer pause if it cannot start (no memory)."""
         while True:
             pause = back_off.pause(ran)
             self._say(f"{child.program.name} {end}; it is started again in {pause:g} s.")
@@ -223,12 +225,12 @@ class Children:
             )
 
     def _note_error(self, task: "asyncio.Task[None]") -> None:
-        """Pass on an error of this module, which would leave a server unwatched."""
+        """Report an error in the restart task. Without this, nothing would restart the server."""
         if not task.cancelled() and (error := task.exception()) and not self._failure.done():
             self._failure.set_exception(error)
 
     def _forget(self, child: Child) -> None:
-        """Kill the rest of an ended child's process group now, since the system may reuse its number later."""
+        """Kill the rest of an ended child's process group now, since the system may reuse its id later."""
         self._all.remove(child)
         _kill_group(child)
 
@@ -240,7 +242,7 @@ class Children:
         ready: "asyncio.Future[None] | None" = None,
         colour: int | None = None,
     ) -> Child:
-        """Start a process. With `stdout`, only its stderr is shown; without, both are."""
+        """Start a process and show its output. With `stdout`, only its stderr is shown."""
         if self._stopping:
             raise StartError(f"{program.name} was not started: everything is being stopped.")
         process = self._begin(program, stdout)
@@ -322,7 +324,7 @@ def _kill_group(child: Child) -> None:
 
 
 def _limit(pid: int, program: ChildProgram) -> None:
-    """Set limits of memory where the system has them. A lower inherited limit stays."""
+    """Set the memory limits of a process, on Linux only. A lower inherited limit stays."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(ProcessLookupError, PermissionError, FileNotFoundError):

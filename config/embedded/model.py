@@ -1,12 +1,12 @@
-"""`python -m config.embedded.model PORT WEIGHTS NAME PREFIX`: a small model on loopback, with OpenAI's protocol.
+"""`python -m config.embedded.model PORT WEIGHTS NAME PREFIX`: serve a small model on loopback, with OpenAI's protocol.
 
-A request needs the key in the environment variable `BUNDLED_MODEL_KEY`: other users of the machine can reach the port,
-and so can pages of other sites in a local browser, by a name that resolves to this address. llama.cpp lets everybody
-list models and check its health, but only at its usual paths: below the `PREFIX` these need the key, too.
+A request needs the key in the environment variable `BUNDLED_MODEL_KEY`. Other users of the machine can reach the port.
+So can pages of other sites in a local browser, through a name that resolves to this address. At its usual paths,
+llama.cpp lists models and reports its health without a key; below `PREFIX`, these requests need the key, too.
 
-It gives way to all other processes of the machine: one thread, nice 10, prompts read 128 tokens at a time, and a prompt
-cache of 64 MiB in the place of llama.cpp's usual 8 GiB. Two requests at a time share a window of 6,144 tokens, and the
-product plans each for 2,048; the keys and values have 8 bits, 75 MB from the start.
+The server yields to all other processes: one thread, nice 10, prompts in batches of 128 tokens, and a prompt cache of
+64 MiB instead of llama.cpp's usual 8 GiB. Two parallel requests share a window of 6,144 tokens, and the product plans
+each for 2,048. The KV cache has 8 bits per value and takes 75 MB from the start.
 """
 
 import os
@@ -20,11 +20,11 @@ import xllamacpp
 SLOTS = 2
 WINDOW = 6_144  # tokens of all slots together
 CACHE_MIB = 64
-AT_ONCE = 128  # tokens; memory for the scores of all of them is allocated at the start
+AT_ONCE = 128  # tokens in one batch; memory for the scores of a batch is allocated at the start
 
 
 def main(port: int, weights: str, name: str, prefix: str) -> None:
-    # The destructor of a server with a request in flight never returns.
+    # Exit without the server's destructor, which never returns while a request is in flight.
     signal.signal(signal.SIGTERM, _exit)
     os.nice(10)
     params = xllamacpp.CommonParams()
@@ -33,7 +33,7 @@ def main(port: int, weights: str, name: str, prefix: str) -> None:
     params.port = port
     params.api_keys = [os.environ["BUNDLED_MODEL_KEY"]]
     params.api_prefix = prefix
-    params.model_alias = [name]  # else its name is the path of the file
+    params.model_alias = [name]  # the default name is the path of the file
     params.n_parallel = SLOTS
     params.n_ctx = WINDOW
     params.kv_unified = True

@@ -1,10 +1,10 @@
-"""The supervisor: it starts all processes in order, restarts those that end, and stops all in the opposite order.
+"""The supervisor starts all processes in order, restarts them when they end, and stops them in the opposite order.
 
 1. `run` locks the data directory and opens the port.
 2. `_serve` starts PostgreSQL, Redis and the model, migrates, and forks the web process and the workers.
-3. `Children` restarts each of them that ends, by itself or killed. The port stays open here, so requests wait for the
-   new web process.
-4. A server that never gets ready ends everything: see `Children.start`.
+3. `Children` restarts each process that exits or is killed. The supervisor keeps the port open, so requests wait for
+   the new web process.
+4. If a server never becomes ready, everything is stopped: see `Children.start`.
 """
 
 import asyncio
@@ -39,16 +39,19 @@ WORKER_STAGE = 2
 WEB_STAGE = 3
 ANSWER_SECONDS = 60
 AGAIN_SECONDS = 0.2
-# Two processes: reading and indexing of files takes whole seconds of a processor, in which answers would stop. The
-# event loop of the first carries answers; threads of the second do the other work.
+# Two worker processes, since reading and indexing a file uses a processor for whole seconds, and answers would stop
+# meanwhile. Answers run in the event loop of the first. All other work runs in threads of the second.
 WORKERS = {"turns": 1, "background": 16}  # threads by queue
 BACKGROUND_NICENESS = 10  # files and imports give way to answers
-LEAST_MEMORY = 2 << 30  # bytes that a process may allocate, however small the machine
+LEAST_MEMORY = 2 << 30  # bytes that a process may allocate, even on a small machine
 
 
 @dataclass(frozen=True)
 class Site:
-    """The settings of a start. `database_url` and `redis_url` None start the embedded service. Port 0: any free one."""
+    """The settings of a start. If `database_url` or `redis_url` is None, the embedded service is started.
+
+    Port 0 means any free port.
+    """
 
     data: Path
     host: str
@@ -60,9 +63,10 @@ class Site:
 def run(site: Site) -> None:
     """Run the product until SIGINT, SIGTERM or SIGHUP, and return when every child has ended.
 
-    Raises StartError, with nothing left running, where it cannot start. A child that ends later is restarted.
+    Raises StartError if the product cannot start; no process is left running then. A child that ends later is started
+    again.
     """
-    os.umask(OTHERS)  # children inherit it, so their files are closed, too
+    os.umask(OTHERS)  # children inherit it, so other users cannot read their files either
     make_data_dir(site.data)
     close_to_others(site.data)
     with lock_data_dir(site.data) as descriptor, _listen(site.host, site.port) as listening:
@@ -74,13 +78,16 @@ def run(site: Site) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Open the port, first and for good: only our web server can answer on it, and early requests wait for it."""
+    """Open the port before any process starts, and keep it open.
+
+    So only our web server can answer on it, and early requests wait for the server.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         number = error.errno or 0
-        reason = os.strerror(number) if number > 0 else "there is no such address"  # getaddrinfo's are negative
+        reason = os.strerror(number) if number > 0 else "there is no such address"  # errors of getaddrinfo are negative
         raise StartError(
             f"Port {port} on {host} cannot be opened ({reason}); stop what listens there, or set PORT to another one."
         ) from error
@@ -88,9 +95,9 @@ def _listen(host: str, port: int) -> socket.socket:
 
 async def _until_stopped(site: Site, listening: socket.socket, lock: int) -> None:
     stop_requested = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
-            asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
+            asyncio.get_running_loop().add_signal_handler(signum, stop_requested.set)
     children = Children(lock)
     serving = asyncio.create_task(_serve(children, site, listening))
     stop = asyncio.create_task(stop_requested.wait())
@@ -112,7 +119,7 @@ async def _serve(children: Children, site: Site, listening: socket.socket) -> No
         env["DATABASE_URL"] = database_url(site.data)
     if not site.redis_url:
         env["REDIS_URL"] = redis_url(site.data)
-    key = secrets.token_urlsafe(32)  # a new one for each start, so that a leaked earlier one is useless
+    key = secrets.token_urlsafe(32)  # a new key for each start, so that a leaked key becomes useless
     model = start_model(children, key)
     services = start_services(children, site.data, postgres=site.database_url is None, redis=site.redis_url is None)
     await children.unless_one_fails(_beside(services, product.load))
@@ -169,15 +176,19 @@ def _most_memory() -> int:
 
 
 async def _beside(starting: Coroutine[Any, Any, None], load: Callable[[], None]) -> None:
-    """Start and load at the same time. The thread that loads has ended on return, since a fork copies one thread."""
+    """Start the services and load the product at the same time.
+
+    On return the loading thread has ended, since a fork copies only the thread that forks.
+    """
     with ThreadPoolExecutor(1) as thread:
         await asyncio.gather(starting, asyncio.get_running_loop().run_in_executor(thread, load))
 
 
 async def _answers(web: Child, listening: socket.socket) -> None:
-    """Wait until the web server answers, and mark it as ready. Raises StartError where it refuses or is too late.
+    """Wait until the web server answers, and mark it as ready.
 
-    A request waits in the socket's queue until a web process accepts it. It is sent again where that process ended.
+    Raises StartError if it answers with an error, or not in time. A request waits in the socket's queue until a web
+    process accepts it. It is sent again if that process ended.
     """
     host, port = listening.getsockname()[:2]
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
@@ -194,7 +205,7 @@ async def _answers(web: Child, listening: socket.socket) -> None:
 
 
 async def _first_line(host: str, port: int) -> str:
-    """Return the first line of the answer to `/livez`; empty where the connection is closed before."""
+    """Return the first line of the answer to `/livez`; empty if the connection was closed before an answer."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
         with contextlib.closing(writer):

@@ -1,4 +1,4 @@
-"""`make bench` prints each figure with its limit or its peer and their ratio, and writes it as JSON."""
+"""Run the benchmarks (`make bench`). Prints each figure with its limit or peer and the ratio, and writes it as JSON."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from scripts.services import Services
 from tests.product import installed
 
 OUT = Path(os.environ.get("BENCH_RESULTS", "bench-results"))
-PASSWORD = "for-benchmarks-only"  # of the admin
+PASSWORD = "for-benchmarks-only"  # the admin's password
 
 
 def show(title: str, rows: list[dict[str, Any]]) -> None:
@@ -29,7 +29,7 @@ def show(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def separately(module: str, **environment: str) -> list[dict[str, Any]]:
-    """Run a module that sets up Django in a process of its own, and return the rows that it prints as JSON."""
+    """Run a module in its own process, since it sets up Django. Return the rows that it prints as JSON."""
     everything = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", **environment}
     command = [sys.executable, "-m", module]
     rows: list[dict[str, Any]] = json.loads(
@@ -67,7 +67,7 @@ def with_services(names: list[str]) -> None:
 
 
 def with_limits() -> None:
-    """Measure a product with the default limits. That of `with_services` has none for its one person."""
+    """Measure an installation with the default limits. The one in `with_services` has no limits for its single user."""
     os.environ["LIVE_TURNS"] = str(shares.LIVE)
     services = Services()
     try:
@@ -78,7 +78,7 @@ def with_limits() -> None:
 
 
 def main(names: list[str]) -> None:
-    """Measure the tables of these names, or all without names."""
+    """Run the benchmarks with these names; without names, run all."""
     names = names or [
         *("context", "rendering", "traces", "plan", "replay", "files", "page", "looks", "turn", "hanging", "shares"),
         *("search", "volume", "retrieval"),

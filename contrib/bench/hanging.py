@@ -1,4 +1,4 @@
-"""Measure hundreds of answers that wait for a silent model: their cost for a worker, and the delay for others."""
+"""Measure hundreds of answers that wait for a silent model: their cost for a worker, and the delay of other answers."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +12,11 @@ from tests.product import Caller, Product, until
 
 TURNS = 600
 SCRIPT = {"text": "Never said.", "silent_after": 0}
-SECONDS = 300.0  # in which a slow machine can post them all
+SECONDS = 300.0  # time limit; a slow machine needs most of it to post all questions
 
 
 def rows(product: Product, caller: Caller) -> list[dict[str, Any]]:
-    """Measure a product whose `caller` has no rate limit. All turns are stopped at once, by their rows."""
+    """Measure an installation in which `caller` has no rate limit. Stops all turns at once, through their rows."""
     worker = psutil.Process(product.processes["worker"].pid)
     with psycopg.connect(product.environment["DATABASE_URL"], autocommit=True) as database:
         database.execute("UPDATE llm_provider SET silence_timeout = 3600")
@@ -48,9 +48,9 @@ def _row(name: str, value: float, unit: str, limit: float) -> dict[str, Any]:
 
 
 def _begun(caller: Caller) -> float:
-    place = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
+    conversation = str(caller.post("conversations/", {"title": "Bench"}, expect=201)["id"])
     began = time.perf_counter()
-    turn = caller.ask("hi", {"text": "Here."}, place)
+    turn = caller.ask("hi", {"text": "Here."}, conversation)
     first = next(event for event in caller.events(turn["id"]) if event["type"] == "TEXT_MESSAGE_CONTENT")
     took = time.perf_counter() - began
     caller.ended(first["turn"])

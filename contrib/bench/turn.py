@@ -1,7 +1,8 @@
 """Measure the cost of a turn: the time it adds to the model's first token, and many streams at once.
 
-The peer of each row is the same scripted server read directly, in the same run. A process of its own reads the answers
-and only keeps their bytes: a client that does more would send later and so ask less of the product than a real one.
+Each row is compared with reading the same scripted server directly, in the same run. A separate process reads the
+answers and only keeps their bytes. A client that does more would send later, and so load the product less than a real
+one.
 """
 
 import json
@@ -18,8 +19,8 @@ from tests.product import Caller, Product
 from tests.scripted_model import expected_text
 
 RUNS = 50
-WARMING = 5  # answers before those that are measured
-WITHIN = 0.5  # seconds in which all streams begin
+WARMING = 5  # answers that are not measured, to warm up
+WITHIN = 0.5  # seconds over which the starts of the streams are spread
 TTFT = 0.05  # seconds the scripted model waits before its first token
 LIMIT_MS = 25.0
 
@@ -33,8 +34,8 @@ def _direct(product: Product, script: dict[str, Any]) -> AnswerExchange:
 
 
 def _through(product: Product, caller: Caller, script: dict[str, Any]) -> AnswerExchange:
-    """Return an exchange with the product, for events on the request. The model gets the same short question."""
-    # With a title: otherwise the model would be asked for one after the answer, during the next run.
+    """Return an exchange with the product, which streams events as the response. The model gets the same question."""
+    # With a title: otherwise the product would ask the model for a title during the next run.
     conversation = caller.post("conversations/", {"title": "Bench"}, expect=201)["id"]
     headers = {"Authorization": f"Bearer {caller.token}", "Accept": "text/event-stream"}
     body = json.dumps({"text": f"hi\nscript: {json.dumps(script)}"}).encode()
@@ -44,7 +45,7 @@ def _through(product: Product, caller: Caller, script: dict[str, Any]) -> Answer
 
 
 def _first(clients: Clients, exchange: AnswerExchange, token: bytes) -> float:
-    """Return the seconds from the request to its first token, which matches the pattern `token`."""
+    """Return the seconds from the request to the first token, which the pattern `token` matches."""
     [answer] = clients.run([exchange])
     if not answer.whole:
         raise RuntimeError(f"the answer was not whole: {answer.text()[-1000:]!r}")
@@ -75,18 +76,18 @@ def _cpu(processes: list[psutil.Process]) -> float:
 
 
 def _events(answer: TimedAnswer) -> list[tuple[float, dict[str, Any]]]:
-    """Return each event with the Unix time of its arrival, comparable with its `ts`."""
+    """Return each event with the Unix time of its arrival, to compare with its `ts`."""
     clock = time.time() - time.monotonic()
     return [(at + clock, json.loads(match[1])) for at, match in answer.matches(rb"data: (\{.*\})\n")]
 
 
 def _delays(events: list[tuple[float, dict[str, Any]]]) -> list[float]:
-    """Return the milliseconds between the worker's stamp of each text event and its arrival here."""
+    """Return the milliseconds between the worker's timestamp of each text event and its arrival here."""
     return [(at - event["ts"]) * 1000 for at, event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
 
 
 def streams(product: Product, caller: Caller, clients: Clients, count: int, tokens: int = 250) -> list[dict[str, Any]]:
-    """Measure `count` answers at 50 tokens/s at once: how many are whole, in order and stored, their delay and CPU."""
+    """Measure `count` parallel answers at 50 tokens/s: how many are complete, in order and stored; delay and CPU."""
     script = {"tokens": tokens, "interval": 0.02, "ttft": 0.1}
     expected = expected_text(script)
     processes = [psutil.Process(process.pid) for process in product.processes.values()]
@@ -119,7 +120,7 @@ def streams(product: Product, caller: Caller, clients: Clients, count: int, toke
 
 
 def _direct_cpu(product: Product, script: dict[str, Any], count: int) -> float:
-    """Return the CPU seconds a token of a plain client that reads the same server's stream, as the peer."""
+    """Return the CPU seconds per token of a plain client that reads the same server's stream, for comparison."""
     body = {
         "model": "scripted",
         "stream": True,
@@ -135,7 +136,7 @@ def _direct_cpu(product: Product, script: dict[str, Any], count: int) -> float:
 
 
 def stop(product: Product, caller: Caller) -> list[dict[str, Any]]:
-    """Measure the time from the stop request to the end of the turn and of the provider's connection, at four rates."""
+    """Measure the time from a stop request to the end of the turn, and of the provider's connection, at four rates."""
     rows = []
     for interval in (0.005, 0.02, 0.05, 0.2):
         ended, closed = zip(*(_stop_once(product, caller, interval) for _ in range(5)), strict=True)

@@ -1,6 +1,6 @@
-"""Run a program and end every process that it has started, however the program or its caller ends.
+"""Run a program and kill every process that it has started, no matter how the program or its caller ends.
 
-Servers start processes of their own, which outlive a killed server. This process adopts all orphans below it
+Servers start child processes, which outlive a killed server. This process adopts all orphans below it
 (PR_SET_CHILD_SUBREAPER) and kills them at the end. If it is killed itself, the program gets SIGTERM.
 """
 
@@ -19,34 +19,34 @@ from types import FrameType
 
 import psutil
 
-PATIENCE = 40.0  # seconds for a program that was asked to end
+PATIENCE = 40.0  # seconds that a signalled program has to end before it is killed
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # numbers of prctl(2)
 
 
 def run_contained(program: Callable[[Path], int]) -> int:
-    """Run the program with a new directory and return its status.
+    """Run the program with a new directory and return its exit status. The directory is removed at the end.
 
-    A signal of `ASKED` becomes one KeyboardInterrupt in the program, and its status 1. The directory is removed.
+    Signals in `ASKED` raise one KeyboardInterrupt in the program, and the status is 1.
     """
     _prctl(_SUBREAPER, 1)
-    place = Path(tempfile.mkdtemp(prefix="glasshouse-cluster-"))
-    place.chmod(0o711)  # PostgreSQL runs as another user
+    directory = Path(tempfile.mkdtemp(prefix="glasshouse-cluster-"))
+    directory.chmod(0o711)  # PostgreSQL runs as another user
     sys.stdout.flush()
     keeper, signalled = os.getpid(), list[float]()
     for number in ASKED:
         signal.signal(number, lambda *_: signalled.append(time.monotonic()))
     if not (child := os.fork()):
-        os._exit(_run(program, place, keeper))
+        os._exit(_run(program, directory, keeper))
     try:
         return _outcome(child, signalled)
     finally:
         _end_all()
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(program: Callable[[Path], int], place: Path, keeper: int) -> int:
-    """Run the program in a session of its own: the signals of a terminal reach the keeper alone, which passes them."""
+    """Run the program in its own session, so that a terminal signals only the keeper, which passes the signal on."""
     status = 1
     os.setsid()
     try:
@@ -72,7 +72,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _outcome(child: int, signalled: list[float]) -> int:
-    """Wait for the program and return its status. Adopted processes are reaped too, else they would stay zombies."""
+    """Wait for the program and return its exit status. Also reaps adopted processes, which would stay zombies."""
     passed_on = False
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
@@ -89,7 +89,7 @@ def _outcome(child: int, signalled: list[float]) -> int:
 
 
 def _end_all() -> None:
-    """Kill all processes below until there is none: a process may start another one before it is killed."""
+    """Kill all descendants until none is left. It repeats, since a process may start another before it is killed."""
     while below := psutil.Process().children(recursive=True):
         for each in below:
             with suppress(psutil.NoSuchProcess):

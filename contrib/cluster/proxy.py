@@ -1,4 +1,4 @@
-"""HAProxy, nginx or Caddy with TLS, and its watchdog, by the files of `deploy/` with other ports and paths."""
+"""Run HAProxy, nginx or Caddy with TLS, and its watchdog. Uses the files of `deploy/` with other ports and paths."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from tests.product import ROOT
 NAME = "localhost"
 HAPROXY = ROOT / "deploy" / "haproxy"
 ALIVE = "127.0.0.1:8404"  # HAProxy's health check
-# Stands for Debian's /etc/nginx/nginx.conf around our file, without paths in the system's directories.
+# Replaces Debian's /etc/nginx/nginx.conf, which includes our file. It has no paths in the system's directories.
 NGINX = """
 user www-data;
 daemon off;
@@ -36,9 +36,9 @@ http {{
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of proxy: its name for people (`called`), its program and package in Debian, and its file in `deploy/`.
+    """A kind of proxy: its display name (`called`), its program and package in Debian, and its file in `deploy/`.
 
-    `watch` is the systemd unit that kills it when it hangs.
+    `watch` is the systemd unit that kills the proxy when it hangs.
     """
 
     called: str
@@ -60,7 +60,7 @@ PROXIES = {
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports of the proxy. `webs` are the ports of two web processes, `alive` is the port of the health check."""
+    """The proxy's ports for HTTPS, HTTP and its health check (`alive`). `webs` are the ports of two web processes."""
 
     https: int
     http: int
@@ -82,7 +82,7 @@ class Proxy:
 
 
 def chosen(name: str) -> Kind:
-    """Return the kind of proxy of this name. Raises ClusterError."""
+    """Return the kind of proxy with this name. Raises ClusterError."""
     if name not in PROXIES:
         raise ClusterError(f"There is no proxy {name}; PROXY is one of {', '.join(PROXIES)}.")
     return PROXIES[name]
@@ -99,7 +99,7 @@ def site(kind: Kind, ports: Ports, home: Path) -> str:
 
 
 def watching(unit: str, ports: Ports, pid: Path) -> list[str]:
-    """Return the command of the watchdog's unit, which kills all processes of the proxy. Raises ClusterError."""
+    """Return the command of the watchdog's unit, changed to kill the proxy's process group. Raises ClusterError."""
     file = HAPROXY / f"{unit}.service"
     match = re.search(r"^ExecStart=\S+ \S+/(\w+\.py) (\S+) systemctl kill --signal=SIGKILL ", file.read_text(), re.M)
     if not match or ALIVE not in match[2]:
@@ -136,7 +136,7 @@ def _put_in(kind: Kind, ports: Ports, home: Path) -> Mapping[str, str]:
 def _command(kind: Kind, file: Path) -> list[str]:
     match kind.program:
         case "haproxy":
-            # As in Debian's unit, without the notice to systemd that it is ready.
+            # As in Debian's unit, but with -W instead of -Ws, which notifies systemd.
             return ["haproxy", "-W", "-f", str(file), "-p", str(file.with_name("pid"))]
         case "nginx":
             around = file.with_name("nginx.conf")

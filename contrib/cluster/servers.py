@@ -1,4 +1,4 @@
-"""Other servers of an installation: Valkey, RabbitMQ, a bucket, and the scripted model."""
+"""The other servers of a test cluster: Valkey, RabbitMQ, an S3 bucket, and the scripted model."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ from contrib.cluster.process import Process
 from tests.product import free_port
 
 BUCKET, KEY, SECRET = "glasshouse", "cluster-key", "cluster-secret"
-RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the other script of Debian's package changes its user
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the other script of Debian's package switches the user
 
 
 class Valkey:
@@ -35,7 +35,7 @@ class Valkey:
 
 
 class RabbitMQ:
-    """RabbitMQ and its port mapper, which is a process of its own: Erlang would leave its own one running."""
+    """RabbitMQ and Erlang's port mapper (epmd). Erlang would start its own mapper and leave it running."""
 
     def __init__(self, directory: Path) -> None:
         self.port, mapper, home = free_port(), free_port(), directory / "rabbitmq"
@@ -44,7 +44,7 @@ class RabbitMQ:
         (home / "rabbitmq.conf").write_text("log.console = true\nlog.console.level = warning\n")
         environment = {
             "HOME": str(home),
-            "RUNNING_UNDER_SYSTEMD": "true",  # its script is replaced by the server, so no process is left
+            "RUNNING_UNDER_SYSTEMD": "true",  # makes the script exec the server, so that no process is left behind
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"glasshouse{self.port}@localhost",

@@ -1,4 +1,4 @@
-"""Actions of view sets that are posted to one row."""
+"""Decorator for actions of view sets: a POST to one row."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,10 +16,10 @@ from core.api.fields import valid
 def posts(
     answer: type[BaseSerializer[Any]], body: type[BaseSerializer[Any]] | None = None, status: int = 200, **options: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Make the method an action that is posted to one row of the view set; it gets the row.
+    """Make the method an action of the view set: a POST to one row. The method gets the row.
 
-    The serializer `answer` shows what the method returns. The fields that `body` reads from the request become keyword
-    arguments. `options` are those of DRF's `action`.
+    The serializer `answer` renders the method's return value. The validated fields of `body` become keyword arguments.
+    `options` are passed to DRF's `action`.
     """
 
     def decorate(act: Callable[..., Any]) -> Any:
@@ -27,7 +27,7 @@ def posts(
         @action(detail=True, methods=["post"], **options)
         @wraps(act)
         def posted(view: Any, request: Request, pk: str) -> Response:
-            row = view.get_object()  # first, so that the errors of a body tell nothing about somebody else's row
+            row = view.get_object()  # before the body, so that its errors reveal nothing about rows of other users
             result = act(view, row, **(valid(body, request) if body else {}))
             return Response(answer(result, context=view.get_serializer_context()).data, status=status)
 

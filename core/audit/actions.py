@@ -1,7 +1,11 @@
-"""The acts that the audit records.
+"""The actions that the audit log records.
 
-To add an act: 1. add its verb to its kind of row in `_OF_KINDS`; 2. add its words to `core.audit.words`; 3. call
-`core.audit.services.record` in the service, within its transaction; 4. do it in `tests/core/audit/acts.py`.
+To add an action:
+
+1. Add its verb to its kind of row in `_OF_KINDS`.
+2. Add its words to `core.audit.words`.
+3. Call `core.audit.services.record` in the service, within its transaction.
+4. Perform it in `tests/core/audit/acts.py`.
 """
 
 _OF_KINDS = {
@@ -41,8 +45,8 @@ _OF_KINDS = {
     "reading": "begun removed",
     "usage": "exported",
     "audit": "exported forgotten",
-    # Changes by administrators of rows that have no acts of their own.
+    # Changes by administrators to kinds of rows that have no entry above.
     "row": "added changed deleted",
 }
-ERASED = "person.erased"  # from then on, rows name the person by id alone
+ERASED = "person.erased"  # after it, audit rows name the person only by id
 ACTIONS: tuple[str, ...] = tuple(f"{kind}.{verb}" for kind, verbs in _OF_KINDS.items() for verb in verbs.split())

@@ -1,4 +1,4 @@
-"""The format of log lines, as text or JSON. Addresses lose their secrets and their query."""
+"""Format log lines, as text or JSON. Secrets and queries are removed from addresses."""
 
 import logging
 import re
@@ -12,26 +12,26 @@ from pythonjsonlogger.json import JsonFormatter as JsonLines
 
 from core.logs.context import log_fields
 
-# Django's exceptions for a refused request; it logs each with a traceback.
+# Django's exceptions for a refused request. Django logs each with a traceback.
 REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError, Http404)
 
-# The token of a share, secrets of ours that programs carry, and everything behind the question mark of an address.
+# Matches the token of a share, our secrets that programs send, and the query of an address.
 _SECRET = re.compile(
     r"(?P<share>/(?:s|%73)/+)[\w.~%-]{16,}"
     r"|(?P<mark>\b(?:gh|whsec)_)[\w+/=%-]{16,}"
     r"|(?P<query>(?<=/)\?)\S+|(?P<named>(?<=[\w.~%-])\?)(?=[\w%])\S+"
 )
-_ATTRIBUTES = ("asctime", "levelname", "name", "message")  # of a record, which each line as JSON has
-_MEMBERS = {"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "error"}  # their names in the line
+_ATTRIBUTES = ("asctime", "levelname", "name", "message")  # attributes of a record that each JSON line has
+_MEMBERS = {"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "error"}  # JSON names of attributes
 
 
 def without_secrets(text: str) -> str:
-    """Return an address, or a line that may hold some, with an ellipsis in the place of each secret."""
+    """Return an address, or a line with addresses, with an ellipsis in place of each secret."""
     return _SECRET.sub(lambda match: f"{match[match.lastgroup or 0]}…", text)
 
 
 class RefusalFilter(logging.Filter):
-    """Removes the traceback from the line about a refused request: the code did what it should."""
+    """Removes the traceback from the line about a refused request, since the refusal is not an error in the code."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and isinstance(record.exc_info[1], REFUSALS):
@@ -40,7 +40,7 @@ class RefusalFilter(logging.Filter):
 
 
 class Formatter(logging.Formatter):
-    """Formats whole lines, with their tracebacks: Django, daphne and Twisted name addresses in their warnings."""
+    """Removes secrets from lines and their tracebacks: warnings of Django, daphne and Twisted contain addresses."""
 
     def format(self, record: logging.LogRecord) -> str:
         return without_secrets(super().format(record))
@@ -54,7 +54,7 @@ class JsonFormatter(JsonLines):
         super().__init__(_ATTRIBUTES, rename_fields=_MEMBERS, json_default=str, json_ensure_ascii=False)
 
     def format(self, record: logging.LogRecord) -> str:
-        # Libraries attach requests and bodies to a record, and JsonLines would write them. So it gets another record.
+        # Libraries attach requests and bodies to a record, and JsonLines would write them. So it gets a reduced record.
         attributes = {name: getattr(record, name) for name in ("created", "levelname", "name", "exc_info")}
         attributes["msg"] = without_secrets(record.getMessage())
         return super().format(logging.makeLogRecord({**attributes, **log_fields(), **getattr(record, "fields", {})}))

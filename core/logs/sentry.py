@@ -1,8 +1,8 @@
-"""Errors for Sentry: lines of the log at level ERROR, as events that hold nothing that anybody wrote.
+"""Send log records of level ERROR to Sentry, as events without any text of users.
 
-An event has the kind of an exception, the places in the code that it passed with the lines of code, the constant words
-of a line of ours, and the ids that find the other lines in the log. It has no sentence of an exception, value of a
-variable, request or earlier line: these may hold texts, searches and tokens. Loaded only where `SENTRY_DSN` is set.
+An event has the class of the exception, its stack with the lines of code, the constant text of our log line, and ids
+for finding related log lines. It has no exception message, value of a variable, request or earlier log line, since
+these may hold texts, searches and tokens. This module is loaded only if `SENTRY_DSN` is set.
 """
 
 import logging
@@ -14,7 +14,7 @@ from sentry_sdk.types import Event, Hint
 
 from core.logs.context import log_fields, trace_of
 
-# Loggers whose lines are constants with places to fill in. Other loggers build their lines from values first.
+# Loggers whose messages are constant format strings. Messages of other loggers may already contain values.
 OURS = frozenset(
     (
         *(
@@ -33,12 +33,12 @@ OURS = frozenset(
         "django.request",
     )
 )
-# Members of an event that stay as Sentry's client makes them.
+# Members of an event that are sent as Sentry's client made them.
 _STAYING = frozenset(("event_id", "timestamp", "level", "logger", "platform", "server_name", "environment", "release"))
 
 
 def handler(dsn: str) -> EventHandler:
-    """Start Sentry's client, which hooks itself into nothing, and return the handler of the log that feeds it."""
+    """Start Sentry's client without its default integrations, and return the log handler that sends it events."""
     sentry_sdk.init(
         dsn=dsn,
         default_integrations=False,
@@ -50,13 +50,13 @@ def handler(dsn: str) -> EventHandler:
         max_breadcrumbs=0,
         before_send=_stripped,
     )
-    for name in ("sentry_sdk*", "urllib3*"):  # they tell of events that did not leave
+    for name in ("sentry_sdk*", "urllib3*"):  # they log failures to send an event
         ignore_logger(name)
     return EventHandler(logging.ERROR)
 
 
 def _stripped(event: Event, hint: Hint) -> Event | None:
-    """Return a new event with what may leave; see https://develop.sentry.dev/sdk/data-model/event-payloads/."""
+    """Return a new event with only the allowed members. https://develop.sentry.dev/sdk/data-model/event-payloads/"""
     record = hint.get("log_record")
     if record is None:
         return None

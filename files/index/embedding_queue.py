@@ -1,12 +1,12 @@
-"""Queue of batches of texts that workers embed for web processes, which never load the bundled embedder.
+"""Let workers embed texts for web processes, which never load the bundled embedder. Batches wait in a queue in Redis.
 
 1. `request_vectors` stores a batch in Redis under a key that expires, puts its id into a list, and waits for
    the answer.
-2. A thread of each worker of the queue `background` takes the ids (`serve_in_thread`), searches before other texts.
-3. The worker writes the answer into a list named by the id of the batch, which expires too.
+2. A thread in each worker of the queue `background` takes the ids (`serve_in_thread`). Searches have priority.
+3. The worker writes the answer into a list with the id of the batch in its name. This list expires, too.
 
-Memory is bounded: the size of a batch (`files.index.embedders.batches`) and the number of waiting batches have limits,
-and a batch that no process waits for expires.
+Memory is bounded: the size of a batch (`files.index.embedders.batches`) and the number of waiting batches are limited,
+and a batch expires when its process no longer waits for it.
 """
 
 import base64
@@ -32,7 +32,7 @@ SEARCHES = "embeddings:searches"  # list of ids, served first
 TEXTS = "embeddings:texts"  # list of ids
 SERVED = "embeddings:served"  # a key that exists while a worker takes ids
 SERVED_SECONDS = 10  # lifetime of that key; a worker renews it with each read
-MOST_WAITING = 256  # batches in a list
+MOST_WAITING = 256  # waiting batches per list
 BLOCK = 1.0  # seconds that a read blocks in Redis; the connection times out after 2
 PAUSE = 0.5  # seconds between attempts while Redis is away
 ANSWER_SECONDS = 30  # lifetime of an answer that nobody reads
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class EmbedderUnavailable(ModelError):
-    """No worker has embedded the texts (503)."""
+    """No worker embedded the texts (503)."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(code, detail, retryable=True, retry_after=SOON)
@@ -59,10 +59,10 @@ class EmbedderUnavailable(ModelError):
 
 
 def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> list[Vector | None]:
-    """Return one vector a text, as `files.index.bundled.embed_batch` does. `timeout`: seconds for the answer.
+    """Return one vector per text, as `files.index.bundled.embed_batch` does. `timeout`: seconds to wait for the answer.
 
-    Raises `EmbedderUnavailable`: `embedder_away` where no worker takes batches or none answers in time,
-    `embedder_busy`, `embedder_failed`.
+    Raises `EmbedderUnavailable`: `embedder_away` if no worker takes batches or answers in time, `embedder_busy` if too
+    many batches wait, `embedder_failed` if the embedder failed.
     """
     with wait_outside():
         try:
@@ -114,7 +114,7 @@ def _serve() -> None:
 
 
 def _serve_next() -> None:
-    """Embed the next batch. Waits for one at most `BLOCK` seconds. Raises RedisError."""
+    """Embed the next batch. Waits at most `BLOCK` seconds for one. Raises RedisError."""
     connection: Any = streams()
     connection.set(SERVED, "1", ex=SERVED_SECONDS)
     popped = connection.blpop([SEARCHES, TEXTS], timeout=BLOCK)
@@ -133,10 +133,10 @@ def _serve_next() -> None:
 
 
 def _embed_and_encode(texts: list[str]) -> str:
-    # Imported late, so that only a process that embeds loads the vectors.
+    # Imported here, so that only a process that embeds loads the embedder.
     bundled = import_module("files.index.bundled")
-    nothing = np.zeros(bundled.DIMENSIONS, dtype=np.float32)
-    rows = [nothing if vector is None else vector for vector in bundled.embed_batch(texts)]
+    empty_vector = np.zeros(bundled.DIMENSIONS, dtype=np.float32)
+    rows = [empty_vector if vector is None else vector for vector in bundled.embed_batch(texts)]
     return base64.b64encode(np.stack(rows).astype("<f4").tobytes()).decode()
 
 

@@ -1,9 +1,9 @@
-"""Read facts of models from the answers of servers, by the shape of the answer. No I/O.
+"""Read facts about models from the responses of servers, by the shape of the response. No I/O.
 
 To add a server:
 
 1. Write a function here that turns its description of a model into `ModelFacts`.
-2. Where its list of models has these facts, add the function to `_SHAPES`, with a member that only this server sends.
+2. If its list of models has these facts, add the function to `_SHAPES`, with a member that only this server sends.
 """
 
 import re
@@ -15,14 +15,14 @@ from typing import Any, TypeVar, cast
 
 from llm.types.facts import ModelFacts
 
-LEAST_WINDOW = 256  # tokens; a row takes no less
+LEAST_WINDOW = 256  # tokens; the least that a row accepts
 MOST_TOKENS = 100_000_000  # ten times the largest window on offer
-MOST_PRICE = Decimal(1_000_000)  # US dollars a million tokens
+MOST_PRICE = Decimal(1_000_000)  # US dollars per million tokens
 LEAST_ALLOCATED = 4096  # tokens of the window that Ollama allocates on the smallest machine
 YEARS = range(2020, 2200)
-NATIVE_WINDOW = 32_768  # tokens of the window to ask Ollama for while nobody knows what fits into its memory
+NATIVE_WINDOW = 32_768  # tokens of the window to request from Ollama if the size that fits its memory is unknown
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")  # of Anthropic's models
+EFFORTS = ("low", "medium", "high", "xhigh", "max")  # reasoning efforts of Anthropic's models
 
 Value = TypeVar("Value")
 
@@ -35,7 +35,7 @@ class ModelDescription:
     strange: list[str]
 
     def at(self, *path: str) -> Any:
-        """Return the value at this path; None where there is none."""
+        """Return the value at this path; None if it is missing."""
         value = self.value
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -53,12 +53,12 @@ class ModelDescription:
         return self._checked(path, value if type(value) is bool else None)
 
     def holds(self, word: str, *path: str) -> bool | None:
-        """Return whether the list of words at this path has this one."""
+        """Return whether the list at this path contains this word."""
         value = self.at(*path)
         return self._checked(path, word in value if isinstance(value, list) else None)
 
     def price(self, *path: str) -> str | None:
-        """Return the price for a million tokens of a price for one token, which is a number or a text."""
+        """Return the price per million tokens. The server gives the price per token, as a number or a text."""
         value = self.at(*path)
         price = None
         if type(value) in (int, float, str):
@@ -81,7 +81,7 @@ class ModelDescription:
         return self._checked(path, day.isoformat() if day and day.year in YEARS else None)
 
     def _checked(self, path: Sequence[str], checked: Value | None) -> Value | None:
-        """Return the checked value. Note the value at this path where the check refused it."""
+        """Return the checked value. If the check rejected the value at this path, add that value to `strange`."""
         if checked is None and (value := self.at(*path)) is not None:
             self.strange.append(f"{'.'.join(path)} is {value!r:.60}")
         return checked
@@ -127,7 +127,7 @@ def smaller(*counts: int | None) -> int | None:
 
 
 def merged(one: ModelFacts, other: ModelFacts) -> ModelFacts:
-    """Return the facts that hold for both of two servers with one model: the smaller window, the higher price."""
+    """Merge the facts of two servers with the same model so that they hold for both: smaller window, higher price."""
     first: Mapping[str, Any] = one
     second: Mapping[str, Any] = other
     both = {**first, **second}
@@ -142,7 +142,7 @@ def vllm(model: ModelDescription) -> ModelFacts:
 
 
 def openrouter(model: ModelDescription) -> ModelFacts:
-    """Read OpenRouter's description. The model has one length, its provider another: the smaller counts."""
+    """Read OpenRouter's description. The model and its provider each have a context length; the smaller one counts."""
     return facts(
         context_window=smaller(model.window("context_length"), model.window("top_provider", "context_length")),
         max_output=model.tokens("top_provider", "max_completion_tokens"),
@@ -172,7 +172,7 @@ def mistral(model: ModelDescription) -> ModelFacts:
 def anthropic(model: ModelDescription) -> ModelFacts:
     """Read Anthropic's description.
 
-    All its models call tools. An active model without a date is not retired any more.
+    All its models call tools. An active model without a date has no planned retirement, so an earlier date is removed.
     """
     model_facts = facts(
         context_window=model.window("max_input_tokens"),
@@ -199,16 +199,17 @@ def gemini(model: ModelDescription) -> ModelFacts:
 def ollama(model: ModelDescription, allocated: int | None, *, native: bool) -> ModelFacts:
     """Read Ollama's description of a model.
 
-    `allocated`: the window of the loaded model, if it is loaded. `native`: each request sets the window, so the window
-    of the loaded model means nothing. The window of the training is an upper limit only: most machines have too little
-    memory for it.
+    `allocated`: the window of the loaded model, if it is loaded. `native`: each request sets the window, so `allocated`
+    is ignored. The training window is only an upper limit, since most machines have too little memory for it.
     """
     info = model.at("model_info")
     family = info.get("general.architecture") if isinstance(info, Mapping) else None
     trained = model.window("model_info", f"{family}.context_length") if family else None
     parameters = model.at("parameters")
-    typed = re.search(r"^num_ctx\s+(\d{1,9})\s*$", parameters, re.MULTILINE) if isinstance(parameters, str) else None
-    window = (None if native else allocated) or (int(typed[1]) if typed and int(typed[1]) >= LEAST_WINDOW else None)
+    num_ctx = re.search(r"^num_ctx\s+(\d{1,9})\s*$", parameters, re.MULTILINE) if isinstance(parameters, str) else None
+    window = (None if native else allocated) or (
+        int(num_ctx[1]) if num_ctx and int(num_ctx[1]) >= LEAST_WINDOW else None
+    )
     if window is None and trained and (native or trained <= LEAST_ALLOCATED):
         window = min(trained, NATIVE_WINDOW)
     return facts(
@@ -220,7 +221,7 @@ def ollama(model: ModelDescription, allocated: int | None, *, native: bool) -> M
 
 
 def llama_cpp(model: ModelDescription) -> ModelFacts:
-    """Read llama.cpp's `/props`. The window is that of each slot, not that of the training."""
+    """Read llama.cpp's `/props`. It gives the window of each slot, not the training window."""
     return facts(
         context_window=model.window("default_generation_settings", "n_ctx"),
         vision=model.flag("modalities", "vision"),
@@ -229,7 +230,10 @@ def llama_cpp(model: ModelDescription) -> ModelFacts:
 
 
 def lm_studio(model: ModelDescription, name: str) -> ModelFacts:
-    """Read LM Studio's description. The window is that of the instance with this name; without one it is unknown."""
+    """Read LM Studio's description. The window is that of the loaded instance with this name.
+
+    If no instance has the name, the smallest window of all instances counts. Without instances it is unknown.
+    """
     instances = [each for each in model.at("loaded_instances") or () if isinstance(each, Mapping)]
     of_name = [each for each in instances if each.get("id") == name] or instances
     return facts(
@@ -257,7 +261,7 @@ def litellm(model: ModelDescription) -> ModelFacts:
     )
 
 
-# Shapes of a row in a list of models, by a member. The first member that the row has decides.
+# Functions that read a row in a list of models, by a member of the row. The first member that the row has decides.
 _SHAPES: tuple[tuple[str, Shape], ...] = (
     ("max_model_len", vllm),
     ("context_length", openrouter),
@@ -268,13 +272,13 @@ _SHAPES: tuple[tuple[str, Shape], ...] = (
 
 
 def rows(body: Any, member: str = "data") -> list[Mapping[str, Any]]:
-    """Return the rows of a list; none where the answer has another shape."""
+    """Return the rows of a list; none if the response has another shape."""
     listed = body.get(member) if isinstance(body, Mapping) else body
     return [row for row in listed if isinstance(row, Mapping)] if isinstance(listed, list) else []
 
 
 def read_list(body: Any, strange: list[str]) -> dict[str, ModelFacts]:
-    """Return the facts of a list of models (`/v1/models`), by name. An adapter without facts has those of its model."""
+    """Return the facts in a list of models (`/v1/models`), by name. An adapter inherits facts from its base model."""
     by_name: dict[str, ModelFacts] = {}
     parents: dict[str, str] = {}
     for row in rows(body):
@@ -289,12 +293,12 @@ def read_list(body: Any, strange: list[str]) -> dict[str, ModelFacts]:
 
 
 def read_models(described: Iterable[tuple[Any, Any]], shape: Shape, strange: list[str]) -> dict[str, ModelFacts]:
-    """Return the facts of (name, description) pairs, by name. Descriptions of one name are merged."""
+    """Return the facts of (name, description) pairs, by name. Descriptions with the same name are merged."""
     by_name: dict[str, ModelFacts] = {}
     for name, description in described:
         if isinstance(name, str):
-            own = _read(shape, description, name, strange)
-            by_name[name] = merged(by_name[name], own) if name in by_name else own
+            model_facts = _read(shape, description, name, strange)
+            by_name[name] = merged(by_name[name], model_facts) if name in by_name else model_facts
     return by_name
 
 

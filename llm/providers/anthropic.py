@@ -39,14 +39,14 @@ from llm.types.model_call import (
     Usage,
 )
 
-VERSION = "2026-10-21"  # of the protocol
-NOTHING = "(empty)"  # stands for a text that the protocol demands and that does not exist
+VERSION = "2026-10-21"  # protocol version
+NOTHING = "(empty)"  # placeholder for an empty text, which the protocol refuses
 
 _THINKING = ("thinking", "redacted_thinking")
-# Models that think without a request, which are those from 5.5 on. They show their thoughts only as a summary.
+# Models from 5.5 on think even without a request. They show their thoughts only as a summary.
 _THINKS_ALWAYS = re.compile(r"claude-\w+-(?:5[-.][1-9]|[6-9])(?:\b|-)")
-_THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # its least amount of thinking
-# Reasons why the cache could not serve an earlier prompt. The reasons that are missing here mean that it cannot tell.
+_THINKS_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5[-.]5")  # "between_tools" is its least thinking
+# Reasons for a cache miss. The provider's other reasons mean that it does not know the cause.
 _CHANGED: dict[str, Changed] = {
     "model_changed": "model",
     "system_changed": "system",
@@ -57,16 +57,16 @@ _COUNTS = (
     *("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     *("output_tokens", "thinking_tokens"),
 )
-MAX_PAUSES = 5  # of one step
+MAX_PAUSES = 5  # per step
 
-# Members of a request that a request for a count may have.
+# Members of a request that are allowed in a request to count its tokens.
 _COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
 
 Block = JsonObject
 
 LONGEST_CALL_ID = 64  # characters
-LONGEST_ID = 200  # characters, of an answer
-UNPLANNED_OUTPUT = 4_096  # tokens; this protocol demands a number, and every model of the vendor takes this one
+LONGEST_ID = 200  # characters of an answer's id
+UNPLANNED_OUTPUT = 4_096  # tokens; the protocol requires a number, and every model of the vendor accepts this one
 
 
 class AnthropicClient(HttpClient):
@@ -79,9 +79,9 @@ class AnthropicClient(HttpClient):
         headers = {"anthropic-version": VERSION} | ({"x-api-key": api_key} if api_key else {})
         root = base_url.rstrip("/").removesuffix("/v1")
         super().__init__(Connection(root, api_key, silence, headers), api_key)
-        self._longest_answers: dict[str, int] = {}  # in tokens, as models have named them
+        self._longest_answers: dict[str, int] = {}  # tokens by model, from refusals
         self._without_display: set[str] = set()  # models that cannot show their thoughts
-        self._without_thinking: set[str] = set()  # models that know no adaptive thinking
+        self._without_thinking: set[str] = set()  # models without adaptive thinking
 
     async def _open(self, request: ModelRequest) -> ClientResponse:
         return await self._server.send("/v1/messages", self._body(request))
@@ -110,7 +110,7 @@ class AnthropicClient(HttpClient):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StepEvent, None]:
         """Yield the events of one step.
 
-        A model that pauses gets its content so far back and goes on in the same step.
+        If the model pauses, its content so far is sent back, and it continues in the same step.
         """
         content: tuple[Block, ...] = ()
         spent: Usage | None = None
@@ -127,8 +127,8 @@ class AnthropicClient(HttpClient):
                         continue
                     spent = event.usage if spent is None or event.usage is None else spent + event.usage
                     if content and event.reasoning is not None:
-                        together = replace(event.reasoning, items=content + event.reasoning.items)
-                        event = replace(event, reasoning=together)
+                        reasoning = replace(event.reasoning, items=content + event.reasoning.items)
+                        event = replace(event, reasoning=reasoning)
                     if event.reason != "pause" or number == MAX_PAUSES or event.reasoning is None:
                         yield replace(event, usage=spent)
                         return
@@ -146,7 +146,7 @@ class AnthropicClient(HttpClient):
 
 
 def wire_request(request: ModelRequest) -> JsonObject:
-    """Return the request's JSON object."""
+    """Return the request as a JSON object of the protocol."""
     leading = next((n for n, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     body: JsonObject = {
         "model": request.model,
@@ -175,7 +175,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
 
 
 def thinks(request: ModelRequest) -> bool:
-    """Return whether the request asks for thinking: with an effort, and always where the model thinks anyway."""
+    """Return whether the request asks for thinking: it names an effort, or the model always thinks."""
     effort = request.sampling.reasoning_effort
     return effort in EFFORTS or (effort != "none" and bool(_THINKS_ALWAYS.search(request.model)))
 
@@ -184,8 +184,8 @@ def _output_config(request: ModelRequest) -> JsonObject:
     config: JsonObject = {}
     if request.sampling.reasoning_effort in EFFORTS:
         config["effort"] = request.sampling.reasoning_effort
-    if described := (request.response_format or {}).get("json_schema"):
-        config["format"] = {"type": "json_schema", "schema": described["schema"]}
+    if json_schema := (request.response_format or {}).get("json_schema"):
+        config["format"] = {"type": "json_schema", "schema": json_schema["schema"]}
     return config
 
 
@@ -201,7 +201,7 @@ def _tool_choice(request: ModelRequest) -> JsonObject:
 
 
 def _system(messages: Sequence[ModelMessage], points: Sequence[int]) -> str | list[Block]:
-    """Return the system prompt as one text, or as blocks where the cache should store a part of it."""
+    """Return the system prompt as one text, or as blocks if it contains a cache breakpoint."""
     if not any(0 < point <= len(messages) for point in points):
         return "\n\n".join(message.text for message in messages if message.text.strip())
     blocks: list[Block] = []
@@ -213,13 +213,13 @@ def _system(messages: Sequence[ModelMessage], points: Sequence[int]) -> str | li
 
 
 def _mark_for_cache(blocks: list[Block]) -> None:
-    """Ask the cache to store the prompt up to the last of these blocks. A thought cannot carry that mark."""
+    """Set a cache breakpoint after the last of these blocks. Blocks of thinking cannot carry one."""
     if blocks and blocks[-1]["type"] not in _THINKING:
         blocks[-1] = {**blocks[-1], "cache_control": {"type": "ephemeral"}}
 
 
 def _tools(request: ModelRequest) -> list[JsonObject]:
-    """Return the definitions of tools, or stand-ins: the protocol demands them where a message has a call."""
+    """Return the definitions of tools. If there are none, return stubs for earlier calls, as the protocol requires."""
     defined = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
         for tool in request.tools
@@ -231,10 +231,10 @@ def _tools(request: ModelRequest) -> list[JsonObject]:
 
 
 class _Messages:
-    """Builder of the protocol's messages. Neighbours of one role become one message.
+    """Builder of the protocol's messages. Adjacent messages with the same role become one message.
 
-    A system message after the first others stays in its place as a message of the user. At the front, each change of it
-    would change the beginning of the prompt, which the cache serves.
+    A later system message stays in its place as a message of the user. If it were moved to the front, each change of it
+    would invalidate the cached beginning of the prompt.
     """
 
     def __init__(self, points: Sequence[int]) -> None:
@@ -243,7 +243,7 @@ class _Messages:
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
     def build(self, messages: tuple[ModelMessage, ...], before: int) -> list[JsonObject]:
-        """Return the protocol's messages. `before`: how many messages of the prompt precede these."""
+        """Return the protocol's messages. `before`: the number of messages of the prompt before these."""
         unchanged = self._ids.reserve(messages)
         for number, message in enumerate(messages, before + 1):
             if message.role in ("user", "system"):
@@ -260,7 +260,7 @@ class _Messages:
 
     def _add(self, role: str, blocks: list[Block]) -> None:
         if not self._wire or self._wire[-1]["role"] != role:
-            # Without this stand-in, an empty message's neighbours, both of the other role, would become one.
+            # Without this placeholder, the messages before and after an empty one would become one message.
             self._wire.append({"role": role, "content": blocks or [{"type": "text", "text": NOTHING}]})
         else:
             self._wire[-1]["content"] += blocks
@@ -280,12 +280,12 @@ class _Messages:
         }
 
     def _result(self, message: ModelMessage) -> Block:
-        answered = self._ids.of_result(message.tool_call_id or "")
-        return {"type": "tool_result", "tool_use_id": answered, "content": message.text or NOTHING}
+        call_id = self._ids.of_result(message.tool_call_id or "")
+        return {"type": "tool_result", "tool_use_id": call_id, "content": message.text or NOTHING}
 
 
 def _can_go_back(message: ModelMessage) -> bool:
-    """Return whether the blocks can go back unchanged: all calls are of the message, with names that servers take."""
+    """Return whether the blocks can be sent back unchanged: all calls belong to the message and have valid names."""
     blocks = message.reasoning.items if message.reasoning is not None else ()
     calls = [block for block in blocks if block["type"] == "tool_use"]
     if not {block["id"] for block in calls} <= {call.id for call in message.tool_calls}:
@@ -321,7 +321,7 @@ class AnthropicReader(StepReader):
         self._reason: str | None = None
         self._counts: dict[str, int] = {}
         self._calls: dict[int, int] = {}  # index of the call, by index of its content block
-        self._blocks: dict[int, JsonObject] = {}  # of the content, by index
+        self._blocks: dict[int, JsonObject] = {}  # content blocks by index
         self._answer = ""
         self._changed: Changed | None = None
 
@@ -358,7 +358,7 @@ class AnthropicReader(StepReader):
 
     def _block(self, event: JsonObject) -> Iterator[StepEvent]:
         block = event["content_block"]
-        own = block["type"] == "tool_use"  # other calls are of tools that run at the provider
+        own = block["type"] == "tool_use"  # other calls are for tools that run at the provider
         self._blocks[event["index"]] = {**block, "input": ""} if own or "input" in block else dict(block)
         if own:
             index = self._calls[event["index"]] = len(self._calls)
@@ -373,18 +373,18 @@ class AnthropicReader(StepReader):
 
     def _delta(self, event: JsonObject) -> Iterator[StepEvent]:
         delta = event["delta"]
-        place = event["index"]
+        index = event["index"]
         match delta["type"]:
             case "text_delta":
-                self._blocks.setdefault(place, {"type": "text", "text": ""})["text"] += delta["text"]
+                self._blocks.setdefault(index, {"type": "text", "text": ""})["text"] += delta["text"]
                 yield TextDelta(delta["text"])
             case "thinking_delta":
-                self._blocks[place]["thinking"] += delta["thinking"]
+                self._blocks[index]["thinking"] += delta["thinking"]
                 yield ReasoningDelta(delta["thinking"])
             case "signature_delta":
-                self._blocks[place]["signature"] = delta["signature"]
+                self._blocks[index]["signature"] = delta["signature"]
             case "input_json_delta" if delta["partial_json"]:
-                yield from self._piece(place, delta["partial_json"])
+                yield from self._piece(index, delta["partial_json"])
 
     def _piece(self, place: int, arguments: str) -> Iterator[StepEvent]:
         self._blocks[place]["input"] += arguments
@@ -399,7 +399,7 @@ class AnthropicReader(StepReader):
     def _count(self, usage: Any) -> None:
         """Store the reported counts.
 
-        They are running totals, so a later report replaces an earlier one, field by field.
+        They are running totals, so each field of a later report replaces the earlier value.
         """
         for key, value in members(usage).items():
             if key in _COUNTS and value is not None:
@@ -423,7 +423,7 @@ class AnthropicReader(StepReader):
         )
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
-        """Return the whole content as it came: a signature also covers the blocks before it."""
+        """Return the whole content as received, since a signature also covers the blocks before it."""
         blocks = [self._blocks[place] for place in sorted(self._blocks)]
         paused = self._reason == "pause_turn"
         if not paused and not (self._calls and any(block["type"] in _THINKING for block in blocks)):

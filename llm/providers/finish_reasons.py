@@ -1,7 +1,7 @@
-"""Map the words of servers for the end of an answer to `FinishReason`.
+"""Map the finish reasons of servers to `FinishReason`.
 
-All protocols share one table: gateways pass on the words of the provider behind them. A word that is missing here
-becomes `other`, since such an answer may lack its end.
+All protocols share one table, since gateways pass on the words of the provider behind them. An unknown word becomes
+`other`, since such an answer may be incomplete.
 
 To add a word, put it into `_GOOD_ENDS`, `_LENGTHS`, `_CALLS`, `_FILTERED`, `_REASONS` or `_FAILED`.
 """
@@ -38,7 +38,7 @@ _NONE = ("", "null", "none", "finish_reason_unspecified")  # DashScope's, while 
 
 
 def _plain(word: str) -> str:
-    """Return a word in its plain form.
+    """Return a word in its normalised form.
 
     Google adds a detail after a colon: “content_filter: SAFETY”. Vercel uses hyphens.
     """
@@ -46,15 +46,15 @@ def _plain(word: str) -> str:
 
 
 def is_finish(word: str) -> bool:
-    """Return whether a server's word says that the answer has ended."""
+    """Return whether a server's word means that the answer has ended."""
     return _plain(word) not in _NONE
 
 
 def is_failure(word: str) -> bool:
-    """Return whether a server's word says that it gave up."""
+    """Return whether a server's word means that the server gave up."""
     return _plain(word) in _FAILED
 
 
 def finish_reason(word: str) -> FinishReason:
-    """Return why an answer ended, by the server's word for it."""
+    """Return the finish reason for a server's word."""
     return _REASONS.get(_plain(word), "other")

@@ -1,15 +1,14 @@
-"""Hold sessions with MCP servers.
+"""Call MCP servers: list tools, and call a tool.
 
-Import this module only to ask a tool server: the protocol's package takes a quarter of the time in which a process
-starts.
+Import this module only to call a tool server: importing the protocol's package takes a quarter of a process's start.
 
-The package validates a list of tools, or a result, as a whole: one bad tool would cost all others. So this module reads
-both as they came (`_RawAnswers`), part by part:
+The package validates a list of tools, or a result, as a whole, so one bad tool would make it refuse all others. So this
+module reads the raw answers itself, part by part:
 
-1. `_ask` runs one question in a task, in a session of its own.
-2. `_connected` opens the session. HTTP answers pass `_watch`, which limits and mends them; a process does the same in
-   `llm.tools.mcp_process`.
-3. `_RawAnswers` stores the server's raw answer, and hands the package an empty one.
+1. `_ask` runs one request in a task, with its own session.
+2. `_connected` opens the session. `_watch` limits the size of HTTP answers and repairs them. For a server that is a
+   local process, `llm.tools.mcp_process` does the same.
+3. `_RawAnswers` stores the server's raw answer, and gives the package an empty one.
 4. A failure becomes a `ServerFailed` (`llm.tools.mcp_failures`).
 """
 
@@ -42,14 +41,14 @@ from llm.tools.mcp_process import process_streams
 from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import ToolOutput
 
-MAX_BYTES = 16_000_000  # of one answer
-MAX_PAGES = 100  # of one list of tools
+MAX_BYTES = 16_000_000  # per answer
+MAX_PAGES = 100  # per list of tools
 MAX_ADDRESS = 2_000  # characters of a resource's address or name
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 _DATA = b"data:"
-_closing: set[asyncio.Task[Any]] = set()  # the event loop itself holds tasks only weakly
+_closing: set[asyncio.Task[Any]] = set()  # strong references, since the event loop holds tasks only weakly
 
 
 async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -66,14 +65,14 @@ async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RawListing:
-    """Tools as a server writes them. `endless`: its pages did not end, or led back to an earlier one."""
+    """The raw tools of a server. `endless`: there were more than `MAX_PAGES` pages, or a page repeated a cursor."""
 
     tools: Sequence[Any]
     endless: bool = False
 
 
 async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> RawListing:
-    """Return the server's first tools as it writes them, one more than `most` if there are more.
+    """Return the server's first tools, unparsed. Returns `most` + 1 tools if there are more than `most`.
 
     Raises `ServerFailed`, also after `timeout` seconds.
     """
@@ -108,10 +107,10 @@ async def _ask(
     question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
     exchange: Exchange,
 ) -> Answer:
-    """Ask one question in a session of its own. Raises `ServerFailed`.
+    """Send one request in its own session. Raises `ServerFailed`.
 
-    The session runs in a task that a cancelled caller does not wait for: closing a session may take seconds, and a
-    stopped turn must not wait for that.
+    The session runs in a separate task. A cancelled caller does not wait for it: closing a session may take seconds,
+    and a stopped turn must not wait for that.
     """
     task = asyncio.create_task(_converse(server, question, exchange))
     _closing.add(task)
@@ -144,10 +143,10 @@ async def _converse(
             try:
                 return await question(client, raw)
             except MCPError as error:
-                # Caught within the session, which would wrap the error in groups.
+                # Caught here, since the session would wrap the error in exception groups.
                 refusal = clean(error.message)
                 cause = error
-    except MCPError as error:  # of the handshake
+    except MCPError as error:  # in the handshake
         refusal = clean(error.message)
         cause = error
     except Exception as error:
@@ -159,7 +158,7 @@ async def _converse(
 
 
 def _words_of(error: BaseException) -> str:
-    """Return the server's own words, also where the package wrapped the error in groups."""
+    """Return the server's error message, even if the package wrapped the error in exception groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return clean(error.message) if isinstance(error, MCPError) else ""
@@ -200,16 +199,16 @@ async def _watched(
 
 
 class _RawAnswers:
-    """The raw answer to the newest request for tools or for a call.
+    """The raw answer to the newest `tools/list` or `tools/call` request.
 
-    The package gets an empty answer instead: it would refuse the whole answer for one part that it does not know.
+    The package gets an empty answer instead, since it would refuse the whole answer because of one unknown part.
     """
 
     _PASSED_ON = ("resultType", "ttlMs", "cacheScope")
 
     def __init__(self) -> None:
         self.newest: JsonObject = {}
-        self._methods: dict[Any, str] = {}  # of requests without an answer, by id
+        self._methods: dict[Any, str] = {}  # methods of unanswered requests, by id
 
     def sent(self, item: SessionMessage) -> None:
         if isinstance(item.message, JSONRPCRequest) and item.message.method in ("tools/list", "tools/call"):
@@ -295,7 +294,7 @@ class _WatchedWriteStream:
 
 
 async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
-    """Note the answer of a request, and limit its size: the client reads a JSON answer whole."""
+    """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole."""
     if response.request.method == "POST":
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()
@@ -332,7 +331,7 @@ class _CappedStream(httpx2.AsyncByteStream):
 
 
 class _MendedAnswer(httpx2.AsyncByteStream):
-    """A body of one message, mended."""
+    """A response body with one JSON message, which is repaired."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
         self._inner = inner
@@ -350,7 +349,7 @@ class _MendedAnswer(httpx2.AsyncByteStream):
 
 
 class _MendedEvents(httpx2.AsyncByteStream):
-    """A body of events. Messages that stand on one line are mended."""
+    """A response body with server-sent events. Messages on a single line are repaired."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -380,7 +379,7 @@ def _mended_line(line: bytes) -> bytes:
 
 
 def _output(result: Mapping[str, Any]) -> ToolOutput:
-    """Return the text of an answer. Other parts are named, since a model cannot see them here."""
+    """Return the text of a tool's answer. Names its other parts, such as images, since the model cannot see them."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     text = "\n".join(map(_block, blocks))

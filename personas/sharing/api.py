@@ -1,4 +1,4 @@
-"""`/api/v1/personas/<id>/shares/`: who else has a persona, for programs of its owners."""
+"""`/api/v1/personas/<id>/shares/`: list and change the shares of a persona. For programs of its owners."""
 
 from typing import Any, ClassVar, TypedDict
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Roles of users in personas: by ownership, by a share, by a group, or by the visibility of the persona."""
+"""Roles of users for a persona: through ownership, a share, a group's share, or the visibility of the persona."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ def visible_persona(user: User, pk: UUID | str) -> Persona:
 
 
 def role_of(user: User, persona: Persona) -> Role | None:
-    """Return the strongest role of the user, their groups' roles included; None if they do not see the persona."""
+    """Return the strongest role of the user, including roles of their groups; None if they cannot see the persona."""
     if persona.owner_id == user.pk:
         return Role.OWNER
     mine = getattr(persona, "mine", None)  # prefetched for lists, with one query for all
@@ -36,7 +36,7 @@ def may_own(user: User, persona: Persona) -> bool:
 
 
 def require_editor(*, user: User, persona: Persona) -> None:
-    """Raise `not_owner` (403) for a user who may not change the persona, and `NotFound` if they do not see it."""
+    """Raise `not_owner` (403) if the user may not change the persona, and `NotFound` if they cannot see it."""
     if may_change(user, persona):
         return
     if role_of(user, persona) is None:
@@ -48,7 +48,7 @@ def require_editor(*, user: User, persona: Persona) -> None:
 
 
 def require_owner(*, user: User, persona: Persona) -> None:
-    """Check for an owner or an administrator with the right to change personas. Raises as `require_editor`."""
+    """Require an owner, or an administrator with the right to change personas. Raises as `require_editor` does."""
     require_editor(user=user, persona=persona)
     if not may_own(user, persona):
         raise ProductError("not_owner", "Only the owner of this persona can do this. Ask them.", status=403)

@@ -1,4 +1,4 @@
-"""`/api/v1/tasks/`: objectives, tasks and checklist items for programs, with one form for all three levels."""
+"""`/api/v1/tasks/`: manage objectives, tasks and checklist items. All three levels have the same fields."""
 
 from typing import Any, ClassVar, TypedDict, cast
 from uuid import UUID
@@ -22,7 +22,7 @@ from projects.planner.queries import with_links, with_progress
 from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask, TaskFields
 
 SETTABLE = [(value, label) for value, label in Task.Status.choices if value != Task.Status.MOVED]
-# The parameters of a list, and the lookups that they stand for.
+# Maps the parameters of a list to lookups.
 FILTERS = {
     "code": "code",
     "level": "level__in",
@@ -189,7 +189,7 @@ class TaskChangeSerializer(serializers.ModelSerializer[TaskChange]):
 
 class ByDate(Pages):
     ordering = ("date", "position", "code")
-    # The cursor is a date and an offset. A first of January may have the rows of a year, a month and a day.
+    # The cursor is a date and an offset. The offset may be large: January 1 has the rows of a year, a month and a day.
     offset_cutoff = 20_000
 
 

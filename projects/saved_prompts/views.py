@@ -1,4 +1,4 @@
-"""Page of saved prompts, on which users search, write, share, copy and delete them."""
+"""The page where users search, write, share, copy and delete saved prompts."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ def prompts(request: Request) -> HttpResponse:
 
 @with_row(services.visible_saved_prompt)
 def prompt(request: Request, row: SavedPrompt) -> HttpResponse:
-    """Change a prompt or its holder."""
+    """Change a prompt, or move it to another holder."""
     try:
         services.update_saved_prompt(user=request.user, prompt=row, fields=_fields(request))
     except ProductError as error:
@@ -64,7 +64,7 @@ def _form(request: Request) -> dict[str, str]:
 
 
 def _fields(request: Request) -> services.PromptFields:
-    """Return the fields of the form. A form without a holder does not change it."""
+    """Return the fields of the form. If the form has no holder, the holder does not change."""
     fields: services.PromptFields = {"name": request.POST.get("name", ""), "text": request.POST.get("text", "")}
     holder = request.POST.get("holder")
     if holder is not None:
@@ -80,7 +80,7 @@ def _page(
     written: Mapping[str, str] | None = None,
     changing: Mapping[str, object] | None = None,
 ) -> HttpResponse:
-    """Show the page. `written`: the form of a new prompt; `changing`: the form of a stored one that has the error."""
+    """Show the page. `written`: the form of a new prompt. `changing`: the form of the stored prompt with the error."""
     query = request.GET.get("q", "")
     context = {
         "section": "personas",

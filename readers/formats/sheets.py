@@ -1,4 +1,4 @@
-"""Read workbooks of Excel: the cells, charts, text boxes and comments of each sheet."""
+"""Read Excel workbooks: the cells, charts, text boxes and comments of each sheet."""
 
 import io
 import re
@@ -24,27 +24,27 @@ _STRICT = b"http://purl.oclc.org/ooxml/"
 _NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
-_MOST_MERGED = 5_000  # merged cells of a sheet
-_WIDEST = 200  # columns in which the text of one is repeated
-_HIGHEST = 1_000  # rows
-_REPEATED = 80  # characters; a longer text stands only in the first place of a merged cell
+_MOST_MERGED = 5_000  # merged cells per sheet
+_WIDEST = 200  # columns in which the text of a merged cell is repeated
+_HIGHEST = 1_000  # rows in which it is repeated
+_REPEATED = 80  # characters; a longer text is not repeated
 _BLOCK = 1 << 20  # bytes
 _LONGEST_MARK = 64  # bytes
-_THREAD = "tc="  # prefix of the author of a comment that also stands in a thread
-_BLANK_ROWS = 1_000  # in a row that end a sheet: some programs save a million of them
+_THREAD = "tc="  # prefix of the author of a comment that repeats a thread
+_BLANK_ROWS = 1_000  # blank rows after which reading stops, since some programs save a million of them
 
 
 def read(path: Path, media_type: str) -> Extracted:
     """Return one page for each sheet: its name, its rows, then charts, text boxes and comments.
 
-    Rows are lines of cells divided by tabs. Formulas have their last values. The text of a merged cell stands in each
-    place that it covers.
+    A row is a line of cells, separated by tabs. A formula is shown as its last value. The text of a merged cell is
+    repeated in each cell that it covers, up to limits.
     """
     archive = Archive(path)
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
     try:
-        # openpyxl demands a suffix of a path, and stored files have none.
+        # Open the file here: openpyxl requires a path with a suffix, and stored files have none.
         with _transitional(archive) if _STRICT in archive.head(_WORKBOOK) else path.open("rb") as source:
             book = openpyxl.load_workbook(source, read_only=True, data_only=True)
             sheets = (_Sheet(archive, book, *each, left_out) for each in _sheets(archive))
@@ -57,7 +57,7 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 def _transitional(archive: Archive) -> io.BytesIO:
-    """Return a workbook in the strict form of the standard (ISO/IEC 29500-1) with the names that openpyxl knows."""
+    """Convert a workbook in strict format (ISO/IEC 29500-1) to the namespaces that openpyxl supports."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
         for name in archive.names:
@@ -68,7 +68,7 @@ def _transitional(archive: Archive) -> io.BytesIO:
 
 
 def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
-    """Yield the name of each sheet, and that of its part."""
+    """Yield the name of each sheet and the name of its part in the archive."""
     targets = relation_targets(archive, _WORKBOOK)
     for sheet in archive.tree(_WORKBOOK).iterfind(".//{*}sheet"):
         relation = next((value for key, value in sheet.attrib.items() if key.endswith("relationships}id")), "")
@@ -76,7 +76,7 @@ def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
 
 
 class _Range(NamedTuple):
-    """Places of a merged cell, counted from 1."""
+    """The range of a merged cell. Columns and rows count from 1."""
 
     left: int
     top: int
@@ -90,24 +90,22 @@ class _Sheet:
         self._name = name
         self._part = part
         self._left_out = left_out
-        self._cells: Any = (
-            book[name] if name in book.sheetnames else None
-        )  # openpyxl gives no cells of a sheet of charts
+        self._cells: Any = book[name] if name in book.sheetnames else None  # a chart sheet has no cells in openpyxl
         self._relations = [target for target in relation_targets(archive, part).values() if target in archive.names]
 
     def text(self) -> Iterator[str]:
-        """Yield the text of the sheet. An empty sheet is a page without text."""
-        named = f"# {self._name}\n"
+        """Yield the text of the sheet, with its name first. An empty sheet has no text."""
+        heading = f"# {self._name}\n"
         for piece in (*self._rows(), *self._extras()):
-            if piece.strip() and named:
-                yield named
-                named = ""
+            if piece.strip() and heading:
+                yield heading
+                heading = ""
             yield piece
 
     def _rows(self) -> Iterator[str]:
         if not hasattr(self._cells, "reset_dimensions"):
             return
-        # The size in a file may be wrong, and openpyxl would make cells for all of it.
+        # The size in a file may be wrong, and openpyxl would create cells for the whole size.
         self._cells.reset_dimensions()
         merged = self._merged()
         reaching: list[tuple[_Range, str]] = []
@@ -156,7 +154,7 @@ class _Sheet:
                 yield "\n" + "".join(f"- {point}\n" for point in points if point)
 
     def _comments(self, part: str) -> Iterator[str]:
-        """Yield the comments. Threads come first: the older form repeats them for older programs."""
+        """Yield the comments of a part. Comments that only repeat a thread for older programs are left out."""
         tree = self._archive.tree(part) if "omment" in part and part.endswith(".xml") else None
         if tree is None:
             return
@@ -167,10 +165,10 @@ class _Sheet:
         authors = [author.text or "" for author in tree.iterfind("{*}authors/{*}author")]
         for each in tree.iter("{*}comment"):
             number = each.get("authorId", "")
-            by = authors[int(number)] if number.isdigit() and int(number) < len(authors) else ""
+            author_name = authors[int(number)] if number.isdigit() and int(number) < len(authors) else ""
             text = " ".join("".join(each.itertext("{*}t")).split())
-            if text and not by.startswith(_THREAD):
-                yield remark(text, f"{each.get('ref')} {by}".strip())
+            if text and not author_name.startswith(_THREAD):
+                yield remark(text, f"{each.get('ref')} {author_name}".strip())
 
     def _people(self) -> Iterator[Element]:
         for name in sorted(self._archive.names):
@@ -179,7 +177,7 @@ class _Sheet:
 
 
 def _merged_cells(source: IO[bytes]) -> Iterator[_Range]:
-    """Yield the merged cells. The file has them after the cells, which are not parsed again for them."""
+    """Yield the merged cells. The file lists them after all cells, so this scans the bytes instead of parsing again."""
     rest = b""
     while block := source.read(_BLOCK):
         block = rest + block

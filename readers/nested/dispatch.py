@@ -1,4 +1,4 @@
-"""Read a file of any kind with the reader for its media type, and the files within it."""
+"""Read a file of any kind, and the files within it, with the reader for its media type."""
 
 import importlib
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ from readers.formats.result import Extracted, ReaderError
 from readers.nested import memory
 
 DEEPEST = 4  # levels of nested files
-MOST_INNER = 1_000  # files in one, at all depths
+MOST_INNER = 1_000  # nested files in one file, at all depths
 MOST_INNER_BYTES = 200_000_000
-MOST_KEYS = 1_000  # derived for members of archives; one for a whole file takes as long as several of these
+MOST_KEYS = 1_000  # key derivations; deriving the key of a whole file takes as long as several for archive members
 _KEYS_OF_A_FILE = 5
 
 _READERS = {
@@ -62,21 +62,21 @@ _MAY_BE_PICTURES = (PDF, DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)
 
 @dataclass(slots=True)
 class RemainingWork:
-    """Work that is still allowed for nested files: files, their bytes, and keys that are derived from a password."""
+    """The remaining limits for nested files: their number, their bytes, and the keys derived from a password."""
 
     files: int = MOST_INNER
     bytes: int = MOST_INNER_BYTES
     keys: int = MOST_KEYS
 
     def take(self, size: int) -> None:
-        """Count one more file of this size. Raises `bomb` beyond the limits."""
+        """Count one more file of this size. Raises `bomb` if a limit is exceeded."""
         self.files -= 1
         self.bytes -= size
         if self.files < 0 or self.bytes < 0:
             raise ReaderError("bomb")
 
     def take_keys(self, count: int = 1) -> None:
-        """Count more derived keys. Raises `untried_inside` beyond the limit."""
+        """Count derived keys. Raises `untried_inside` if the limit is exceeded."""
         if count > self.keys:
             raise ReaderError("untried_inside")
         self.keys -= count
@@ -84,14 +84,14 @@ class RemainingWork:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Reader of the files within a file. `password` is tried on protected files in it."""
+    """Reader of the files within a file. It tries `password` on protected files."""
 
     left: RemainingWork
     password: str = ""
     depth: int = 0
 
     def read(self, content: bytes, name: str) -> Extracted:
-        """Return the text of an inner file. Raises `ReaderError`; all codes but `bomb` concern the inner file alone."""
+        """Return the text of an inner file. Raises `ReaderError`. Only the code `bomb` concerns the outer file, too."""
         self.left.take(len(content))
         if self.depth >= DEEPEST:
             raise ReaderError("unsupported")
@@ -104,7 +104,7 @@ class Inner:
                 raise ReaderError("damaged") from error
 
     def _opened(self, path: Path, name: str) -> Extracted:
-        """Read a file without a password first: most files need none, and a try takes time."""
+        """Read a file, first without the password: most files need none, and trying a password takes time."""
         deeper = replace(self, depth=self.depth + 1)
         try:
             return _read(path, name, "", "", deeper)
@@ -123,7 +123,8 @@ class Inner:
 def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extracted:
     """Return the text of a file. Raises `ReaderError`.
 
-    `encoding`: of plain text or HTML; "": it is found. `password`: of a protected file or of the files in it; "": none.
+    `encoding`: the encoding of plain text or HTML; empty to detect it. `password`: the password of a protected file, or
+    of the files in it; empty for none.
     """
     return _read(path, name, encoding, password, Inner(RemainingWork(), password))
 
@@ -131,8 +132,8 @@ def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extra
 def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
     with _unlocked(path, name, password) as (unlocked, kind):
         reader = _READERS.get(kind, _OTHERS)
-        # By name, so that a file waits only for the libraries of its own kind: openpyxl alone takes longer than most
-        # files.
+        # Imported by name, so that a file waits only for the libraries of its own kind: importing openpyxl alone takes
+        # longer than reading most files.
         read_file = importlib.import_module(f"readers.{reader}").read
         extracted: Extracted
         if reader in _WITH_ENCODING:
@@ -152,7 +153,7 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
 
 @contextmanager
 def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]]:
-    """Yield the file and its media type; for a protected file its unlocked content, in memory."""
+    """Yield the file and its media type. For a protected file, yield its decrypted content, in memory."""
     try:
         kind = media_type(path, name)
     except ReaderError as error:
@@ -161,7 +162,7 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
         with memory.opened(_opened_by(path, password)) as opened:
             yield opened, media_type(opened, name)
     else:
-        if kind in (DOC, PPT, XLS) and password:  # only their content says whether they are protected
+        if kind in (DOC, PPT, XLS) and password:  # only their content shows whether they are protected
             with memory.opened(_opened_by(path, password)) as opened:
                 yield opened, kind
         else:
@@ -169,6 +170,6 @@ def _unlocked(path: Path, name: str, password: str) -> Iterator[tuple[Path, str]
 
 
 def _opened_by(path: Path, password: str) -> bytes:
-    # Not imported before it is needed: few files are protected.
+    # Imported only when needed, since few files are protected.
     content: bytes = importlib.import_module("readers.nested.unlocking").unlocked(path, password)
     return content

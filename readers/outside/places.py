@@ -1,6 +1,6 @@
-"""Store the places of recognised words on the picture of a page, and find those of a passage.
+"""Store the positions of recognised words on the picture of a page, and find the positions of a passage.
 
-The places of a page are in the order of the words of its text. A place takes about five bytes.
+The positions are in the order of the words in the page's text. A stored position takes about five bytes.
 """
 
 import re
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-WHOLE = 10_000  # width and height of a page
-MOST_WORDS = 20_000  # of a page
-RECOGNISED = "[Recognised on a picture"  # beginning of the first paragraph of such a page's text
+WHOLE = 10_000  # width and height of a page, in the units of `WordPlace`
+MOST_WORDS = 20_000  # per page
+RECOGNISED = "[Recognised on a picture"  # how the text of a recognised page begins
 _WORD = re.compile(r"\S+")
-_NEXT = 4  # heights of a word; a word further away is in another column
-_SHARE = 0.5  # of its height that a word has in common with its neighbour in a line
+_NEXT = 4  # times the height of a word; a word further away is in another column
+_SHARE = 0.5  # of the smaller height; neighbours in a line overlap at least this much
 
 
 class WordPlace(NamedTuple):
-    """The edges of a word, in ten-thousandths of the page as it is shown, from its left and its top."""
+    """The edges of a word, from the left and the top of the shown page, in ten-thousandths of its width or height."""
 
     left: int
     top: int
@@ -32,9 +32,9 @@ def words(text: str) -> list[str]:
 
 
 def places_of_passage(places: Sequence[WordPlace], before: str, passage: str) -> list[WordPlace]:
-    """Return the places of a passage in a page's text, one for each line. `before`: the text before the passage.
+    """Return the positions of a passage in a page's text, one per line. `before`: the text before the passage.
 
-    `places`: of all words of the page, except its first paragraph, which names the reader.
+    `places`: the positions of all words of the page, except the first paragraph, which names the reader.
     """
     text = before + passage
     head = len(words(text.partition("\n\n")[0])) if text.startswith(RECOGNISED) else 0
@@ -44,7 +44,7 @@ def places_of_passage(places: Sequence[WordPlace], before: str, passage: str) ->
 
 
 def lines(places: Iterable[WordPlace]) -> list[WordPlace]:
-    """Return the places with following words of a line merged into one place."""
+    """Merge the positions of consecutive words in a line into one position."""
     merged: list[WordPlace] = []
     for place in places:
         if merged and _are_neighbours(merged[-1], place):
@@ -55,7 +55,7 @@ def lines(places: Iterable[WordPlace]) -> list[WordPlace]:
 
 
 def _are_neighbours(one: WordPlace, other: WordPlace) -> bool:
-    """Return whether two places are neighbours in a line, for any direction of writing."""
+    """Return whether two words are neighbours in a line, whether the line is written from left or right."""
     height = min(one.bottom - one.top, other.bottom - other.top)
     common = min(one.bottom, other.bottom) - max(one.top, other.top)
     between = max(one.left, other.left) - min(one.right, other.right)
@@ -63,9 +63,9 @@ def _are_neighbours(one: WordPlace, other: WordPlace) -> bool:
 
 
 def packed(places: Sequence[WordPlace]) -> bytes:
-    """Return the places as bytes, column by column.
+    """Return the positions as compressed bytes, column by column.
 
-    Differences between numbers are small and repeat, so they pack well.
+    Stores differences between numbers, which are small and often equal, so they compress well.
     """
     stored = places[:MOST_WORDS]
     columns = (
@@ -81,7 +81,7 @@ def packed(places: Sequence[WordPlace]) -> bytes:
 
 
 def unpacked(data: bytes) -> list[WordPlace]:
-    """Return the places of `packed`."""
+    """Return the positions from the bytes of `packed`."""
     halves = zlib.decompress(data)
     half = len(halves) // 2
     joined = bytes(byte for pair in zip(halves[:half], halves[half:], strict=True) for byte in pair)

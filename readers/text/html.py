@@ -1,7 +1,7 @@
 """Read the visible text of HTML.
 
-No script runs, and nothing is fetched. HTML is scanned once from its beginning to its end, without a tree. So the time
-is in proportion to the size for any input, while parsers of trees need minutes for some.
+No script runs, and nothing is fetched. HTML is scanned once, from beginning to end, without building a tree. So the
+time is linear in the size for any input. Parsers that build a tree need minutes for some inputs.
 """
 
 import re
@@ -12,7 +12,7 @@ from readers.text.tables import Cell, markdown
 
 # Invisible elements. Their end tags are mandatory.
 _HIDDEN = frozenset({"template", "noscript", "svg", "math", "object", "select", "datalist"})
-# Elements of navigation, which are no part of a page's text.
+# Elements of navigation, which are not part of a page's text.
 _AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
 # Elements whose content is not markup.
 _RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
@@ -38,26 +38,26 @@ _BLOCKS = frozenset(
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _APART = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
-_ENOUGH = 200  # characters; a shorter main part is a frame for a script
+_ENOUGH = 200  # characters; a shorter main part is only a container that a script fills
 _MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
-# A quote counts only after an equals sign. Possessive quantifiers prevent other tries after a mismatch.
+# A quote counts only after an equals sign. Possessive quantifiers prevent backtracking.
 _TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
-# Starts only where a name can begin, so that a run of letters is not tried from each letter.
+# The lookbehind lets a match start only where a name can begin, so that it is not tried from each letter of a name.
 _ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
 _LONGEST_ATTRIBUTES = 4_000  # characters of a tag; the attributes of a longer tag are ignored
 _DEEPEST = 40  # nested tables, quotations and links; a deeper one is read as plain content
-_LONGEST_CELL = 400  # characters of a cell with headings or tables; a longer cell is a part of a page
+_LONGEST_CELL = 400  # characters of a cell in a table with headings or tables; a longer one means a layout table
 _BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
 _ADDRESSES = ("http:", "https:", "mailto:")
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
-# Control characters and lone surrogates: not text, and PostgreSQL stores none of them.
+# Control characters and lone surrogates. They are not text, and PostgreSQL does not store all of them.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class HtmlText:
-    """The visible text of HTML: blocks on lines of their own, list items after a dash.
+    """The visible text of HTML. Each block is on its own line, and list items begin with a dash.
 
     `parts`: the text in pieces. `main`: the pieces of the first main element or the only article of a web page, if any.
     """
@@ -77,9 +77,9 @@ def readable(source: str, *, links: bool = True) -> list[str]:
 
 
 def page_text(source: str) -> tuple[str, str]:
-    """Return the title and the text of a page of the web, with headings as in Markdown.
+    """Return the title and the text of a web page, with headings as in Markdown.
 
-    The text is the page's main part if it marks one, else the whole text without navigation.
+    The text is the page's main part, if the page has one that is long enough, else the whole text without navigation.
     """
     page = _HtmlScanner(source, hidden=_HIDDEN | _AROUND).scan()
     main = _tidy(page.main)
@@ -98,17 +98,17 @@ def _plain(text: str) -> str:
 
 
 class _HtmlScanner:
-    """Scanner of a web page. Bars divide cells, list items begin with a dash."""
+    """Scanner of a web page. It separates cells with bars and begins list items with a dash."""
 
     def __init__(self, source: str, *, hidden: frozenset[str]) -> None:
         self._source = source
         self._hiding = hidden
         self._title = ""
         self._parts: list[str] = []
-        self._hidden: tuple[str, int] = ("", 0)  # the invisible element, and how deeply it is nested in itself
+        self._hidden: tuple[str, int] = ("", 0)  # the current invisible element, and its nesting depth
         self._preformatted = 0
         self._at_line_start = True
-        self._starts: dict[str, list[int]] = {"main": [], "article": []}  # as positions in `_parts`
+        self._starts: dict[str, list[int]] = {"main": [], "article": []}  # positions in `_parts`
         self._ends: dict[str, int] = {}
 
     def scan(self) -> HtmlText:
@@ -126,7 +126,7 @@ class _HtmlScanner:
         return []
 
     def _markup(self, start: int) -> int:
-        """Handle the markup at `start`, and return its end. Markup without an end hides the rest, as in browsers."""
+        """Handle the markup at `start`, and return its end. Unclosed markup hides the rest, as in browsers."""
         if self._source.startswith("<!--", start):
             return self._after("-->", start + 2)
         if self._source[start + 1] in "!?":
@@ -144,8 +144,8 @@ class _HtmlScanner:
         return match.end()
 
     def _after(self, mark: str, start: int) -> int:
-        place = self._source.find(mark, start)
-        return len(self._source) if place < 0 else place + len(mark)
+        end = self._source.find(mark, start)
+        return len(self._source) if end < 0 else end + len(mark)
 
     def _raw(self, tag: str, start: int) -> int:
         match = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
@@ -207,7 +207,7 @@ class _HtmlScanner:
 
 @dataclass(slots=True)
 class _Frame:
-    """An open quotation, table, cell or link, which is written when it ends."""
+    """An open quotation, table, cell or link. Its text is written when it ends."""
 
     tag: str
     attributes: dict[str, str]
@@ -217,7 +217,7 @@ class _Frame:
 
 
 class _DocumentScanner(_HtmlScanner):
-    """Scanner of a document, which includes the elements of navigation."""
+    """Scanner of a document. Its text includes the elements of navigation."""
 
     def __init__(self, source: str, *, links: bool) -> None:
         super().__init__(source, hidden=_HIDDEN)
@@ -287,7 +287,7 @@ class _DocumentScanner(_HtmlScanner):
         self._parts = []
 
     def _start_cell(self, tag: str, attributes: str) -> None:
-        """Begin a cell or row, and end the one before, whose end tag may be missing."""
+        """Begin a cell or row. Ends the previous one first, since its end tag may be missing."""
         self._close_cell()
         table = self._frames[-1]
         if tag == "tr" or not table.rows:
@@ -307,7 +307,7 @@ class _DocumentScanner(_HtmlScanner):
             columns, rows = (_number(frame.attributes.get(name, "")) for name in ("colspan", "rowspan"))
             self._frames[-1].rows[-1].append(Cell(text.strip(), columns, rows))
         elif tag == "table":
-            # The text between the cells is a caption, or stood in the wrong place.
+            # Text outside of the cells is a caption, or misplaced.
             caption = " ".join(text.split())
             self._write(f"\n{caption}\n\n" if caption else "\n")
             self._write(self._rows(frame))
@@ -317,7 +317,7 @@ class _DocumentScanner(_HtmlScanner):
             self._link(text, frame.attributes.get("href", ""))
 
     def _rows(self, table: _Frame) -> str:
-        """Return a table; the texts below each other where the cells are whole parts of a page."""
+        """Return a table as Markdown. A layout table with long cells becomes one paragraph per cell."""
         texts = [cell.text for row in table.rows for cell in row if cell.text]
         if not table.is_layout:
             return markdown(table.rows)

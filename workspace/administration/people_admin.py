@@ -1,4 +1,4 @@
-"""The admin's page of a person with the acts that need projects and personas."""
+"""The admin page of a person, extended with the actions that need projects and personas: hand over and erase."""
 
 from typing import Any
 
@@ -46,13 +46,13 @@ class PeopleAdmin(UserAdmin):
         form = HandOverForm(request.POST if request.method == "POST" else None)
         if form.is_bound and form.is_valid():
             try:
-                moved, taker = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
+                moved, new_owner = hand_over(user=acting(request), person=person, to=form.cleaned_data["to"])
             except ProductError as error:
                 form.add_error("to", str(error.sentence))
             else:
                 self.message_user(
                     request,
-                    Sentence("“{taker}” owns {moved} now.", taker=str(taker), moved=_in_words(moved)),
+                    Sentence("“{taker}” owns {moved} now.", taker=str(new_owner), moved=_in_words(moved)),
                     messages.SUCCESS,
                 )
                 return HttpResponseRedirect(reverse("admin:accounts_user_change", args=[person.pk]))

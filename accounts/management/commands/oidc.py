@@ -59,9 +59,9 @@ class Command(BaseCommand):
 
 
 def address(name: str, provider: OpenIDProvider) -> str:
-    """Return the address of a page; with a placeholder where no address of the workspace is set."""
-    here = settings.CSRF_TRUSTED_ORIGINS[0] if settings.CSRF_TRUSTED_ORIGINS else "<address of the workspace>"
-    return here.rstrip("/") + reverse(name, args=[provider.pk])
+    """Return the absolute address of a page. A placeholder stands for the host if the workspace has no address set."""
+    origin = settings.CSRF_TRUSTED_ORIGINS[0] if settings.CSRF_TRUSTED_ORIGINS else "<address of the workspace>"
+    return origin.rstrip("/") + reverse(name, args=[provider.pk])
 
 
 def _secret(path: Path | None) -> str | None:

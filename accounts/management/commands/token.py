@@ -34,9 +34,9 @@ class Command(BaseCommand):
 
 
 def expiry(text: str, user: User) -> datetime | None:
-    """Return the end that the text names; None for `never`.
+    """Parse an expiry time; None for `never`. Raises `CommandError`.
 
-    A date, and a time without a zone, are in the user's time zone. A token ends at the beginning of a date.
+    Dates and times without a zone are in the user's time zone. With a date, the token expires when that day begins.
     """
     if text == "never":
         return None

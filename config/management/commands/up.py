@@ -13,7 +13,7 @@ DEFAULT_PORT = "8000"
 
 
 class Command(BaseCommand):
-    """Ends with status 0 after a request to stop, and with 1 and a sentence on stderr where it could not go on."""
+    """Exits with status 0 after a request to stop. Exits with 1 and a sentence on stderr if the product cannot run."""
 
     help = "Starts the database, Redis and model it was not given, migrates, seeds, and serves until Ctrl-C."
     requires_system_checks = ()
@@ -29,7 +29,7 @@ class Command(BaseCommand):
 
 
 def _site() -> Site:
-    """Return the site of the settings. A URL that differs from the embedded service's is the operator's own."""
+    """Return the site from the settings. A URL that differs from the embedded service's is the operator's server."""
     data = settings.DATA_DIR
     own_database = paths.database_url(data) != settings.DATABASE_URL
     own_redis = paths.redis_url(data) != settings.REDIS_URL

@@ -1,4 +1,4 @@
-"""The base of a measured product: its installation, its processes, and the ways to ask it."""
+"""The base class of the measured products: installation, processes, and functions that ask a question."""
 
 import os
 import shutil
@@ -17,15 +17,16 @@ from tests.product import ROOT, die_with_parent, free_port
 
 HERE = Path(__file__).parent
 READY = 180.0  # seconds a start may take
-ENDED = 20.0  # seconds to end by itself
+ENDED = 20.0  # seconds that processes have to end after SIGTERM
 
 Ask = Callable[[str], AnswerExchange]  # an exchange that sends this text
 
 
 class Product:
-    """A product's processes. `paths` are the ways to ask in a new conversation, by the name of a column.
+    """A product and its processes. `paths` holds functions that ask in a new conversation, by the name of a column.
 
-    `lengths` are the ways to ask in a conversation that already has so many messages.
+    `lengths` holds functions that take a number of messages, and return a function that asks in a conversation with
+    so many messages.
     """
 
     name = ""
@@ -36,7 +37,7 @@ class Product:
         self.directory = directory
         self.model_url = model_url
         self.port = free_port()
-        # One client for all requests: a new one takes tens of milliseconds of the measured processors.
+        # One client for all requests, since a new one uses the measured processors for tens of milliseconds.
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60.0)
         self.paths: dict[str, Ask] = {}
         self.lengths: dict[str, Callable[[int], Ask]] = {}
@@ -50,10 +51,10 @@ class Product:
         return {}
 
     def prepare(self) -> None:
-        """Make accounts and the model after the first start, and do what a page does first after each start."""
+        """Create accounts and the model after the first start. After each start, send the first requests of a page."""
 
     def people(self, count: int) -> None:
-        """Make so many accounts, if answers at once need an account each."""
+        """Create `count` accounts, if each parallel answer needs its own account."""
 
     def start(self) -> None:
         with (self.directory / "log").open("ab") as log:
@@ -86,7 +87,7 @@ class Product:
         return (self.directory / "log").read_text(errors="replace")[-3000:]
 
     def end(self) -> None:
-        """End all processes. Those that do not end within `ENDED` seconds are killed."""
+        """End all processes. Processes that still run after `ENDED` seconds are killed."""
         if self._process and self._process.poll() is None:
             family = self._family()
             self._process.send_signal(signal.SIGTERM)
@@ -101,19 +102,19 @@ class Product:
         return [root, *root.children(recursive=True)]
 
     def cpu(self) -> float:
-        """Return the seconds of user and system time of all processes so far, those that have ended included."""
+        """Return the user and system time of all processes so far, in seconds, including ended child processes."""
         return sum(sum(process.cpu_times()[:4]) for process in self._family())
 
     def processes(self) -> int:
         return len(self._family())
 
     def memory(self) -> float:
-        """Return the megabytes of all processes. Shared memory counts once (PSS)."""
+        """Return the memory of all processes in megabytes. Shared memory counts once (PSS)."""
         return sum(process.memory_full_info().pss for process in self._family()) / 1e6
 
 
 def environment_of(package: str) -> Path:
-    """Return the folder of a peer's environment: in `BENCH_PEERS`, by default in `.peers`, which git ignores."""
+    """Return the folder of a peer's virtual environment, in `BENCH_PEERS` or else in `.peers`, which git ignores."""
     return Path(os.environ.get("BENCH_PEERS") or ROOT / ".peers").absolute() / package
 
 
@@ -122,7 +123,7 @@ def program(package: str) -> str:
 
 
 def install(package: str) -> None:
-    """Install a peer with uv into its environment, unless its requirements are unchanged since the last time."""
+    """Install a peer with uv into its environment, unless its requirements have not changed since the last time."""
     place, requirements = environment_of(package), HERE / f"requirements-{package}.txt"
     done = place / ".installed"
     if done.exists() and done.read_text() == requirements.read_text():

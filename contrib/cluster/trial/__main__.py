@@ -1,7 +1,7 @@
-"""`python -m contrib.cluster.trial` tries faults and loads on a cluster of its own.
+"""Test a new cluster under faults and load: `python -m contrib.cluster.trial`.
 
-FAULTS names the trials; without it all run. PROXY names the proxy. CLUSTER is a new directory that stays. The exit code
-is 1 if something was lost, late or not back in time.
+FAULTS names the trials to run; without it, all run. PROXY names the proxy. CLUSTER names a new directory, which is
+kept. The exit code is 1 if data was lost, or if a response or a recovery was too late.
 """
 
 import asyncio
@@ -54,17 +54,17 @@ async def _fault(trial: FaultTrial, fault: Fault) -> bool:
 
 
 async def _load(company: Company, session: aiohttp.ClientSession, name: str) -> bool:
-    about, run_trial = LOADS[name]
-    summary, well = await run_trial(company, session)
+    description, run_trial = LOADS[name]
+    summary, passed = await run_trial(company, session)
     proxy = company.proxy.kind
-    table.written(proxy, table.load_row(proxy, about, summary), _order())
+    table.written(proxy, table.load_row(proxy, description, summary), _order())
     print(f"  {summary}")
-    return well
+    return passed
 
 
 async def _try(company: Company, names: Sequence[str]) -> list[str]:
-    """Run the trials and return the names of those that failed."""
-    tending, bad = asyncio.create_task(_tend(company)), []
+    """Run the trials and return the names of the failed ones."""
+    tending, failed = asyncio.create_task(_tend(company)), []
     by_name = {each.name: each for each in faults(company.proxy.kind)}
     async with session_of(company) as session:
         trial = FaultTrial(company, session)
@@ -74,18 +74,18 @@ async def _try(company: Company, names: Sequence[str]) -> list[str]:
             began = time.monotonic()
             print(name, flush=True)
             try:
-                well = await (_fault(trial, by_name[name]) if name in by_name else _load(company, session, name))
+                passed = await (_fault(trial, by_name[name]) if name in by_name else _load(company, session, name))
             except ClusterError as error:
                 print(f"  ! {error}")
-                well = False
-            print(f"  {'well' if well else 'NOT WELL'}, {time.monotonic() - began:.0f} s in all", flush=True)
-            bad += [] if well else [name]
+                passed = False
+            print(f"  {'well' if passed else 'NOT WELL'}, {time.monotonic() - began:.0f} s in all", flush=True)
+            failed += [] if passed else [name]
     tending.cancel()
-    return bad
+    return failed
 
 
 def _with_company(proxy: Kind, names: Sequence[str], place: Path) -> list[str]:
-    """Run the trials on a new cluster. Its lines can be cut only for faults, since wires cost processor time."""
+    """Run the trials on a new cluster. Only fault trials get wires that can be cut, since wires cost processor time."""
     directory = Path(os.environ.get("CLUSTER") or place / "company")
     company = Company(directory, free_port(), proxy, wired=not set(names) <= set(LOADS))
     try:
@@ -103,14 +103,14 @@ def main(place: Path) -> int:
         if unknown := set(chosen_names) - set(names):
             raise ClusterError(f"There is no {', '.join(sorted(unknown))} to try; there are {', '.join(names)}.")
         began = time.monotonic()
-        bad = _with_company(proxy, [name for name in names if name in chosen_names], place)
+        failed = _with_company(proxy, [name for name in names if name in chosen_names], place)
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
-    well = f"{len(chosen_names) - len(bad)} of {len(chosen_names)} went well"
-    missing = f"; not {', '.join(bad)}" if bad else ""
-    print(f"{well}{missing}; {(time.monotonic() - began) / 60:.0f} minutes in all")
-    return 1 if bad else 0
+    summary = f"{len(chosen_names) - len(failed)} of {len(chosen_names)} went well"
+    missing = f"; not {', '.join(failed)}" if failed else ""
+    print(f"{summary}{missing}; {(time.monotonic() - began) / 60:.0f} minutes in all")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(owner_id=user.pk)
 
     def in_list_of(self, task: "Task") -> "TaskQuerySet":
-        """Return the rows that share one order with `task`, itself included: a checklist, or a level of one period."""
+        """Return the rows of the list that contains `task`: its checklist, or all rows of its level and period."""
         if task.level == Task.Level.ITEM:
             return self.filter(parent_id=task.parent_id, level=task.level)
         return self.filter(owner_id=task.owner_id, level=task.level, horizon=task.horizon, date=task.date)
@@ -42,20 +42,21 @@ class Task(models.Model):
     """Objective, task or checklist item, by its `level`.
 
     `code`: its ID (`codes`), which never changes. `date`: the first day of its year or month, or its day. `position`:
-    its place in its list (`TaskQuerySet.in_list_of`).
+    its position in its list (`TaskQuerySet.in_list_of`).
 
     Statuses, with their names in iCalendar (RFC 5545, STATUS of VTODO): open NEEDS-ACTION, doing IN-PROCESS, done
     COMPLETED, dropped CANCELLED. A waiting row needs the user (input-required in A2A). A moved row is a day task that
-    goes on under another code, `moved_to`.
+    continues under another code, `moved_to`.
 
     `breakpoint`, of an item: a model stops before it and says what it `needs`, until the user has `cleared` it.
 
-    `model`: the name of the model that made it; empty for users. `proposed`: the user has not accepted it. No model
-    works on it, and only prompts of the conversation `proposed_in`, in which it was made, contain it. A declined row is
-    dropped and stays proposed.
+    `model`: the name of the model that created it; empty for users. `proposed`: the user has not accepted it. No model
+    works on a proposed row, and only prompts of the conversation `proposed_in`, in which it was created, contain it. A
+    declined row is dropped and stays proposed.
 
-    `draft`, of a day task of a model without a checklist: the draft mark (`projects.planner.drafts`). `draft_code` and
-    `draft_detail` are the reason of a refusal, `heartbeat` is the time when a worker was last offered the draft.
+    `draft`, for a model's day task without a checklist: the state of the draft (`projects.planner.drafts`).
+    `draft_code` and `draft_detail` are the reason for a refusal. `heartbeat` is the time when a worker was last offered
+    the draft.
     """
 
     class Level(models.TextChoices):
@@ -178,22 +179,22 @@ class Task(models.Model):
 
     @property
     def to_decide(self) -> bool:
-        """Return whether the user has yet to accept or decline it."""
+        """Whether the user still has to accept or decline the row."""
         return self.proposed and self.status in self.UNFINISHED
 
     @property
     def declined(self) -> bool:
-        """Return whether the user has declined the proposal, or the model has withdrawn it."""
+        """Whether the user has declined the proposal, or the model has withdrawn it."""
         return self.proposed and self.status == self.Status.DROPPED
 
     @property
     def blocking(self) -> bool:
-        """Return whether it is an active breakpoint, which the user has neither cleared nor passed."""
+        """Whether the row is an active breakpoint: it is unfinished, and the user has not cleared it."""
         return self.breakpoint and self.cleared is None and self.status in self.UNFINISHED
 
 
 class CodeSeries(models.Model):
-    """Last used number of a series of codes. It stays when rows are deleted, so that no number is reused."""
+    """The last number used in a series of codes. It stays when rows are deleted, so that no number is reused."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     series = models.CharField(max_length=MAX_LENGTH)
@@ -215,16 +216,16 @@ class TaskChangeQuerySet(models.QuerySet["TaskChange"]):
         return self.filter(owner_id=user.pk)
 
     def of(self, task: Task) -> "TaskChangeQuerySet":
-        """Return the changes of a task and its checklist, those of deleted items included."""
+        """Return the changes of a task and its checklist, including changes of deleted items."""
         rows = self.filter(owner_id=task.owner_id)
         return rows.filter(Q(code=task.code) | Q(code__startswith=f"{task.code}."))
 
 
 class TaskChange(models.Model):
-    """Change of a field of a task, with both values as text. Codes are never reused, so the row outlives the task.
+    """A change of a task's field, with both values as text. The row outlives the task, since codes are never reused.
 
     `field`: a field of `Task`, or “created” (`after` is the title), or “deleted” (`before` is the title). `user`: the
-    user who acted, or for whom a model acted. `model`: the name of this model; empty for an act of the user.
+    user who made the change, or for whom a model made it. `model`: the name of this model; empty if the user did it.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="task_changes")
