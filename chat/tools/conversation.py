@@ -17,8 +17,8 @@ from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 HITS = 8
-QUOTE = 1_500  # characters of one message
-CUT = "[…]"  # where a quotation leaves something out
+QUOTE = 1_500  # quoted characters per message
+CUT = "[…]"  # marks an omission in a quotation
 NOTHING = "Nothing was found in what the summary replaced. Try other words."
 
 CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
@@ -27,8 +27,8 @@ CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
 class SearchConversation:
     """Search messages and quote them word for word.
 
-    Messages that a person leaves out are not searched, nor those that the prompt has: pinned turns and everything after
-    the summary.
+    The search leaves out messages that a person excludes, and messages that are in the prompt anyway: pinned turns and
+    everything after the summary.
     """
 
     timeout = 20.0
@@ -79,7 +79,7 @@ class SearchConversation:
 
 
 def _replaced(conversation: Conversation) -> list[UUID]:
-    """Return the messages that the summary of the branch on show has replaced, without those that are marked."""
+    """Return the messages that the summary of the displayed branch has replaced, except marked messages."""
     marks = marks_on(conversation.pk, conversation.leaf_id)
     summary = in_force(conversation.pk, conversation.leaf_id, marks)
     if summary is None:
@@ -89,7 +89,7 @@ def _replaced(conversation: Conversation) -> list[UUID]:
 
 
 def quotation(text: str, phrases: Phrases) -> str:
-    """Return the text; of a long one the `QUOTE` characters with most of the words, with marks where it is cut."""
+    """Return the text, or the `QUOTE` characters of a long text with most of the words. `CUT` marks omissions."""
     text = unicodedata.normalize("NFC", text)
     if len(text) <= QUOTE:
         return text

@@ -2,8 +2,8 @@
 
     python -m contrib.bench.bench_context [result.json]
 
-Times are the best of several runs on this machine, for messages whose tokens are counted, as in the product. Each
-includes the list of messages and the totals. It does not include the report on every source, which is made on demand.
+Times are the best of several runs on this machine. The tokens of the messages are already counted, as in the product.
+Each time includes the list of messages and the totals, but not the report on every source, which is built on demand.
 """
 
 import json
@@ -21,18 +21,18 @@ from llm.tokens import NamedTokenizer, tokenizer
 Row = dict[str, Any]
 
 MESSAGE_TOKENS = 100
-# Microseconds for one prompt.
+# Microseconds per prompt.
 ALL_FIT_LIMIT = 400
 FIFTH_FITS_LIMIT = 60
 
 TURNS = 20
 PROJECT_TOKENS = 20_000
-# What the design measured for each layout, in percent.
+# The shares that were measured for the design, in percent by layout.
 EXPECTED_SHARE = {"near_end": 32, "files_first": 92, "all_first": 94}
 
 
 def rows() -> list[Row]:
-    """Return rows with the name, value, unit, the limit or peer, and the ratio to it."""
+    """Return rows with name, value, unit, the limit or peer, and the ratio to it."""
     return [*_speed_rows(), *_share_rows()]
 
 
@@ -88,7 +88,10 @@ def _microseconds(request: ContextRequest, *, with_report: bool = False) -> floa
 
 
 def _conversation(length: int, *, share: float) -> ContextRequest:
-    """Return a request with `length` messages in turns of two and one more question, and room for `share` of them."""
+    """Return a request with `length` messages and one more question. The window has room for `share` of them.
+
+    A turn has two messages.
+    """
     messages = [
         ContextMessage(f"m{n}", "assistant" if n % 2 else "user", f"text {n}", MESSAGE_TOKENS) for n in range(length)
     ]
@@ -100,7 +103,7 @@ def _conversation(length: int, *, share: float) -> ContextRequest:
 
 
 def _with_pinned(request: ContextRequest, *, every: int) -> ContextRequest:
-    """Return the request with each `every`th message pinned."""
+    """Return the request with every `every`th message pinned."""
     last = len(request.messages) - 1
     messages = [
         replace(message, mark="pinned") if number % every == 0 and number < last else message
