@@ -192,10 +192,10 @@ def require_connection(person: UUID) -> None:
 
     Call it on the event loop.
     """
-    most = settings.CONNECTIONS_AT_ONCE
-    if most and _watch().of_person[person] >= most:
+    limit = settings.CONNECTIONS_AT_ONCE
+    if limit and _watch().of_person[person] >= limit:
         detail = Sentence(
-            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=most
+            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=limit
         )
         raise ProductError("too_many_connections", detail, status=429, retry_after=10)
 

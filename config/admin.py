@@ -173,12 +173,12 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
         if self.has_change_permission(request) or self.has_add_permission(request):
             form = self.get_form(request, None)(request.POST)
             form.is_valid()
-            wrong = set(form.errors) - {"name"}
+            invalid = set(form.errors) - {"name"}
             profile = form.instance
         else:
-            wrong = set()
+            invalid = set()
             profile = self.row(request, request.GET.get("profile", ""))
-        context = {"incomplete": True} if wrong else {"trials": trials(profile)}
+        context = {"incomplete": True} if invalid else {"trials": trials(profile)}
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
     def _examples(self, profile: BudgetProfile) -> dict[str, object]:

@@ -90,12 +90,12 @@ class PromptForm(forms.ModelForm[PromptVersion]):
         super().clean()
         active = self.instance.history().filter(active=True).select_related("author").first()
         based_on = self.cleaned_data.get("based_on")
-        now = active.version if active is not None else 0
-        if based_on is not None and based_on != now:
+        active_version = active.version if active is not None else 0
+        if based_on is not None and based_on != active_version:
             data = cast("QueryDict", self.data).copy()
-            data["based_on"] = str(now)
+            data["based_on"] = str(active_version)
             self.data = data
-            who = (active.author if active is not None else None) or _("the product")
+            author = (active.author if active is not None else None) or _("the product")
             sentence = Sentence(
                 "The built-in text became active while you were writing, and your text does not have its changes. "
                 "Compare the versions, take over what you need, and save again."
@@ -105,7 +105,7 @@ class PromptForm(forms.ModelForm[PromptVersion]):
                     "{active} by {who} became active while you were writing, and your text does not have its "
                     "changes. Compare the versions, take over what you need, and save again.",
                     active=str(active),
-                    who=str(who),
+                    who=str(author),
                 )
             raise forms.ValidationError(str(sentence))
 
@@ -120,10 +120,10 @@ class TextForm(PromptForm):
         row: Any = self.instance
         row.name = self.name
         text = self.fields["text"]
-        about = TEXTS[self.name]
-        text.required = not about.may_be_empty
-        text.help_text = _("At most %(number)s characters.") % {"number": grouped(about.most)}
-        if about.may_be_empty:
+        definition = TEXTS[self.name]
+        text.required = not definition.may_be_empty
+        text.help_text = _("At most %(number)s characters.") % {"number": grouped(definition.most)}
+        if definition.may_be_empty:
             text.help_text += " " + _("Empty: nothing is sent in its place.")
 
     def clean_text(self) -> str:
@@ -281,10 +281,10 @@ class PersonaPageForm(PersonaRules):
         models = Model.objects.filter(Q(pk__in=models_of(user).values("pk")) | Q(pk=self.instance.model_id))
         default = _("The workspace's default (%(name)s)")
         try:
-            named = default % {"name": model_for(None, user).name}
+            default_label = default % {"name": model_for(None, user).name}
         except ProductError:
-            named = _("The workspace's default")
-        self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=named)
+            default_label = _("The workspace's default")
+        self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=default_label)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
         profiles.empty_label = default % {"name": default_profile().name}
 

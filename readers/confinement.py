@@ -161,8 +161,8 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = No
     if ruleset < 0:
         return False
     try:
-        runs = _EXECUTE if own else 0
-        added = all(_allow(libc, ruleset, path, runs) for path in readable)
+        run_rights = _EXECUTE if own else 0
+        added = all(_allow(libc, ruleset, path, run_rights) for path in readable)
         if own:
             added = added and _allow(libc, ruleset, own, _CHANGE | (_TRUNCATE if version >= 3 else 0))
             added = added and _allow(libc, ruleset, Path(os.devnull), _WRITE)
@@ -204,14 +204,14 @@ def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iter
         if (digits := call.split()[1 + column]) != "-":
             yield from ((_EQUAL, 0, 1, int(digits)), refuse)
     # Allowed for some arguments: threads but no processes, reading but no writing, own limits but no others.
-    of_readers = (
+    reader_rules = (
         (_CLONE, 0, _ANY_BIT, _CLONE_THREAD, (allow, refuse)),
         (_OPEN, 1, _ANY_BIT, _WRITING, (refuse, allow)),
         (_OPENAT, 2, _ANY_BIT, _WRITING, (refuse, allow)),
         (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)),
     )
-    of_programs = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
-    for numbers, argument, test, value, then in of_programs if of_program else of_readers:
+    program_rules = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
+    for numbers, argument, test, value, then in program_rules if of_program else reader_rules:
         if (number := numbers[column]) is not None:
             yield from ((_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * argument), (test, 0, 1, value), *then)
     yield allow

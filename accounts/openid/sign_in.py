@@ -64,8 +64,8 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
             prompt="login" if again else None,  # Authlib leaves out parameters that are None
             max_age="0" if again else None,
         )
-    before = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
-    request.session[SIGN_INS] = {**dict(before), state: asdict(sign_in)}
+    pending = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
+    request.session[SIGN_INS] = {**dict(pending), state: asdict(sign_in)}
     return str(url)
 
 

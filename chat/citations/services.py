@@ -81,7 +81,7 @@ def check(conversation: Conversation, parts: Sequence[MessagePart], sources: Map
 def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Mapping[int, Source]) -> list[PartCheck]:
     """Check each text that cites documents against these passages."""
     checks = []
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if part["type"] != "text" or not (text_claims := claims(part["text"], sources)):
             continue
         verdicts = [
@@ -90,7 +90,7 @@ def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Map
         doubts = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if not verdict.supported]
         supported = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if verdict.supported]
         if verdicts:
-            checks.append(PartCheck(at, len(verdicts), doubts, supported))
+            checks.append(PartCheck(index, len(verdicts), doubts, supported))
     return checks
 
 

@@ -164,20 +164,22 @@ def messages_of(
         mark: Any = marks.by_message.get(row.pk) if marks.by_message and row.role == Message.Role.USER else None
         rewritten = bool(texts.own) and STATUS_TEXTS.get(Message.Status(row.status)) in texts.own
         stored = {} if rewritten else row.tokens.get(tokenizer.name, {})
-        each: Sequence[int] = stored.get("each", ())
-        if len(each) == 1 and history_key in stored and (text := _only_text(row)) is not None:
+        own_counts: Sequence[int] = stored.get("each", ())
+        if len(own_counts) == 1 and history_key in stored and (text := _only_text(row)) is not None:
             role: Role = "user" if row.role == Message.Role.USER else "assistant"
-            messages.append(ContextMessage(str(row.pk), role, text, each[0], mark=mark))
+            messages.append(ContextMessage(str(row.pk), role, text, own_counts[0], mark=mark))
             continue
         expanded = expand(row, texts)
-        if len(each) != len(expanded) or history_key not in stored:
-            if len(each) != len(expanded):
-                each = [own_tokens(message, tokenizer) for message in expanded]
+        if len(own_counts) != len(expanded) or history_key not in stored:
+            if len(own_counts) != len(expanded):
+                own_counts = [own_tokens(message, tokenizer) for message in expanded]
             if row.status != Message.Status.PENDING and not rewritten:
-                as_history = _history_tokens(expanded, each, tokenizer, overhead)
+                as_history = _history_tokens(expanded, own_counts, tokenizer, overhead)
                 # The counts for other overheads stay.
-                counts.append(MessageCounts(row.pk, tokenizer.name, {**stored, "each": each, history_key: as_history}))
-        messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
+                counts.append(
+                    MessageCounts(row.pk, tokenizer.name, {**stored, "each": own_counts, history_key: as_history})
+                )
+        messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, own_counts, strict=True)]
     if later is None:
         store_counts(counts)
     else:
@@ -237,10 +239,10 @@ def with_reasoning(messages: list[ContextMessage], rows: Sequence[Row], model: M
 
 
 def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningState]]) -> ContextMessage:
-    left = states.get(message.id.partition("#")[0]) if message.tool_calls else None
-    if not left:
+    remaining = states.get(message.id.partition("#")[0]) if message.tool_calls else None
+    if not remaining:
         return message
-    state = left.pop(0)
+    state = remaining.pop(0)
     return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 

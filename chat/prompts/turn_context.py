@@ -593,11 +593,11 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
         return None
     user = base.user
     day = today(user, base.asked_at)
-    before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
-    mentioned = {*before, *codes.mentions(text)}
-    place = base.conversation.pk if base.conversation is not None else None
+    mentioned_before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
+    mentioned = {*mentioned_before, *codes.mentions(text)}
+    conversation_id = base.conversation.pk if base.conversation is not None else None
     whole_day = base.workspace.today_tasks
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=conversation_id)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:

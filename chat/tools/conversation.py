@@ -84,8 +84,8 @@ def _replaced(conversation: Conversation) -> list[UUID]:
     summary = in_force(conversation.pk, conversation.leaf_id, marks)
     if summary is None:
         return []
-    aside = {*map(UUID, summary.left_aside), *marks.by_message}
-    return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in aside]
+    left_out = {*map(UUID, summary.left_aside), *marks.by_message}
+    return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in left_out]
 
 
 def quotation(text: str, phrases: Phrases) -> str:
@@ -94,8 +94,8 @@ def quotation(text: str, phrases: Phrases) -> str:
     if len(text) <= QUOTE:
         return text
     starts = [start for start, _ in spans(text, phrases)] or [0]
-    counted = [(len({fold(text[a:b]) for a, b in _near(text, start, phrases)}), -start) for start in starts[:100]]
-    match = -max(counted)[1]
+    word_counts = [(len({fold(text[a:b]) for a, b in _near(text, start, phrases)}), -start) for start in starts[:100]]
+    match = -max(word_counts)[1]
     start = max(0, match - QUOTE // 10)
     start = (text.find(" ", start, match) + 1 or start) if start else 0
     end = min(len(text), start + QUOTE)

@@ -155,14 +155,14 @@ class ReadResult:
         text = row.text[start:end]
         if not text:
             raise BadArguments(f"The result ends at character {len(row.text)}.")
-        more = f", goes on at character {end}" if end < len(row.text) else ", the end of what is kept"
-        where = f"characters {start} to {end} of {row.characters}{more}"
+        continuation = f", goes on at character {end}" if end < len(row.text) else ", the end of what is kept"
+        position = f"characters {start} to {end} of {row.characters}{continuation}"
         if not row.url:
-            return ToolOutput(f"{row.tool}, {where}\n\n{text}")
+            return ToolOutput(f"{row.tool}, {position}\n\n{text}")
         numbers = give_numbers(self.conversation, [row.url])
-        document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
-        place: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
-        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
+        document = Document(row.url, row.title, text, metadata=f"{row.url}, {position}")
+        found_document: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [found_document]})
 
     def _row(self, pk: object) -> ToolResult:
         """Return a stored result that the person does not exclude. Raises `BadArguments`."""

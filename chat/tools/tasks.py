@@ -180,19 +180,19 @@ class ListTasks(TaskTool):
 
     def do(self, arguments: Mapping[str, Any]) -> str:
         code = text(arguments, "code", codes.MAX_LENGTH + 1)
-        on = day(arguments, "date")
-        if code and on:
+        listed_day = day(arguments, "date")
+        if code and listed_day:
             raise BadArguments("Give “date” or “code”, not both.")
         rows = Task.objects.visible_to(self.context.user)
         if code:
             row = self.context.task(code)
             tasks = [row, *rows.filter(parent=row)[:MOST]]
         else:
-            on = on or today(self.context.user)
-            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=on).order_by("code")[: MOST + 1])
-        shown = [_described(row) for row in tasks[:MOST]]
+            listed_day = listed_day or today(self.context.user)
+            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=listed_day).order_by("code")[: MOST + 1])
+        descriptions = [_described(row) for row in tasks[:MOST]]
         more = "\nThere are more; ask for one by its code." if len(tasks) > MOST else ""
-        return (json.dumps({"tasks": shown}, ensure_ascii=False) if shown else "There are none.") + more
+        return (json.dumps({"tasks": descriptions}, ensure_ascii=False) if descriptions else "There are none.") + more
 
 
 def _described(row: Task) -> dict[str, str]:

@@ -97,8 +97,8 @@ def _conversation(length: int, *, share: float) -> ContextRequest:
     ]
     messages.append(ContextMessage("question", "user", "and now?", MESSAGE_TOKENS))
     system = Block("You are careful.", 900)
-    each = MESSAGE_TOKENS + 4
-    room = Room(window=round(length * share) * each + each + 904, reserved_output=0, buffer=0)
+    message_cost = MESSAGE_TOKENS + 4
+    room = Room(window=round(length * share) * message_cost + message_cost + 904, reserved_output=0, buffer=0)
     return ContextRequest(room=room, messages=messages, tokenizer=tokenizer("o200k_base"), system=system)
 
 
@@ -125,15 +125,17 @@ def _shared(layout: str) -> float:
     A message counts if it and all messages before it are the same.
     """
     assert layout in LAYOUTS
-    before: list[tuple[Role, str | None]] = []
+    previous: list[tuple[Role, str | None]] = []
     shared = total = 0
     for turn in range(TURNS):
         messages = _project_turn(turn, layout).messages
-        now = [(message.role, message.text) for message in messages]
-        same = next((n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
+        current = [(message.role, message.text) for message in messages]
+        same = next(
+            (n for n, pair in enumerate(zip(previous, current, strict=False)) if pair[0] != pair[1]), len(previous)
+        )
         shared += sum(message.tokens for message in messages[:same])
         total += sum(message.tokens for message in messages)
-        before = now
+        previous = current
     return 100 * shared / total
 
 

@@ -90,13 +90,13 @@ class Company:
 
     def stop(self) -> None:
         """Stop the proxy and the product, then the services. Kill a process that does not end in a few seconds."""
-        before = (*reversed(self.proxy.processes), *self.own.values())
-        for several in (before, [each for each in self.processes.values() if each not in before]):
-            for process in several:
+        proxy_and_product = (*reversed(self.proxy.processes), *self.own.values())
+        for group in (proxy_and_product, [each for each in self.processes.values() if each not in proxy_and_product]):
+            for process in group:
                 process.ask_to_end()
-            until = time.monotonic() + STOP_SECONDS
-            for process in several:
-                process.stop(max(0.1, until - time.monotonic()))
+            deadline = time.monotonic() + STOP_SECONDS
+            for process in group:
+                process.stop(max(0.1, deadline - time.monotonic()))
 
     def tend(self) -> list[str]:
         """Restart processes that have ended by themselves, as systemd would. Returns their names."""
@@ -210,8 +210,8 @@ class Company:
         endpoint = f"http://127.0.0.1:{self.bucket.port}"
         keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
         boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=BUCKET)
-        past = {"DATABASE_URL": url(self.postgres.first.port)}
-        self.token = self.product.run("contrib.cluster.rows", self.model.url, **past).split()[-1]
+        direct = {"DATABASE_URL": url(self.postgres.first.port)}
+        self.token = self.product.run("contrib.cluster.rows", self.model.url, **direct).split()[-1]
 
 
 def _listens(port: int) -> bool:

@@ -90,11 +90,11 @@ def serve() -> None:
         try:
             server = make_server("", port, _guarded, handler_class=_Quiet)
         except OSError as error:
-            failed = error
+            last_error = error
         else:
             threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
             return
-    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, failed)
+    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, last_error)
 
 
 _metrics_app: Callable[..., Iterable[bytes]] = make_wsgi_app()

@@ -51,8 +51,8 @@ def outdated() -> "QuerySet[File]":
 
 def cut_outdated() -> None:
     """Renew the chunks of outdated files for `A_WHILE`. Search finds the old chunks until the new ones are complete."""
-    until = time.monotonic() + A_WHILE
-    while time.monotonic() < until:
+    deadline = time.monotonic() + A_WHILE
+    while time.monotonic() < deadline:
         pk = outdated().order_by("chunker", "pk").values_list("pk", flat=True).first()
         if pk is None:
             return
@@ -79,8 +79,8 @@ def renew_chunks(pk: UUID) -> None:
             chunk.embedding = vector
     with transaction.atomic():
         # A worker may be reading the file again, or another worker may have renewed its chunks.
-        waiting = File.objects.select_for_update().filter(pk=pk, searchable=True, chunker__lt=chunking.VERSION)
-        if waiting.exists():
+        outdated_file = File.objects.select_for_update().filter(pk=pk, searchable=True, chunker__lt=chunking.VERSION)
+        if outdated_file.exists():
             Chunk.objects.filter(file=pk).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
             index_words(file, chunks)

@@ -257,10 +257,12 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
     rows = Chunk.objects.select_related("file").only(*names).in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
     marks: dict[int, Spans] = {}  # by chunk id; the negative id stands for the text above the chunk
-    for language, of_query in lexemes.items():
-        of_language = [chunk for chunk in chunks if chunk.file.language == language]
-        texts = {chunk.pk: chunk.text for chunk in of_language}
-        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, of_query)
+    for language, query_lexemes in lexemes.items():
+        language_chunks = [chunk for chunk in chunks if chunk.file.language == language]
+        texts = {chunk.pk: chunk.text for chunk in language_chunks}
+        marks |= _highlights(
+            {**texts, **{-chunk.pk: chunk.above for chunk in language_chunks}}, language, query_lexemes
+        )
     return [
         ChunkHit(
             file=chunk.file_id,
@@ -287,8 +289,8 @@ def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) ->
     if not texts or not lexemes:
         return {}
     words = {word for text in texts.values() for word in _WORD.findall(text)}
-    of_words = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
-    forms = {word for word, of_word in of_words.items() if not of_word.isdisjoint(lexemes)}
+    lexemes_by_word = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
+    forms = {word for word, word_lexemes in lexemes_by_word.items() if not word_lexemes.isdisjoint(lexemes)}
     literal = _literal(lexemes)
     return {key: _merge_overlaps(_spans(text, forms, literal)) for key, text in texts.items()}
 

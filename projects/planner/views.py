@@ -36,18 +36,18 @@ CONFIRMATION_SECONDS = 60  # age at which a confirmation in an address is ignore
 @require_http_methods(["GET", "POST"])
 def period(request: Request, horizon: str = "day", start: date | None = None) -> HttpResponse:
     """Show a day, month or year, by default today. A POST adds the typed task."""
-    on = Period(horizon, start or today(request.user))
+    shown_period = Period(horizon, start or today(request.user))
     if request.method == "GET":
-        return _board(request, on)
+        return _board(request, shown_period)
     text = request.POST.get("text", "")
     try:
-        added = add_line(actor=Actor(request.user), text=text, on=on)
+        added = add_line(actor=Actor(request.user), text=text, on=shown_period)
     except ProductError as error:
         if request.htmx:
             return _show_in_form(request, error)
-        return _board(request, on, problem=error, draft=text)
+        return _board(request, shown_period, problem=error, draft=text)
     sentence = _("Added %(code)s.") % {"code": added.code}
-    if Period.of(added) != on:
+    if Period.of(added) != shown_period:
         sentence += _(" It is on another page: %(day)s.") % {"day": _day(added)}
     return _confirm(request, sentence, request.path)
 

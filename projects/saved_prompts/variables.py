@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d_][\w \-]{0,39})(?::([^{}\n]{0,400}))?
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a prompt. `choices`: its possible values; empty if any text is allowed. `default`: its first value."""
+    """A variable of a prompt. `choices`: its possible values; empty allows any text. `default`: its first value."""
 
     name: str
     default: str = ""

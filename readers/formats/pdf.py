@@ -70,11 +70,13 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
     with_headings = marked(shown, _outline(document))
     texts = (text + page.below for text, page in zip(with_headings, pages, strict=True))
     left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
-    read = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
+    extracted = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
     layered = [
-        number for number, page in enumerate(pages) if page.scan and read.spans[number][0] < read.spans[number][1]
+        number
+        for number, page in enumerate(pages)
+        if page.scan and extracted.spans[number][0] < extracted.spans[number][1]
     ]
-    return replace(read, layered=layered)
+    return replace(extracted, layered=layered)
 
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
@@ -95,23 +97,25 @@ class _Page:
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
-    left = MAX_CHARACTERS
+    characters_left = MAX_CHARACTERS
     for number in range(len(document)):
         try:
             page = document[number]
         except pypdfium2.PdfiumError as error:
             raise ReaderError("damaged") from error
         content = page.get_textpage()
-        on_page, unmapped = lines(content)
+        page_lines, unmapped = lines(content)
         upright = page.get_rotation() in (0, 180)
-        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped, is_scan(page))
+        read_page = _Page(
+            _with_tables(page, content, page_lines) if upright else page_lines, "", unmapped, is_scan(page)
+        )
         content.close()
-        read.below = _annotations(page, document.formenv)
+        read_page.below = _annotations(page, document.formenv)
         page.close()
-        left -= sum(len(line.text) for line in read.lines)
-        if left < 0:
+        characters_left -= sum(len(line.text) for line in read_page.lines)
+        if characters_left < 0:
             raise ReaderError("too_large")
-        yield read
+        yield read_page
 
 
 def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[PageLine]) -> list[PageLine]:

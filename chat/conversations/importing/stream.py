@@ -109,27 +109,27 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
     """Yield the rows of one file, the `number`th of several."""
     events: Any = ijson.sendable_list()
     parser = ijson.basic_parse_coro(events)
-    building = _RowBuilder()
-    seen = silent = reported = 0
+    builder = _RowBuilder()
+    bytes_read = bytes_without_event = last_percent = 0
     for piece in chain(filter(None, _whole_characters(pieces)), (None,)):
-        wrong = _parse(parser, piece)
+        error = _parse(parser, piece)
         size_of_piece = len(piece or b"")
-        seen += size_of_piece
-        silent = 0 if events else silent + size_of_piece
-        if silent > MAX_TOKEN:
+        bytes_read += size_of_piece
+        bytes_without_event = 0 if events else bytes_without_event + size_of_piece
+        if bytes_without_event > MAX_TOKEN:
             raise _too_large(
                 Sentence(
                     "One text in it is larger than {max_token} MB, which is the most.", max_token=MAX_TOKEN // 1_000_000
                 )
             )
-        percent = int(100 * (number + min(1, seen / max(size, 1))) / files)
-        for value, why in building.rows(events):  # also the rows before the error
+        percent = int(100 * (number + min(1, bytes_read / max(size, 1))) / files)
+        for value, why in builder.rows(events):  # also the rows before the error
             yield ExportRow(value, percent, why)
         del events[:]
-        if wrong:
-            raise (damaged() if building.begun else not_an_export()) from wrong
-        if percent != reported:
-            yield (reported := percent)
+        if error:
+            raise (damaged() if builder.begun else not_an_export()) from error
+        if percent != last_percent:
+            yield (last_percent := percent)
 
 
 def _parse(parser: Any, piece: bytes | None) -> Exception | None:

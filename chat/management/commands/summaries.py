@@ -25,8 +25,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         active = SummaryPrompt.objects.filter(active=True).values_list("version", flat=True).first() or 0
         rows = Conversation.objects.filter(summaries__withdrawn=None).exclude(summaries=None).distinct()
-        holding = ((row, in_force(row.pk, row.leaf_id)) for row in rows.select_related("owner").iterator(100))
-        stale = [(row, summary) for row, summary in holding if summary and summary.prompt_version != active]
+        summarised = ((row, in_force(row.pk, row.leaf_id)) for row in rows.select_related("owner").iterator(100))
+        stale = [(row, summary) for row, summary in summarised if summary and summary.prompt_version != active]
         done = 0
         for number, (row, summary) in enumerate(stale, 1):
             problem = self._rebuild(row, summary)
@@ -46,8 +46,8 @@ class Command(BaseCommand):
             return error.detail
         # This process or a worker claims the job first and writes it. The same holds for a job that replaces it.
         rebuilds = SummaryJob.objects.filter(target=summary)
-        while (live := rebuilds.live().first()) is not None:
-            if not background.submit(write_summary(live.pk)).result():
+        while (job := rebuilds.live().first()) is not None:
+            if not background.submit(write_summary(job.pk)).result():
                 time.sleep(LOOK_AGAIN)
                 sweep(SUMMARIES)
         return rebuilds.latest("id").detail.english

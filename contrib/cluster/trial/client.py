@@ -64,9 +64,9 @@ class Client:
 
     async def insistent(self, method: str, path: str, body: Any = None, seconds: float = 120.0) -> Any:
         """Repeat a request until the status is 2xx. Raises ClusterError on 400, on 404 and after `seconds`."""
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while (answer := await self.call(method, path, body)) is None:
-            if time.monotonic() > until or self.requests[-1].status in (400, 404):
+            if time.monotonic() > deadline or self.requests[-1].status in (400, 404):
                 raise ClusterError(f"{method} {path} is answered with {self.requests[-1]}.")
             await asyncio.sleep(AGAIN_AFTER)
         return answer
@@ -96,9 +96,9 @@ async def _none() -> AsyncIterator[bytes]:
 
 def session_of(company: Company) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=company.trust(), limit=0, force_close=False)
-    times = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE, sock_connect=10.0)
+    timeouts = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE, sock_connect=10.0)
     headers = {"Authorization": f"Bearer {company.token}"}
-    return aiohttp.ClientSession(connector=connector, timeout=times, headers=headers)
+    return aiohttp.ClientSession(connector=connector, timeout=timeouts, headers=headers)
 
 
 def slowest(requests: Iterable[TimedRequest]) -> float:
