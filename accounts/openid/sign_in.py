@@ -22,7 +22,7 @@ from core.sentences import Sentence
 
 SIGN_INS = "openid"  # session key of the pending sign-ins, which are stored by state
 WAITS_FOR = 10 * 60  # seconds
-MOST = 5  # pending sign-ins per browser, such as in several tabs
+MOST = 5  # pending sign-ins per browser session, for several tabs
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _matches(folded: str, terms: Sequence[Term]) -> bool:
 
 
 class _WordsOf(Func):
-    """Words of an expression, written so that PostgreSQL uses no index: to read a few rows is faster."""
+    """Words of an expression, written so that PostgreSQL uses no index. Reading a few rows is faster."""
 
     template = "%(function)s(COALESCE(%(expressions)s, NULL))"
     output_field = SearchVectorField()

@@ -261,7 +261,8 @@ def with_reasoning_of_calls(
 ) -> list[ContextMessage]:
     """Add the model's reasoning to calls that a program ran itself, when the turn continues in another request.
 
-    `whole`: the request contains all messages, so no stored rows hold the reasoning of older turns.
+    `whole`: the request contains all messages. The calls of older turns then have no message rows, so they get their
+    reasoning here, too.
     """
     question = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
     steps = [n for n, each in enumerate(messages) if each.tool_calls and (whole or n > question)]

@@ -28,7 +28,7 @@ class Invitation(models.Model):
     """An invitation of a user name. `person`: the user who had the name when it was sent; null if no user did.
 
     Owners must not learn whether a user name exists. So a declined invitation stays until it expires: its removal would
-    reveal the user. The row also prevents that the user sees the invitation again. Acceptance deletes the row.
+    reveal the user. The row also keeps the invitation hidden from the user. Acceptance deletes the row.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -90,9 +90,9 @@ class Run(models.Model):
 class RunStep(models.Model):
     """A turn of a run.
 
-    `code`: the code of its item; empty if it drafts. Codes are never reused. `number` counts from 1 in the run,
-    `attempt` from 1 for the item. `reminds`: the turn only reminds the model of an item that it left open. `question`:
-    the model's question to the user.
+    `code`: the code of its item; empty for a drafting turn. Codes are never reused. `number` counts from 1 in the
+    run, `attempt` from 1 for the item. `reminds`: the turn only reminds the model of an item that it left open.
+    `question`: the model's question to the user.
     """
 
     class Status(models.TextChoices):
