@@ -1,6 +1,6 @@
 """The forms of the sign-in and of the settings pages.
 
-Services refuse the same values; these forms show the error beside the field.
+Services refuse the same values; these forms show the error next to the field.
 """
 
 from datetime import datetime, timedelta
@@ -68,11 +68,11 @@ class SignInForm(LimitedTriesMixin, AuthenticationForm):
 
 
 class AdminSignInForm(SignInForm, UnfoldSignInForm):
-    """The form of the admin's sign-in page. Named by `settings.UNFOLD`."""
+    """The form of the admin's sign-in page. `settings.UNFOLD` names it."""
 
 
 class PasswordForm(LimitedTriesMixin, PasswordChangeForm):
-    """Changes the password. Tries of the old one are limited: somebody else may use a browser that is signed in."""
+    """Changes the password. Tries of the old one are limited, since a stranger may use a signed-in browser."""
 
     def __init__(self, request: HttpRequest, user: User, data: Any = None) -> None:
         super().__init__(user, data)
@@ -97,7 +97,7 @@ class PreferencesForm(forms.ModelForm[User]):
 
 
 class TokenForm(LimitedTriesMixin, forms.Form):
-    """Creates a token. It asks for the password, since a stolen session must not create a token that outlives it."""
+    """Creates a token. The form asks for the password, so that a stolen session cannot create a lasting token."""
 
     name = forms.CharField(max_length=100)
     scopes = forms.MultipleChoiceField(
@@ -123,6 +123,6 @@ class TokenForm(LimitedTriesMixin, forms.Form):
 
     @property
     def expires(self) -> datetime | None:
-        """The end of the token's life; None for never."""
+        """Return the time at which the token expires; None if it never does."""
         days = self.cleaned_data["days"]
         return timezone.now() + timedelta(days=int(days)) if days else None

@@ -1,10 +1,10 @@
-"""News to the open sockets of a person, on all their devices, that some of their rows have changed.
+"""Notify the open sockets of a person, on all their devices, that some of their rows have changed.
 
-1. A service calls `tell` with the kind of news. After the commit, the hint is noted with its time and sent to the
-   person's channel group.
-2. Sockets pass the hint on. It names only the kind, so pages and programs then load what they show again.
-3. A page takes some time until its socket is open. Changes in between reach it, too: the socket joins its groups, and
-   then looks for notes since the `since` of the page. So a page that is up to date loads nothing.
+1. A service calls `tell` with the kind of news. After the commit, Redis stores the time of the hint, and the person's
+   channel group gets the hint.
+2. Sockets pass the hint on. It names only the kind, so pages and programs then reload their rows.
+3. The socket of a page opens some time after the page was rendered. The socket joins its groups, and then looks for
+   hints since the `since` of the page. So no change is missed, and a page that is up to date loads nothing.
 
 `_Watch` closes connections whose session or token has ended.
 """
@@ -44,15 +44,15 @@ from workspace.models.settings import workspace_at
 
 NOT_SIGNED_IN = 4401  # a close code
 TOO_MANY = 4430  # a close code
-NOTED_FOR = 3600  # seconds; for an older page everything has changed
+NOTED_FOR = 3600  # seconds; an older page reloads everything
 SKEW = 1.0  # seconds between the clocks of two machines
-CHECKED_EVERY = 2.0  # seconds: with the silence of a stream, less than 5 until a connection ends
-GATHERED_FOR = 0.1  # seconds: many changes in a row are one piece of news, and the first token goes before it
+CHECKED_EVERY = 2.0  # seconds; with the pauses of a stream, a connection ends in less than 5
+GATHERED_FOR = 0.1  # seconds; many changes in a row become one hint, which does not delay the first token
 
 Line = TypeVar("Line")
 
 logger = logging.getLogger(__name__)
-_gathering: "set[tuple[UUID, News]]" = set()  # touched on the loop alone
+_gathering: "set[tuple[UUID, News]]" = set()  # used only on the event loop
 
 
 class News(StrEnum):
@@ -103,7 +103,7 @@ def _subject(user_id: UUID, news: News) -> str:
 async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
     """Note that the subject has changed, and send the hint to the group.
 
-    Raises the errors of Redis, and TimeoutError where it hangs.
+    Raises the errors of Redis, and TimeoutError if Redis hangs.
     """
     async with asyncio.timeout(TOLD_WITHIN):
         await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
@@ -124,7 +124,7 @@ def _note(subject: str) -> str:
 
 
 def _since(query: bytes) -> float:
-    """Return the number of `since=…`; infinity without one, so that no note is later."""
+    """Return the time in `since=…`; infinity without one, so that no hint is newer."""
     try:
         moment = float(parse_qs(query.decode("latin-1"))["since"][0])
     except (KeyError, ValueError):
@@ -133,7 +133,10 @@ def _since(query: bytes) -> float:
 
 
 class _Watch:
-    """Ends the connections of a process whose credential has ended: one check of all every `CHECKED_EVERY` seconds."""
+    """Ends the connections of a process whose credential is no longer valid.
+
+    One query checks all connections every `CHECKED_EVERY` seconds.
+    """
 
     def __init__(self) -> None:
         self._open: dict[object, tuple[Credential, Callable[[], None]]] = {}
@@ -141,7 +144,7 @@ class _Watch:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, credential: Credential, ended: Callable[[], None]) -> Callable[[], None]:
-        """Watch a connection. `ended` is called once when its credential ends. Returns a function that stops that."""
+        """Watch a connection. Calls `ended` once, when the credential ends. Returns a function that stops the watch."""
         key = object()
         self._open[key] = (credential, ended)
         self.of_person[credential.person] += 1
@@ -163,7 +166,7 @@ class _Watch:
     async def _check(self) -> None:
         while self._open:
             await asyncio.sleep(CHECKED_EVERY)
-            checked = dict(self._open)  # a copy: connections that open during the query are not in its result
+            checked = dict(self._open)  # a copy, since connections that open during the query are not in its result
             credentials = {credential for credential, _ in checked.values()}
             try:
                 valid = await database_sync_to_async(valid_credentials, thread_sensitive=False)(credentials)
@@ -185,26 +188,26 @@ def _watch() -> _Watch:
 
 
 def require_connection(person: UUID) -> None:
-    """Raise `too_many_connections` (429) where the person has `settings.CONNECTIONS_AT_ONCE` open at this process.
+    """Raise `too_many_connections` (429) if the person has `settings.CONNECTIONS_AT_ONCE` open in this process.
 
     Call it on the event loop.
     """
-    most = settings.CONNECTIONS_AT_ONCE
-    if most and _watch().of_person[person] >= most:
+    limit = settings.CONNECTIONS_AT_ONCE
+    if limit and _watch().of_person[person] >= limit:
         detail = Sentence(
-            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=most
+            "{most} sockets and streams of yours are open. Close some, then open this one again.", most=limit
         )
         raise ProductError("too_many_connections", detail, status=429, retry_after=10)
 
 
 @async_to_sync
 async def require_connection_of_request(person: UUID) -> None:
-    """Call `require_connection` for a view that is on a thread."""
+    """Call `require_connection` for a view that runs on a thread."""
     require_connection(person)
 
 
 class WhileSignedIn(Generic[Line]):
-    """The lines of a stream until its credential ends. To close it closes its source."""
+    """The lines of a stream until its credential ends. `close` closes the source of the lines."""
 
     def __init__(self, credential: Credential, lines: AsyncIterable[Line]) -> None:
         self._credential = credential
@@ -230,17 +233,17 @@ def _must_set_up_factor(user: User) -> bool:
 
 
 class SignedInConsumer(AsyncJsonWebsocketConsumer):
-    """The base of sockets of people who are signed in; it passes `News` on.
+    """The base of sockets of signed-in people; it passes `News` on.
 
-    It closes with 4401 for anonymous clients, who get no `user`, for people who must set up a second factor first, and
-    once its session or token has ended or the token has lost a scope; with 4430 where its person has too many open. It
-    reads frames of the client only while it is open.
+    It closes with 4401 for anonymous clients, who get no `user`, and for people who must set up a second factor first.
+    It also closes with 4401 once its session or token has ended or the token has lost a scope. It closes with 4430 if
+    its person has too many connections. It reads frames of the client only while it is open.
 
-    With `?since=…`, Unix time in seconds, it sends the news since then at once.
+    With `?since=…`, Unix time in seconds, it sends the news since that time at once.
     """
 
     user: User
-    language: str  # of the sentences that the socket sends
+    language: str  # the language in which the socket sends sentences
     _credential: Credential
     since: float
     _unwatch: Callable[[], None] | None = None
@@ -284,7 +287,7 @@ class SignedInConsumer(AsyncJsonWebsocketConsumer):
                 await self.channel_layer.group_discard(group, self.channel_name)
 
     async def holds(self) -> bool:
-        """Return whether its credential is still valid; close the socket otherwise."""
+        """Return whether the socket's credential is still valid. Closes the socket if not."""
         valid = bool(await database_sync_to_async(valid_credentials, thread_sensitive=False)({self._credential}))
         if not valid:
             await self.close(NOT_SIGNED_IN)

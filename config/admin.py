@@ -1,4 +1,4 @@
-"""The parts of the admin that need several apps: its menu, and the worked examples of a budget profile."""
+"""The parts of the admin that need several apps: its menu, and worked examples for budget profiles."""
 
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
@@ -67,16 +67,17 @@ GROUPS = {
     },
 }
 
-NAMED = {"auth.Group": "Groups of administrators"}  # Django's name would not tell them from groups of people
-PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")  # above the groups, and below
+NAMED = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
+# Menu entries above the groups and below them.
+PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")
 
-# The example of the design: a model of 8,000 tokens, a system prompt of 300 and a persona of 200.
+# The example in the design: a window of 8,000 tokens, a system prompt of 300 and a persona of 200.
 EXAMPLE_WINDOW = 8_000
 EXAMPLE_PROMPTS = (300, 200)
 
 
 class NavigationItem(TypedDict):
-    """A link of Unfold's menu. `active` False: it is never marked as the current page."""
+    """A link of Unfold's menu. `active` is False for a link that is never the current page."""
 
     title: str
     icon: str
@@ -94,7 +95,7 @@ class NavigationGroup(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class WorkedExample:
-    """The limits that a profile's numbers lead to in one window; everything in tokens."""
+    """The limits that follow from a profile's numbers in one window, in tokens."""
 
     title: str
     window: int
@@ -165,19 +166,19 @@ class ExplainedBudgetProfileAdmin(BudgetProfileAdmin):
     def conversations_view(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """Return a fragment with the effect of the numbers on three conversations, without their texts.
 
-        The numbers are those of the form; for a person who may only view, those of the stored `?profile=`.
+        The numbers come from the form. For a person who may only view, they come from the stored `?profile=`.
         """
         if not (self.has_view_permission(request) and has_right(acting(request), "view", Conversation)):
             raise PermissionDenied
         if self.has_change_permission(request) or self.has_add_permission(request):
             form = self.get_form(request, None)(request.POST)
             form.is_valid()
-            wrong = set(form.errors) - {"name"}
+            invalid = set(form.errors) - {"name"}
             profile = form.instance
         else:
-            wrong = set()
+            invalid = set()
             profile = self.row(request, request.GET.get("profile", ""))
-        context = {"incomplete": True} if wrong else {"trials": trials(profile)}
+        context = {"incomplete": True} if invalid else {"trials": trials(profile)}
         return TemplateResponse(request, "admin/personas/budgetprofile/conversations.html", context)
 
     def _examples(self, profile: BudgetProfile) -> dict[str, object]:

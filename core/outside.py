@@ -1,13 +1,14 @@
 """Waits for something outside of this process: another server, a child process, a slot.
 
-A web process has a pool of 24 connections to the database. A thread that waits and holds one of them takes it from
-everybody else, so a handful of slow answers from outside would stop all pages. Each such wait stands in a
-`wait_outside` block, which gives the connection back first.
+A web process has a pool of 24 connections to the database. A waiting thread that holds one of them takes it from
+the others, so a handful of slow answers from outside would stop all pages. Each such wait therefore runs in a
+`wait_outside` block, which first returns the connection to the pool.
 
-A transaction cannot give its connection back. The admin's forms and API calls with an `Idempotency-Key` run in one, and
-some of them ask a server. Only a few of those may wait at a time, so the other connections stay free.
+A transaction cannot return its connection. The admin's forms and API calls with an `Idempotency-Key` run in a
+transaction, and some of them call a server. Only `IN_TRANSACTION` of those may wait at a time, so the other connections
+stay free.
 
-A request with a large body also has one of the few places for such bodies. It leaves that place before it waits.
+A request with a large body also holds one of the few slots for such bodies. It leaves that slot before it waits.
 """
 
 import threading
@@ -20,7 +21,7 @@ from django.db import connection
 from core.errors import ProductError
 from core.sentences import Sentence
 
-IN_TRANSACTION = 8  # waits of one process at a time that hold a connection, a third of the pool
+IN_TRANSACTION = 8  # concurrent waits per process that hold a connection; a third of the pool
 BUSY_SECONDS = 5
 _places = threading.BoundedSemaphore(IN_TRANSACTION)
 _before: ContextVar[Callable[[], object] | None] = ContextVar("called before a wait", default=None)
@@ -28,7 +29,7 @@ _before: ContextVar[Callable[[], object] | None] = ContextVar("called before a w
 
 @contextmanager
 def before_waits(call: Callable[[], object]) -> Iterator[None]:
-    """Have each `wait_outside` of the block call this first, on its own thread. It must not raise."""
+    """Make each `wait_outside` in the block first call `call`, on its own thread. `call` must not raise."""
     token = _before.set(call)
     try:
         yield
@@ -38,10 +39,10 @@ def before_waits(call: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def wait_outside() -> Iterator[None]:
-    """Give this thread's database connection back to the pool, then run the block, which waits.
+    """Return this thread's database connection to the pool, then run the block, which waits.
 
-    The function of `before_waits` is called first. The next query takes a connection again, so the block itself must
-    make none. Within a transaction the connection stays. Raises `busy` (503) where too many such waits are under way.
+    Calls the function of `before_waits` first. The next query takes a connection again, so the block itself must not
+    query. Within a transaction the thread keeps its connection. Raises `busy` (503) if too many such waits are running.
     """
     if call := _before.get():
         call()

@@ -1,7 +1,7 @@
-"""Passwords of protected files, from the user who enters one to the process that reads the file.
+"""Pass the passwords of protected files from the user to the process that reads the file.
 
-A password is stored in the cache, encrypted, until the file is read, and at most for 15 minutes. It is never written to
-a row or a log.
+A password is in the cache, encrypted, until the file is read, but for at most 15 minutes. It is never written to a row
+or a log.
 """
 
 from django.core.cache import cache

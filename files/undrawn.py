@@ -1,7 +1,7 @@
 """Cache of pages that could not be drawn, so that no user waits for the same failure again.
 
-It has one entry for each file, for an hour, since a machine that was busy may draw the page later. A new reading of the
-file clears its entry.
+It has one entry per file. An entry lasts an hour, since a busy machine may be able to draw the page later. The next
+reading of the file clears its entry.
 """
 
 import logging
@@ -11,13 +11,13 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 KEPT = 3_600  # seconds
-MOST_PAGES = 1_000  # of one file; above that the oldest are removed
+MOST_PAGES = 1_000  # per file; the oldest are removed first
 
 logger = logging.getLogger(__name__)
 
 
 def failure_of(file_id: UUID, page: int) -> str | None:
-    """Return the error code of a recent failure to draw the page; None without one."""
+    """Return the error code of a recent failure to draw the page; None if there was none."""
     return _failures(file_id).get(page)
 
 

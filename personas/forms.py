@@ -1,4 +1,4 @@
-"""Forms for prompts and personas, of the admin and of the page of a persona."""
+"""Forms for prompts and personas, on the pages of the admin and on the page of a persona."""
 
 from copy import copy
 from typing import Any, ClassVar, cast
@@ -32,7 +32,7 @@ from personas.variables import check_variables
 
 
 class LinesField(forms.CharField):
-    """List of texts, written one to a line."""
+    """A list of texts, one per line."""
 
     def __init__(self, *, widget: forms.Widget | None = None, help_text: str = "") -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class LinesField(forms.CharField):
 
 
 class PromptTextField(forms.CharField):
-    """Text for a model. Browsers send CR LF at the end of lines, which is turned into LF."""
+    """A text for a model. Converts the CR LF that browsers send into LF."""
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
@@ -55,7 +55,7 @@ class PromptTextField(forms.CharField):
 
 
 def text_with_variables(text: str) -> str:
-    """Return the text. Raises `ValidationError` if it has a variable that does not exist."""
+    """Return the text. Raises `ValidationError` if it uses an unknown variable."""
     try:
         check_variables(text)
     except ProductError as error:
@@ -64,13 +64,13 @@ def text_with_variables(text: str) -> str:
 
 
 def prompt_text(most: int | None = None, *, required: bool = True, help_text: str = "") -> PromptTextField:
-    """Return a field of the admin for a text for a model, as wide as the page."""
+    """Return an admin field for a model's text, as wide as the page."""
     widget = UnfoldAdminTextareaWidget(attrs={"rows": 16, "style": "max-width: none"})
     return PromptTextField(max_length=most, widget=widget, required=required, help_text=help_text)
 
 
 class PromptForm(forms.ModelForm[PromptVersion]):
-    """New version of a prompt. `based_on`: the version that was active when the form was opened; 0 for none."""
+    """A new version of a prompt. `based_on`: the version that was active when the form was opened; 0 if none was."""
 
     text = prompt_text()
     activate = forms.BooleanField(
@@ -90,12 +90,12 @@ class PromptForm(forms.ModelForm[PromptVersion]):
         super().clean()
         active = self.instance.history().filter(active=True).select_related("author").first()
         based_on = self.cleaned_data.get("based_on")
-        now = active.version if active is not None else 0
-        if based_on is not None and based_on != now:
+        active_version = active.version if active is not None else 0
+        if based_on is not None and based_on != active_version:
             data = cast("QueryDict", self.data).copy()
-            data["based_on"] = str(now)
+            data["based_on"] = str(active_version)
             self.data = data
-            who = (active.author if active is not None else None) or _("the product")
+            author = (active.author if active is not None else None) or _("the product")
             sentence = Sentence(
                 "The built-in text became active while you were writing, and your text does not have its changes. "
                 "Compare the versions, take over what you need, and save again."
@@ -105,13 +105,13 @@ class PromptForm(forms.ModelForm[PromptVersion]):
                     "{active} by {who} became active while you were writing, and your text does not have its "
                     "changes. Compare the versions, take over what you need, and save again.",
                     active=str(active),
-                    who=str(who),
+                    who=str(author),
                 )
             raise forms.ValidationError(str(sentence))
 
 
 class TextForm(PromptForm):
-    """New version of the text with this `name`."""
+    """A new version of the text with this `name`."""
 
     name: str
 
@@ -120,10 +120,10 @@ class TextForm(PromptForm):
         row: Any = self.instance
         row.name = self.name
         text = self.fields["text"]
-        about = TEXTS[self.name]
-        text.required = not about.may_be_empty
-        text.help_text = _("At most %(number)s characters.") % {"number": grouped(about.most)}
-        if about.may_be_empty:
+        definition = TEXTS[self.name]
+        text.required = not definition.may_be_empty
+        text.help_text = _("At most %(number)s characters.") % {"number": grouped(definition.most)}
+        if definition.may_be_empty:
             text.help_text += " " + _("Empty: nothing is sent in its place.")
 
     def clean_text(self) -> str:
@@ -149,12 +149,12 @@ class ToolNames(forms.MultipleChoiceField):
 
 
 class PersonaRules(forms.ModelForm[Persona]):
-    """Rules that all forms for a persona share. `tag`: the entity tag when the form was opened; empty for a new one."""
+    """The rules of all forms for a persona. `tag`: its entity tag when the form was opened; empty for a new persona."""
 
     tag = forms.CharField(required=False, widget=forms.HiddenInput())
 
     def clean(self) -> None:
-        """Show next to the name that it is already used. The service would refuse the whole form."""
+        """Show next to the field that the name is already used. The service would refuse the whole form."""
         super().clean()
         candidate = copy(self.instance)
         names = ("name", "visibility", "owner")
@@ -186,7 +186,7 @@ class PersonaRules(forms.ModelForm[Persona]):
 
 
 class ToolBoxes(forms.CheckboxSelectMultiple):
-    """Checkboxes of the tools. After it is loaded, the page asks the tool servers for theirs."""
+    """Checkboxes for tools. Once loaded, the page requests the tools of the tool servers."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = [str(each) for each in value or ()]
@@ -203,7 +203,7 @@ class ToolBoxes(forms.CheckboxSelectMultiple):
 
 
 class PersonaForm(PersonaRules):
-    """Form of the admin. `acting`: the administrator, whom the admin sets on the class of each request."""
+    """The form of the admin. `acting`: the administrator. The admin sets it on the form class of each request."""
 
     acting: ClassVar[AbstractUser]
 
@@ -220,13 +220,13 @@ class PersonaForm(PersonaRules):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "owner" in self.fields:  # administrators who may only look get no fields
+        if "owner" in self.fields:  # administrators who may only view get no fields
             self.fields["owner"].required = self.instance.owner_id is not None or self.instance._state.adding
         if "tag" in self.fields and not self.instance._state.adding:
             self.initial["tag"] = self.instance.tag
 
     def clean_owner(self) -> User | None:
-        """Show next to the field why the persona cannot be handed over."""
+        """Show next to the field the reason against handing the persona over."""
         owner: User | None = self.cleaned_data["owner"]
         if owner is not None and owner.pk != self.instance.owner_id and not self.instance._state.adding:
             try:
@@ -247,7 +247,7 @@ class PersonaForm(PersonaRules):
 
 
 class ModelField(forms.ModelChoiceField[Model]):
-    """Choice among the usable models and the present model of the persona."""
+    """A choice among the usable models and the persona's current model."""
 
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
@@ -256,7 +256,7 @@ class ModelField(forms.ModelChoiceField[Model]):
 
 
 class PersonaPageForm(PersonaRules):
-    """Form of the page on which owners and editors write a persona."""
+    """The form of the page on which owners and editors write a persona."""
 
     instructions = PromptTextField(required=False, strip=False, max_length=Persona.MAX_INSTRUCTIONS)
     tools = ToolNames(required=False)
@@ -272,7 +272,7 @@ class PersonaPageForm(PersonaRules):
         widgets: ClassVar = dict.fromkeys(("budget_profile", "date_awareness", "visibility"), forms.RadioSelect)
 
     def __init__(self, data: QueryDict | None = None, *, instance: Persona, user: User) -> None:
-        """Offer the models that the `user` may use, and the visibility only to owners."""
+        """Offer the models that the `user` may use. Offer the visibility only to owners."""
         stored = not instance._state.adding
         initial = {"reminder": instance.own_reminder, "tag": instance.tag} if stored else {}
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
@@ -281,10 +281,10 @@ class PersonaPageForm(PersonaRules):
         models = Model.objects.filter(Q(pk__in=models_of(user).values("pk")) | Q(pk=self.instance.model_id))
         default = _("The workspace's default (%(name)s)")
         try:
-            named = default % {"name": model_for(None, user).name}
+            default_label = default % {"name": model_for(None, user).name}
         except ProductError:
-            named = _("The workspace's default")
-        self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=named)
+            default_label = _("The workspace's default")
+        self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=default_label)
         profiles = cast("forms.ModelChoiceField[BudgetProfile]", self.fields["budget_profile"])
         profiles.empty_label = default % {"name": default_profile().name}
 
@@ -296,11 +296,11 @@ class PersonaPageForm(PersonaRules):
 
 
 class CountForm(forms.Form):
-    """Instructions that are being written, and the model whose tokenizer counts them; by default the default model."""
+    """The instructions to count, and the model whose tokenizer counts them. Without one, the default model does."""
 
     instructions = forms.CharField(required=False, max_length=Persona.MAX_INSTRUCTIONS)
     model = forms.ModelChoiceField(Model.objects.none(), required=False)
 
     def __init__(self, user: User, data: QueryDict) -> None:
         super().__init__(data)
-        self.fields["model"].queryset = models_of(user)  # type: ignore[attr-defined]  # of the field above
+        self.fields["model"].queryset = models_of(user)  # type: ignore[attr-defined]  # a ModelChoiceField, see above

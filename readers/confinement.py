@@ -1,8 +1,8 @@
-"""Confine a process that reads unknown bytes, for good and without any privilege.
+"""Confine a process that reads untrusted bytes. The confinement is permanent and needs no privilege.
 
 1. `limit` limits its memory, time and output, on every system.
-2. `seal` adds two layers of the Linux kernel, each of which works without the other. Landlock leaves the process only
-   the files that it is given. seccomp refuses network, programs, writing, and calls to other processes.
+2. `seal` adds two layers of the Linux kernel, each of which works without the other. Landlock allows the process only
+   the files that are listed. seccomp refuses network, programs, writing, and calls to other processes.
 3. `seal_program` does the same for a process that becomes another program.
 """
 
@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 CPU_SECONDS = 40
-OUTPUT = 200_000_000  # bytes: 20 million characters and what JSON adds
+OUTPUT = 200_000_000  # bytes: 20 million characters with the overhead of JSON
 OPEN_FILES = 64
-NICENESS = 10  # so that answers go first
+NICENESS = 10  # so that processes that write answers run first
 OOM_SCORE = 500  # of 1,000; out of memory, the kernel ends a reader before the process that started it
-# The layers.
+# Names of the layers.
 FILES = "landlock"
 CALLS = "seccomp"
 
@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
-# Numbers of calls, the same on all architectures.
+# Numbers of system calls, the same on all architectures.
 _LANDLOCK_CREATE = 444
 _LANDLOCK_ADD = 445
 _LANDLOCK_RESTRICT = 446
@@ -45,26 +45,26 @@ _TRUNCATE = 1 << 14
 _CHANGE = sum(
     1 << bit for bit in (1, 4, 5, 7, 8, 9, 10, 12)
 )  # write, remove, make folders, files, sockets, pipes, links
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # by version of Landlock, how many rights of files it knows; 16 since 5
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of file rights by version of Landlock; 16 since version 5
 _LIBRARIES = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom"),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     f"{sys.base_prefix}/lib",
-    *mimetypes.knownfiles,  # which openpyxl reads as it is imported
+    *mimetypes.knownfiles,  # openpyxl reads these when it is imported
 )
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-# First of the calls with one number on all architectures (io_uring, clone3); answered as by an old kernel.
+# The first system call with one number on all architectures (io_uring, clone3). These get ENOSYS, as on an old kernel.
 _NEW_CALLS = 424
 _CLONE = (56, 220)
 _OPEN = (2, None)
 _OPENAT = (257, 56)
 _PRLIMIT = (302, 261)
 _SOCKET = (41, 198)
-_LOCAL = 1  # family of sockets that do not leave the machine
+_LOCAL = 1  # the family of sockets within the machine, AF_UNIX
 _CLONE_THREAD = 0x10000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-# Refused calls, with their numbers on x86_64 and aarch64. The first list is for readers only, the second for all.
+# Refused calls, with their numbers on x86_64 and aarch64. The first list applies only to readers, the second to all.
 _REFUSED_TO_READERS = """
 socket 41 198, socketpair 53 199, connect 42 203, bind 49 200, listen 50 201, accept 43 202, accept4 288 242,
 sendto 44 206, sendmsg 46 211, sendmmsg 307 269,
@@ -93,7 +93,7 @@ _ENOSYS = 38
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _KILL = 0x80000000
-# Instructions of a filter.
+# Instructions of a BPF filter.
 _LOAD = 0x20
 _EQUAL = 0x15
 _AT_LEAST = 0x35
@@ -102,7 +102,7 @@ _RETURN = 0x06
 
 
 def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
-    """Limit this process, `memory` in bytes of address space, and bind its life to `parent`, which started it."""
+    """Limit this process to `memory` bytes of address space, and end it when `parent`, which started it, ends."""
     for kind, most in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, cpu_seconds),
@@ -113,7 +113,7 @@ def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
         resource.setrlimit(kind, (most, most + 1 if kind == resource.RLIMIT_CPU else most))
     os.nice(NICENESS)
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # without /proc, or with a higher score, which only root may lower
+        with contextlib.suppress(OSError):  # /proc may be missing, or the score be higher, which only root may lower
             Path("/proc/self/oom_score_adj").write_text(f"{OOM_SCORE}")
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent died before the call above
@@ -121,9 +121,9 @@ def limit(parent: int, memory: int, cpu_seconds: int = CPU_SECONDS) -> None:
 
 
 def seal(readable: Iterable[Path]) -> list[str]:
-    """Let this process read only these files and folders and Python's libraries. Return the layers that hold.
+    """Let this process read only these files and folders and Python's libraries. Returns the active layers.
 
-    Open files stay open: standard input, output and errors.
+    Open files stay open, such as standard input, output and error.
     """
     if sys.platform != "linux":
         return []
@@ -135,10 +135,10 @@ def seal(readable: Iterable[Path]) -> list[str]:
 
 
 def seal_program(readable: Iterable[Path], own: Path) -> bool:
-    """Confine this process before it becomes another program. Return whether both layers hold.
+    """Confine this process before it becomes another program. Returns whether both layers are active.
 
-    The program may read and run these files and folders, write into `own`, and has no network. Do not start it where a
-    layer does not hold.
+    The program may read and run these files and folders, may write into `own`, and has no network. Do not start it
+    unless both layers are active.
     """
     if sys.platform != "linux":
         return False
@@ -150,19 +150,19 @@ def seal_program(readable: Iterable[Path], own: Path) -> bool:
 
 
 def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = None) -> bool:
-    """Apply Landlock. With `own`, readable files may be run, too, and `own` may be written in."""
+    """Apply Landlock. With `own`, the process may also run the readable files and write into `own`."""
     version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
-    # Rights for files, for TCP ports, and for outside processes. Each later version knows one field more.
+    # Rights for files, for TCP ports, and for outside processes. Versions 4 and 6 each add a field.
     fields = ((1 << _FILE_RIGHTS.get(version, 16)) - 1, 0b11, 0b11)[: 1 if version < 4 else 2 if version < 6 else 3]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
     if ruleset < 0:
         return False
     try:
-        runs = _EXECUTE if own else 0
-        added = all(_allow(libc, ruleset, path, runs) for path in readable)
+        run_rights = _EXECUTE if own else 0
+        added = all(_allow(libc, ruleset, path, run_rights) for path in readable)
         if own:
             added = added and _allow(libc, ruleset, own, _CHANGE | (_TRUNCATE if version >= 3 else 0))
             added = added and _allow(libc, ruleset, Path(os.devnull), _WRITE)
@@ -172,7 +172,7 @@ def _landlock(libc: ctypes.CDLL, readable: Iterable[Path], own: Path | None = No
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, more: int = 0) -> bool:
-    """Add a rule for a path. Return whether that worked; a missing path needs no rule."""
+    """Add a rule for a path. Returns whether that succeeded; a missing path needs no rule."""
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -203,15 +203,15 @@ def _filter(column: int, architecture: int, *, of_program: bool = False) -> Iter
     for call in (_REFUSED if of_program else f"{_REFUSED_TO_READERS},{_REFUSED}").split(","):
         if (digits := call.split()[1 + column]) != "-":
             yield from ((_EQUAL, 0, 1, int(digits)), refuse)
-    # Allowed by an argument: threads but no processes, reading but no writing, the process' own limits but no others'.
-    of_readers = (
+    # Allowed for some arguments: threads but no processes, reading but no writing, own limits but no others.
+    reader_rules = (
         (_CLONE, 0, _ANY_BIT, _CLONE_THREAD, (allow, refuse)),
         (_OPEN, 1, _ANY_BIT, _WRITING, (refuse, allow)),
         (_OPENAT, 2, _ANY_BIT, _WRITING, (refuse, allow)),
         (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)),
     )
-    of_programs = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
-    for numbers, argument, test, value, then in of_programs if of_program else of_readers:
+    program_rules = ((_SOCKET, 0, _EQUAL, _LOCAL, (allow, refuse)), (_PRLIMIT, 0, _EQUAL, 0, (allow, refuse)))
+    for numbers, argument, test, value, then in program_rules if of_program else reader_rules:
         if (number := numbers[column]) is not None:
             yield from ((_EQUAL, 0, 4, number), (_LOAD, 0, 0, 16 + 8 * argument), (test, 0, 1, value), *then)
     yield allow

@@ -18,7 +18,7 @@ from workspace.models import WorkspaceVersion
 
 
 class TimeZoneField(models.CharField[str, str]):
-    """The name of a time zone. Cleaning replaces a legacy name by its present one."""
+    """The name of a time zone. Cleaning replaces a legacy name with the current one."""
 
     def to_python(self, value: Any) -> Any:
         name = super().to_python(value)
@@ -42,15 +42,15 @@ def workspace_timezone() -> str:
 
 
 def zone_or_workspaces(name: str) -> zoneinfo.ZoneInfo:
-    """Return the zone of a stored name; the workspace's for a name that this machine does not know."""
+    """Return the zone of a stored name. A name that this machine does not know gets the workspace's zone."""
     return zone_named(name) or zoneinfo.ZoneInfo(workspace_timezone())
 
 
 class User(AbstractUser):
     """A person. `timezone` is an IANA name and decides what "today" is.
 
-    An empty `language` or `theme` follows the browser. `zone` falls back to the workspace's where this machine does not
-    know the stored name (`zone_unknown`).
+    An empty `language` or `theme` follows the browser. If this machine does not know the stored name (`zone_unknown`),
+    `zone` is the workspace's.
     """
 
     class Theme(models.TextChoices):
@@ -125,7 +125,7 @@ class User(AbstractUser):
 
 class SessionManager(BaseSessionManager["Session"]):
     def get_queryset(self) -> "models.QuerySet[Session]":
-        """Return sessions with the version of the workspace, which saves a page the query for it."""
+        """Return sessions annotated with the version of the workspace, which saves each page a query."""
         version = WorkspaceVersion.objects.values("version")[:1]
         return super().get_queryset().annotate(workspace_version=models.Subquery(version))
 
@@ -180,7 +180,7 @@ class ApiToken(models.Model):
 
 
 def asked_with() -> Any:
-    """Return a field for the API token of a request. The id stays after the token's end, since its usage stays, too."""
+    """Return a field for the API token of a request. The id outlives the token, as the token's usage does."""
     return models.ForeignKey(
         "accounts.ApiToken",
         null=True,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from core.json_types import JsonObject
 from core.outside import wait_outside
 
-MOST_DOCUMENTS = 100  # a provider has two; the oldest beyond these are dropped
+MOST_DOCUMENTS = 100  # a provider has two; the oldest are dropped first
 
 
 class WaitTooLong(Exception):
@@ -19,7 +19,7 @@ class WaitTooLong(Exception):
 
 
 class DocumentKey(NamedTuple):
-    """The key of a document. The issuer belongs to it, since it decides which addresses may be read."""
+    """The key of a document. It includes the issuer, which decides which addresses may be read."""
 
     issuer: str
     address: str
@@ -32,7 +32,7 @@ class StoredDocument:
 
 
 class SharedDocuments:
-    """Documents by issuer and address. Each is read once for all requests that need it at the same time."""
+    """Documents by issuer and address. Requests that need the same document at the same time share one reading."""
 
     def __init__(self, *, kept_seconds: float, waiting_seconds: float) -> None:
         self._kept_seconds = kept_seconds
@@ -44,7 +44,7 @@ class SharedDocuments:
     def get(self, issuer: str, address: str, read: Callable[[], JsonObject], *, fresh: bool = False) -> JsonObject:
         """Return the stored document, or the result of `read`, which may be running for another request.
 
-        `fresh`: not a stored one. Raises the errors of `read`, and `WaitTooLong`.
+        `fresh`: ignore a stored document. Raises the errors of `read`, and `WaitTooLong`.
         """
         key = DocumentKey(issuer, address)
         with self._lock:
@@ -77,7 +77,7 @@ class SharedDocuments:
             raise
         with self._lock:
             del self._readings[key]
-            self._stored.pop(key, None)  # so that it stands last
+            self._stored.pop(key, None)  # re-insert at the end: the oldest are dropped first
             self._stored[key] = StoredDocument(content, time.monotonic())
             while len(self._stored) > MOST_DOCUMENTS:
                 del self._stored[next(iter(self._stored))]
@@ -86,7 +86,10 @@ class SharedDocuments:
 
 
 class Outages:
-    """Issuers that did not answer in time, each for some seconds. Only issuers of set-up providers are added."""
+    """Issuers that recently did not answer in time. Each stays for `seconds`.
+
+    Only issuers of configured providers are added, so the number is bounded.
+    """
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds
@@ -99,7 +102,7 @@ class Outages:
         self._ends.pop(issuer, None)
 
     def seconds_left(self, issuer: str) -> int:
-        """Return the seconds until a request to the issuer is allowed again; 0 where it is allowed now."""
+        """Return the seconds until a request to the issuer is allowed again; 0 if it is allowed now."""
         left = self._ends.get(issuer, 0.0) - time.monotonic()
         if left > 0:
             return math.ceil(left)

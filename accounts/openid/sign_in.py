@@ -1,6 +1,6 @@
 """A sign-in through a provider.
 
-1. `begin` stores state, nonce and PKCE's verifier in the session of the browser, and returns the provider's address.
+1. `begin` stores state, nonce and PKCE verifier in the browser's session, and returns the provider's address.
 2. The provider sends the browser back with the state. `returned` takes the stored sign-in, once and within ten minutes.
 3. `claims_of` exchanges the code for the verified claims about the person.
 """
@@ -20,17 +20,16 @@ from core.errors import ProductError
 from core.json_types import JsonObject
 from core.sentences import Sentence
 
-SIGN_INS = "openid"  # the key in the session of the begun sign-ins, by state
+SIGN_INS = "openid"  # session key of the pending sign-ins, which are stored by state
 WAITS_FOR = 10 * 60  # seconds
-MOST = 5  # sign-ins of one browser at a time, such as in several tabs
+MOST = 5  # pending sign-ins per browser session, for several tabs
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderSignIn:
-    """A sign-in that was begun at the time `at`. `then`: the address to go on at afterwards.
+    """A pending sign-in that began at the Unix time `at`. `then`: the address to open afterwards.
 
-    `again`: the Unix time since which the person must have signed in at the provider; 0 where an earlier sign-in will
-    do.
+    `again`: the person must have signed in at the provider after this Unix time; 0 if any earlier sign-in is enough.
     """
 
     provider: str
@@ -42,7 +41,7 @@ class ProviderSignIn:
 
 
 def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then: str, again: bool) -> str:
-    """Begin a sign-in. Returns the address at the provider for the browser. Raises as `connection.metadata`.
+    """Begin a sign-in. Returns the provider's address for the browser. Raises the errors of `connection.metadata`.
 
     `redirect`: the address that the provider sends the browser back to. `again`: require a new sign-in there.
     """
@@ -65,13 +64,16 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
             prompt="login" if again else None,  # Authlib leaves out parameters that are None
             max_age="0" if again else None,
         )
-    before = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
-    request.session[SIGN_INS] = {**dict(before), state: asdict(sign_in)}
+    pending = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
+    request.session[SIGN_INS] = {**dict(pending), state: asdict(sign_in)}
     return str(url)
 
 
 def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
-    """Take the begun sign-in of the returned state out of the session. Raises `openid_refused` (403)."""
+    """Remove the pending sign-in with the returned state from the session, and return it.
+
+    Raises `openid_refused` (403).
+    """
     sign_ins = dict(request.session.get(SIGN_INS, {}))
     stored = sign_ins.pop(request.GET.get("state", ""), None)
     request.session[SIGN_INS] = sign_ins
@@ -116,7 +118,7 @@ def claims_of(request: HttpRequest, provider: OpenIDProvider, sign_in: ProviderS
 
 
 def _completed(provider: OpenIDProvider, token: JsonObject, claims: JsonObject) -> JsonObject:
-    """Return the claims with those of the userinfo address: many providers leave some out of the ID token."""
+    """Add the claims of the userinfo endpoint, since many providers leave some out of the ID token."""
     needed = ["email", *([provider.groups_claim] if provider.groups_claim else [])]
     if all(name in claims for name in needed):
         return claims
@@ -125,8 +127,8 @@ def _completed(provider: OpenIDProvider, token: JsonObject, claims: JsonObject) 
     except ProductError:
         if provider.groups_claim in claims or not provider.groups_claim:
             return claims
-        raise  # without the claim the person would lose their groups
-    if more.get("sub") != claims["sub"]:  # the specification requires this: the answer may be about somebody else
+        raise  # without the groups claim the person would lose their groups
+    if more.get("sub") != claims["sub"]:  # OpenID Connect Core 5.3.2: the answer may be about another person
         return claims
     return {**more, **claims}
 

@@ -16,7 +16,7 @@ from core.errors import ProductError
 from core.net.site import site_origin
 from core.requests import get_or_404, with_row
 
-SHOWN = 10  # deliveries of each webhook
+SHOWN = 10  # deliveries shown per webhook
 
 
 class ListedWebhook(NamedTuple):
@@ -32,7 +32,7 @@ class WebhookForm(forms.Form):
 @never_cache
 @require_http_methods(["GET", "POST"])
 def page(request: Request) -> HttpResponse:
-    """Show the webhooks of the person. A POST makes one and shows its secret, this once."""
+    """Show the webhooks of the person. A POST creates one and shows its secret, this one time."""
     form = WebhookForm(request.POST if request.method == "POST" else None)
     webhook = None
     if request.method == "POST" and form.is_valid():

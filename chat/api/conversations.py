@@ -167,7 +167,7 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
 
 
 def error_of(message: Message) -> dict[str, str] | None:
-    """Return the error of an answer, None without one."""
+    """Return the error of an answer, None if it has none."""
     return {"code": message.error_code, "detail": str(message.error_detail)} if message.error_code else None
 
 
@@ -230,7 +230,7 @@ STARTED = {(202, "application/json"): TurnsSerializer, (200, EVENT_STREAM): Open
 def starts_turns(
     body: type[BaseSerializer[Any]] | None = None, url_path: str | None = None
 ) -> Callable[[Callable[..., Sequence[Turn]]], Any]:
-    """Make an action that starts turns. The response is the turns, or the events of the one turn.
+    """Make an action that starts turns. The response holds the turns, or streams the events of a single turn.
 
     The decorated method gets the row and, if there is a `body` serializer, the validated body.
     """
@@ -256,7 +256,7 @@ def starts_turns(
 
 
 def _events_of(request: Request, person: User, turn: Turn) -> HttpResponseBase:
-    """Return the events of a turn that the request has started."""
+    """Return the event stream of a turn that the request has started."""
     lines = event_stream.lines(turn, 0, get_language() or "")
     response = event_stream.response(Credential.of(request._request, person), lines)
     response["Location"] = request.build_absolute_uri(reverse("turn-detail", args=[turn.pk]))
@@ -539,7 +539,7 @@ class NextMessageView(ScopedView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-@csrf_exempt  # it changes nothing
+@csrf_exempt  # it only reads
 @require_GET
 async def turn_events(request: HttpRequest, pk: UUID) -> HttpResponseBase:
     """Server-sent events of a turn. `Last-Event-ID` (or `?after_seq=`) resumes; a comment keeps silent lines open."""
@@ -558,4 +558,4 @@ def _turn_to_follow(request: HttpRequest, pk: UUID) -> tuple[Turn, Credential]:
         user = user_of_request(request, "chat")
         return visible_turn(user, pk), Credential.of(request, user)
     finally:
-        close_old_connections()  # else the stream would hold this connection until its end
+        close_old_connections()  # otherwise the stream would hold this connection until its end

@@ -1,8 +1,8 @@
-"""Compare the sentences of an answer with the passages that they cite, and put doubts into words.
+"""Compare the sentences of an answer with the passages that they cite, and explain doubts in sentences.
 
 1. `chat.citations.claims` finds the sentences with citations.
-2. `Passages` gives the cited passages: for an answer of a turn those that its tools returned. If these do not support
-   a sentence, the text of the file around them is tried. Other callers bring their own `Passages`.
+2. `Passages` returns the cited passages. For the answer of a turn, these are the passages that its tools returned. If
+   they do not support a sentence, the text of the file is compared, too. Other callers bring their own `Passages`.
 3. `chat.citations.support` compares each sentence with its passage.
 """
 
@@ -27,9 +27,9 @@ from files.index.search import search
 from files.index.vectors import Vector
 from files.models import File, FileText
 
-WHOLE = 60_000  # characters; a longer file is searched for the sentence instead of compared as a whole
-HITS = 5  # passages of such a search
-MAX_EVIDENCE = 1_500  # characters of a compared passage that are stored
+WHOLE = 60_000  # characters; a longer file is not compared as a whole, but searched for the sentence
+HITS = 5  # passages per search
+MAX_EVIDENCE = 1_500  # stored characters per compared passage
 REASONS = {
     DoubtKind.NUMBER: gettext_lazy("The passage does not have the number “%(words)s” for this."),
     DoubtKind.NAME: gettext_lazy("The passage does not name “%(words)s” for this."),
@@ -47,10 +47,10 @@ class Passages(Protocol):
     """The passages that an answer may cite, by number."""
 
     def cited(self, numbers: Sequence[int]) -> str:
-        """Return the passages with these numbers, empty if they are unknown."""
+        """Return the passages with these numbers, or an empty text if they are unknown."""
 
     def around(self, numbers: Sequence[int], sentence: str) -> str:
-        """Return other passages of the cited documents that may support the sentence, empty without any."""
+        """Return other passages of the cited documents that may support the sentence, or an empty text."""
 
 
 class SentenceAndPassage(TypedDict):
@@ -62,7 +62,7 @@ class SentenceAndPassage(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class PartCheck:
-    """The check of one text of an answer, the text with the index `part`. `checked` sentences were compared."""
+    """The check of one text of an answer. `part` is its index, `checked` the number of compared sentences."""
 
     part: int
     checked: int
@@ -81,7 +81,7 @@ def check(conversation: Conversation, parts: Sequence[MessagePart], sources: Map
 def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Mapping[int, Source]) -> list[PartCheck]:
     """Check each text that cites documents against these passages."""
     checks = []
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if part["type"] != "text" or not (text_claims := claims(part["text"], sources)):
             continue
         verdicts = [
@@ -90,7 +90,7 @@ def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Map
         doubts = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if not verdict.supported]
         supported = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if verdict.supported]
         if verdicts:
-            checks.append(PartCheck(at, len(verdicts), doubts, supported))
+            checks.append(PartCheck(index, len(verdicts), doubts, supported))
     return checks
 
 
@@ -111,9 +111,9 @@ def contents_of(parts: Iterable[MessagePart]) -> dict[int, str]:
 
 
 def contents_in(result: str) -> dict[int, str]:
-    """Return the texts in a tool's result, by number; none if the result is no JSON of documents.
+    """Return the texts of the documents in a tool's result, by number. A result without documents has none.
 
-    Remarks may follow the JSON.
+    Text may follow the JSON.
     """
     try:
         documents = json.JSONDecoder().raw_decode(result)[0]["documents"]
@@ -133,7 +133,7 @@ def _checked_sentence(claim: Claim, verdict: CitationVerdict) -> CitationDoubt:
 
 
 def _verdict(claim: Claim, passages: Passages, sources: Mapping[int, Source]) -> CitationVerdict | None:
-    """Compare a claim with the cited passages, and if they do not support it with the text around them."""
+    """Compare a claim with the cited passages. If they do not support it, compare it with the text around them."""
     title = " ".join(sources[number].label for number in claim.numbers if number in sources)
     cited = passages.cited(claim.numbers)
     first = compare(claim.sentence, cited, title=title, similarity=_similarity) if cited else None
@@ -145,7 +145,7 @@ def _verdict(claim: Claim, passages: Passages, sources: Mapping[int, Source]) ->
 
 
 class _AnswerPassages:
-    """The passages of an answer: those that its tools returned, and around them the texts of the files."""
+    """The passages that an answer's tools returned, and the texts of the files around them."""
 
     def __init__(self, conversation: Conversation, parts: Sequence[MessagePart]) -> None:
         self._conversation = conversation
@@ -160,7 +160,10 @@ class _AnswerPassages:
         return "\n\n".join(filter(None, (self._file(number, sentence) for number in numbers)))
 
     def _file(self, number: int, sentence: str) -> str:
-        """Return the text of the file with this number or its best passages; empty for a web page or a deleted file."""
+        """Return the text of the file with this number, or the best passages of a long file.
+
+        The text is empty for a web page or a deleted file.
+        """
         if number in self._texts:
             return self._texts[number]
         try:
@@ -177,7 +180,7 @@ class _AnswerPassages:
 
 
 def _similarity(one: str, other: str) -> float:
-    """Return the cosine of two texts, 0 if one cannot be embedded."""
+    """Return the cosine similarity of two texts; 0 if one of them cannot be embedded."""
     first = _vector(one)
     second = _vector(other)
     return float(first @ second) if first is not None and second is not None else 0.0

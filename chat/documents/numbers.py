@@ -9,12 +9,12 @@ from chat.models import Conversation
 
 
 def give_numbers(conversation: Conversation, ids: Sequence[str]) -> dict[str, int]:
-    """Return the number of each document of the conversation, after numbering and storing new ones of `ids`.
+    """Number the new documents among `ids`, store the numbers, and return the numbers of all documents.
 
-    Locks the row of the conversation, so simultaneous calls never give one number to two documents.
+    Locks the row of the conversation, so that concurrent calls never give one number to two documents.
     """
     if all(pk in conversation.documents for pk in ids):
-        return dict(conversation.documents)  # numbers never change, so there is nothing to read
+        return dict(conversation.documents)  # numbers never change, so these are current
     with transaction.atomic():
         row = Conversation.objects.select_for_update().only("documents").get(pk=conversation.pk)
         numbers = CitationNumbers(row.documents)

@@ -1,4 +1,4 @@
-"""Passages of files for a model: the phrasings that a question is searched by, and the text of the passages found."""
+"""Passages of files for a model: the phrasings to search for, and the text of the passages that the search finds."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -8,17 +8,17 @@ from core.lines import first_line, last_line
 from files.index.search import ChunkHit
 
 HITS = 8
-MAX_QUERY = 400  # characters of one phrasing
-QUESTION_END = 300  # characters of the end of a long question that are searched
-QUESTION_START = 100  # characters of its start
+MAX_QUERY = 400  # characters per phrasing
+QUESTION_END = 300  # searched characters at the end of a long question
+QUESTION_START = 100  # searched characters at its start
 BETWEEN = "\n[…]\n"
 
 
 def phrasings_of(question: str) -> list[str]:
     """Return the phrasings to search for a question: the question, or the end and the start of a long one.
 
-    A long question contains a pasted text; the question itself comes before or after it. Both parts are cut between
-    words, if there are blanks.
+    A long question usually contains a pasted text, and the question itself comes before or after it. Both parts are cut
+    between words, if the text has blanks.
     """
     text = first_line(question, MAX_QUERY)
     if len(text) <= MAX_QUERY:
@@ -34,7 +34,7 @@ def _first_word(text: str) -> int:
 
 
 def passages(pk: UUID, hits: Sequence[ChunkHit]) -> Document:
-    """Return the hits of one file as a document, in the order of the file, each below its headings and table head."""
+    """Return the hits of one file as a document, in the order of the file, each under its headings and table head."""
     ordered = sorted(hits, key=lambda hit: hit.start)
     pages = sorted({hit.page for hit in ordered if hit.page})
     metadata = f"pages {', '.join(map(str, pages))}" if pages else None

@@ -1,6 +1,6 @@
 """Words of messages: parse a search query, fold words, search the index of messages, make titles.
 
-Words are compared here as the database does it in `chat_words` (see its migration).
+Words are compared in the same way as in the database function `chat_words` (see its migration).
 """
 
 import re
@@ -19,19 +19,19 @@ from django.db.models.expressions import RawSQL
 
 from core.lines import first_line
 
-READ = 100_000  # characters of one message that are searched
-MAX_QUERY = 200  # characters that are read
+READ = 100_000  # searched characters per message
+MAX_QUERY = 200  # used characters of a query
 LENGTH = 60  # characters of a title
 MAX_WORDS = 16
 
 _MARKS = re.compile("[\u0300-\u036f]")
-_ALONE = "\u3040-\u30ff\u4e00-\u9fff"  # characters of languages that write no spaces
+_ALONE = "\u3040-\u30ff\u4e00-\u9fff"  # characters of languages that write no spaces: each is a word
 _CHARACTER = re.compile(f"[{_ALONE}]")
 _WORD = re.compile(rf"[{_ALONE}]|[^\W_{_ALONE}]+")
 _PHRASE = re.compile(r'"[^"]*"|[^\s"]+')
 
-# A phrase weighs more, the fewer of the messages have it. The words of a message are extracted once. Terms are compared
-# by their text: to PostgreSQL a word and a prefix are equal.
+# A phrase weighs more if fewer messages contain it. The words of a message are extracted once. Terms are compared by
+# their text, since PostgreSQL treats a word and a prefix as equal.
 _BEST = """
 WITH terms AS (
     SELECT said, to_tsquery('simple', said) AS term FROM (SELECT DISTINCT unnest(%(terms)s::text[]) AS said) AS each
@@ -59,7 +59,7 @@ class Term:
 
 
 Phrases: TypeAlias = Sequence[Sequence[Term]]
-"""A parsed query: phrases that must all match, each a sequence of words that stand next to each other."""
+"""A parsed query: phrases that must all match. Each is a sequence of adjacent words."""
 
 
 def fold(text: str) -> str:
@@ -73,7 +73,8 @@ def fold(text: str) -> str:
 def parse_query(query: str) -> list[list[Term]]:
     """Return the phrases of a query. The last word of each matches as a prefix.
 
-    Quotation marks make a phrase of several words and take its last one exactly; so do the signs in a name in code.
+    Quotation marks combine several words into a phrase and match its last word exactly. Signs between words, as in a
+    name in code, combine words, too.
     """
     phrases = []
     words_left = MAX_WORDS
@@ -96,10 +97,10 @@ def _adjacent(phrase: Sequence[Term]) -> str:
 
 
 def best(messages: Sequence[UUID], phrases: Phrases, limit: int) -> list[UUID]:
-    """Return those of the messages that have any of the phrases, best match first.
+    """Return the messages that contain any of the phrases, best match first.
 
-    A message ranks higher the more phrases it has, the rarer they are, and with whole words before prefixes of longer
-    ones ("box 1", "box 17"). Of equals the newest comes first.
+    A message ranks higher if it contains more phrases, or rarer ones. Whole words rank above prefixes of longer words
+    ("box 1" above "box 17"). Among equals the newest comes first.
     """
     parts = [part for phrase in phrases for part in _split_sentence(phrase)]
     whole = [[Term(term.word, False) for term in part] for part in parts]
@@ -110,9 +111,9 @@ def best(messages: Sequence[UUID], phrases: Phrases, limit: int) -> list[UUID]:
 
 
 def _split_sentence(phrase: Sequence[Term]) -> list[list[Term]]:
-    """Split a phrase without spaces and quotation marks into pairs of characters, and its other words.
+    """Split a phrase without spaces and quotation marks into pairs of characters and its other words.
 
-    In languages that write no spaces it may be a whole sentence, which no message has as it is.
+    In languages that write no spaces the phrase may be a whole sentence, which no message contains literally.
     """
     if len(phrase) < 3 or not phrase[-1].prefix or not any(_CHARACTER.match(term.word) for term in phrase):
         return [list(phrase)]
@@ -131,7 +132,7 @@ def _matches(folded: str, terms: Sequence[Term]) -> bool:
 
 
 class _WordsOf(Func):
-    """Words of an expression, in a form that no index has: an index of all rows is slower than reading a few."""
+    """Words of an expression, written so that PostgreSQL uses no index. Reading a few rows is faster."""
 
     template = "%(function)s(COALESCE(%(expressions)s, NULL))"
     output_field = SearchVectorField()
@@ -155,7 +156,7 @@ def as_query(phrases: Phrases) -> SearchQuery:
 
 
 def messages_with(owner: UUID, phrases: Phrases) -> RawSQL:
-    """Return the ids of this person's messages that have all of the words, wherever in them; see migration 0040."""
+    """Return the ids of this person's messages that contain all of the words, in any place; see migration 0040."""
     return RawSQL("SELECT chat_messages_with(%s, to_tsquery('simple', %s))", [owner, tsquery(phrases)])
 
 
@@ -165,7 +166,7 @@ def titles_with(owner: UUID, phrases: Phrases) -> RawSQL:
 
 
 def title_from(text: str) -> str:
-    """Return the beginning of a text, cut between words where it has any."""
+    """Return the beginning of a text, cut between words if it has spaces."""
     line = first_line(text, LENGTH)
     if " " not in line[:LENGTH]:
         return line[:LENGTH]

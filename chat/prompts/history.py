@@ -42,7 +42,7 @@ STATUS_TEXTS = {
 }
 
 # Errors of an answer whose question was never sent, since it was too long. The question must not block the messages
-# above it: in every later turn the policy `recent` would find that it does not fit and stop the walk there.
+# above it: in every later turn the policy `recent` would stop at a question that does not fit.
 UNSENT = ("context_too_long", "file_too_long")
 
 _ONE_MESSAGE = ("text", "reasoning")  # types of parts that do not split a row
@@ -59,8 +59,8 @@ Row = Message | BranchMessage
 class MessageCounts(NamedTuple):
     """The counts of a message row by one tokenizer, to be stored with the row (`Message.tokens`).
 
-    `counts` has `each`, the tokens of each of the engine's messages that the row becomes, and for every overhead an
-    `as_history_<overhead>`, the cost of the row in an older turn.
+    The row becomes one or more of the engine's messages. In `counts`, `each` lists their tokens. For every overhead,
+    `as_history_<overhead>` is the cost of the row in an older turn.
     """
 
     message: UUID
@@ -85,9 +85,9 @@ class Branch:
 
     @property
     def older(self) -> list[UUID]:
-        """Return the ids of messages that are read wherever they stand.
+        """Return the ids of messages that are read at any position.
 
-        These are the pinned ones, and those that the summary left aside for a mark that has been removed.
+        These are the pinned messages, and messages that the summary left aside because of a mark that is now removed.
         """
         aside = [UUID(pk) for pk in self.summary.left_aside] if self.summary else []
         return [*self.marks.pinned, *(pk for pk in aside if pk not in self.marks.by_message)]
@@ -95,7 +95,7 @@ class Branch:
     def newest(self, *, room: int, tokenizer: NamedTokenizer, overhead: int) -> list[BranchMessage]:
         """Read the end of the branch, oldest first: the `older` messages, then the turns that fit into `room` tokens.
 
-        One more turn than fits is read, if there is one.
+        If more turns exist, one more than fits is read.
         """
         return branch(
             leaf=self.leaf.pk,
@@ -108,7 +108,7 @@ class Branch:
         )
 
     def left_out(self, rows: Sequence[Row]) -> list[SourceReport]:
-        """Report the messages that the user excludes and that stand above the `rows` that were read."""
+        """Report the messages that the user excludes and that are above the `rows` that were read."""
         return [SourceReport("message", str(each.id), "left_out", 0, "by_user") for each in self._unread(rows)]
 
     def unloaded(self, rows: Sequence[Row]) -> int:
@@ -134,7 +134,7 @@ def _unsent(rows: Sequence[Row]) -> list[Row]:
 
 
 def counts_of(rows: Sequence[Row], *, tokenizer: NamedTokenizer, overhead: int) -> list[MessageCounts]:
-    """Return the counts by this tokenizer that a prompt needs and these rows do not have stored."""
+    """Return the counts by this tokenizer that a prompt needs and that are not stored with these rows."""
     counts: list[MessageCounts] = []
     messages_of(rows, tokenizer=tokenizer, overhead=overhead, later=counts)
     return counts
@@ -164,20 +164,22 @@ def messages_of(
         mark: Any = marks.by_message.get(row.pk) if marks.by_message and row.role == Message.Role.USER else None
         rewritten = bool(texts.own) and STATUS_TEXTS.get(Message.Status(row.status)) in texts.own
         stored = {} if rewritten else row.tokens.get(tokenizer.name, {})
-        each: Sequence[int] = stored.get("each", ())
-        if len(each) == 1 and history_key in stored and (text := _only_text(row)) is not None:
+        own_counts: Sequence[int] = stored.get("each", ())
+        if len(own_counts) == 1 and history_key in stored and (text := _only_text(row)) is not None:
             role: Role = "user" if row.role == Message.Role.USER else "assistant"
-            messages.append(ContextMessage(str(row.pk), role, text, each[0], mark=mark))
+            messages.append(ContextMessage(str(row.pk), role, text, own_counts[0], mark=mark))
             continue
         expanded = expand(row, texts)
-        if len(each) != len(expanded) or history_key not in stored:
-            if len(each) != len(expanded):
-                each = [own_tokens(message, tokenizer) for message in expanded]
+        if len(own_counts) != len(expanded) or history_key not in stored:
+            if len(own_counts) != len(expanded):
+                own_counts = [own_tokens(message, tokenizer) for message in expanded]
             if row.status != Message.Status.PENDING and not rewritten:
-                as_history = _history_tokens(expanded, each, tokenizer, overhead)
+                as_history = _history_tokens(expanded, own_counts, tokenizer, overhead)
                 # The counts for other overheads stay.
-                counts.append(MessageCounts(row.pk, tokenizer.name, {**stored, "each": each, history_key: as_history}))
-        messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, each, strict=True)]
+                counts.append(
+                    MessageCounts(row.pk, tokenizer.name, {**stored, "each": own_counts, history_key: as_history})
+                )
+        messages += [replace(message, tokens=own, mark=mark) for message, own in zip(expanded, own_counts, strict=True)]
     if later is None:
         store_counts(counts)
     else:
@@ -186,7 +188,7 @@ def messages_of(
 
 
 def _only_text(row: Row) -> str | None:
-    """Return the text of a row that `expand` makes one message of text only; None for other rows."""
+    """Return the text of a row that `expand` turns into a single message of text; None for other rows."""
     if row.role == Message.Role.USER:
         return row.text
     if row.status in STATUS_TEXTS or any(part["type"] not in _ONE_MESSAGE for part in row.parts):
@@ -196,7 +198,7 @@ def _only_text(row: Row) -> str | None:
 
 
 def answers_with_calls(rows: Sequence[Row]) -> list[UUID]:
-    """Return the ids of the answers with tool calls. Most conversations have none, so nothing is looked up for them."""
+    """Return the ids of the answers with tool calls. Most conversations have none, and need no query for reasoning."""
     return [row.pk for row in rows if any(part["type"] == "tool_call" for part in row.parts)]
 
 
@@ -206,7 +208,7 @@ def reasoning_of(answers: Sequence[UUID]) -> QuerySet[StepReasoning]:
 
 
 def reasoned_by_others(rows: Sequence[Row], model: Model) -> dict[str, str]:
-    """Return the answers whose stored reasoning is of another model, by id, with that model's name."""
+    """Return the names of other models whose reasoning is stored with the answers, by the answer's id."""
     if not (answers := answers_with_calls(rows)):
         return {}
     others = reasoning_of(answers).exclude(_by(model)).filter(turn__answer__model__isnull=False)
@@ -214,9 +216,9 @@ def reasoned_by_others(rows: Sequence[Row], model: Model) -> dict[str, str]:
 
 
 def _by(model: Model) -> Q:
-    """Return the condition that the model answered.
+    """Return the condition that this model wrote the answer.
 
-    Two rows may be the same model of the same server. A model of that name on another server is another model.
+    Two rows may stand for the same model on the same server. A model with this name on another server is different.
     """
     return Q(
         turn__answer__model__name=model.name,
@@ -237,17 +239,17 @@ def with_reasoning(messages: list[ContextMessage], rows: Sequence[Row], model: M
 
 
 def _with_next_state(message: ContextMessage, states: dict[str, list[ReasoningState]]) -> ContextMessage:
-    left = states.get(message.id.partition("#")[0]) if message.tool_calls else None
-    if not left:
+    remaining = states.get(message.id.partition("#")[0]) if message.tool_calls else None
+    if not remaining:
         return message
-    state = left.pop(0)
+    state = remaining.pop(0)
     return replace(message, reasoning=state) if needed_in_later_turns(state) else message
 
 
 def calls_digest(calls: Sequence[ToolCall]) -> str:
     """Return a digest that recognises a step's calls when a program sends them back; empty if the ids identify nothing.
 
-    Programs may write the arguments anew, so white space and the order of members do not count.
+    Programs may format the arguments differently, so white space and the order of members do not count.
     """
     if not calls or any(_NUMBERED.fullmatch(call.id) for call in calls):
         return ""
@@ -259,7 +261,8 @@ def with_reasoning_of_calls(
 ) -> list[ContextMessage]:
     """Add the model's reasoning to calls that a program ran itself, when the turn continues in another request.
 
-    `whole`: the request brought all messages, so the calls of older turns have no rows with their reasoning either.
+    `whole`: the request contains all messages. The calls of older turns then have no message rows, so they get their
+    reasoning here, too.
     """
     question = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
     steps = [n for n, each in enumerate(messages) if each.tool_calls and (whole or n > question)]
@@ -283,14 +286,14 @@ def _history_tokens(
 ) -> int:
     """Return the cost of a row in an older turn, with stubs for results.
 
-    It only bounds how much is read at once, so the built-in stub is exact enough.
+    The cost only limits how much is read at once, so the built-in stub is exact enough.
     """
     stub = tokenizer.count(BUILT_IN["tool_result_stub"])
     return sum((stub if m.role == "tool" else own) + overhead for m, own in zip(messages, each, strict=True))
 
 
 def store_counts(counts: Sequence[MessageCounts]) -> None:
-    """Store counts with their rows. A count that is lost is made again for the next prompt."""
+    """Store counts with their rows. The next prompt counts again if one is lost."""
     if not counts:
         return
     values = ", ".join(["(%s::uuid, %s::jsonb)"] * len(counts))
@@ -300,7 +303,7 @@ def store_counts(counts: Sequence[MessageCounts]) -> None:
 
 
 def expand(row: Row, texts: Texts) -> list[ContextMessage]:
-    """Return the messages of a row as the model sees them. Text above a call is sent, reasoning is not.
+    """Return the messages of a row as the model sees them. Text before a call is sent, reasoning is not.
 
     The last message has the row's id. The earlier steps are numbered, as `<id>#1`.
     """
@@ -344,7 +347,7 @@ def _steps(parts: Sequence[Mapping[str, Any]]) -> list[ContextMessage]:
 
 
 def stored_result(part: Mapping[str, Any]) -> StoredResult | None:
-    """Return the facts about the whole result of a `tool_result` part; None if the part's text is the whole."""
+    """Return the facts about the whole result of a `tool_result` part; None if the part's text is complete."""
     stored = part.get("stored")
     return StoredResult.from_json(stored) if stored else None
 
@@ -354,7 +357,7 @@ def _assistant(texts: Sequence[str], calls: Sequence[ToolCall]) -> ContextMessag
 
 
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
-# Two documents together may count a little more than the sum of both. The most measured were two tokens more.
+# Two documents together may have slightly more tokens than the sum of both. The largest measured difference is two.
 JOINT = 4
 
 
@@ -368,9 +371,9 @@ class CitableDocument(TypedDict):
 
 @dataclass(slots=True)
 class Documents:
-    """Makes the documents of one plan. `numbers` continue those of the conversation.
+    """Collects the documents of one plan. `numbers` continue the numbers of the conversation.
 
-    `reports` collects the files that are not sent. `titles` maps the ids of the documents made so far to their names.
+    `reports` collects the files that are not sent. `titles` maps the ids of the documents so far to their names.
     `attached` holds the readable files of each message, by its id, without the files that `marks` exclude.
     """
 
@@ -385,7 +388,7 @@ class Documents:
 
     @property
     def citable(self) -> list[CitableDocument]:
-        """Return the documents made so far, which an answer can cite."""
+        """Return the documents so far, which an answer can cite."""
         return [{"number": self.numbers.assign(pk), "title": title, "file": pk} for pk, title in self.titles.items()]
 
     def of_file(self, file: File, text: str) -> Document:
@@ -402,7 +405,7 @@ class Documents:
     def _cost(self, file: File, text: str) -> int:
         """Return the tokens of the file as sent: its JSON entry and the line above it.
 
-        The count is made once for each tokenizer and stored. The stored count has the built-in line.
+        A file is counted once per tokenizer, and the count is stored. The stored count includes the built-in line.
         """
         if not self.is_counted(file):
             entry = documents_json([Document(str(file.pk), file.name, text)], CitationNumbers({str(file.pk): 100}))
@@ -421,7 +424,7 @@ class Documents:
         return f"{self.tokenizer.name}/sent"
 
     def is_counted(self, file: File) -> bool:
-        """Tell whether the file's cost is stored, so that its text is not needed."""
+        """Return whether the file's cost is stored, so that its text is not needed."""
         return self._key in file.tokens
 
     def sized(self, files: Sequence[File]) -> list[Document]:
@@ -441,7 +444,7 @@ class Documents:
     def attach(self, messages: Sequence[ContextMessage], rows: Sequence[Row]) -> list[ContextMessage]:
         """Return the messages with the files that were uploaded with their `rows`.
 
-        Two queries for any number of messages; none if the rows tell that they have no files.
+        Two queries for any number of messages; none if the rows say that they have no files.
         """
         questions = [
             row.pk for row in rows if row.role == Message.Role.USER and (isinstance(row, Message) or row.has_files)
@@ -459,7 +462,7 @@ class Documents:
         return [self._with_files(message, by_message.get(message.id, ()), texts) for message in messages]
 
     def attach_to_draft(self, message: ContextMessage, files: Sequence[File]) -> ContextMessage:
-        """Return a message that is not stored yet with its files."""
+        """Add the files to a message that is not stored yet."""
         return replace(self, marks=NO_MARKS)._with_files(message, files, texts_of(files)) if files else message
 
     def _is_excluded(self, message: str, file: File) -> bool:
@@ -488,7 +491,7 @@ class Documents:
                 self.reports.append(SourceReport("image", str(file.pk), "left_out", 0, "no_vision", exact=False))
                 number = self.numbers.assign(str(file.pk))
                 documents.append(Document(str(file.pk), file.name, self.texts["image_unseen"], number=number))
-        # The text for an unseen image has no stored cost, so the engine then counts the whole message of files.
+        # The text for an unseen image has no stored cost. The engine then counts the whole message with the files.
         return replace(message, files=tuple(documents), images=tuple(images))
 
 
@@ -506,6 +509,6 @@ def _attachments(message_ids: Sequence[UUID]) -> dict[str, list[File | str]]:
 
 
 def texts_of(files: Iterable[File]) -> dict[UUID, str]:
-    """Return the texts of the files that are no images, by id."""
+    """Return the texts of the files, by id. Images have none."""
     ids = [file.pk for file in files if not file.is_image]
     return dict(FileText.objects.filter(file__in=ids).values_list("file", "text")) if ids else {}

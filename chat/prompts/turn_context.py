@@ -1,8 +1,8 @@
 """Collect everything a turn's prompts depend on besides the messages.
 
 A `TurnContext` holds the user, the model, the persona, the budget profile, the tools, the tasks and a program's
-options. It is read once a turn. `base_context` makes it without tools and tasks. `context_of_claimed_turn`,
-`context_of_past_turn` and `context_of_draft` add what their turn has.
+options. It is read once per turn. `base_context` returns it without tools and tasks. `context_of_claimed_turn`,
+`context_of_past_turn` and `context_of_draft` add the tools, options and tasks of their turn.
 """
 
 import json
@@ -60,9 +60,9 @@ REASONING_TOKENS = {
     "none": 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 8_192, "xhigh": 16_384, "max": 32_768,
 }  # fmt: skip
 USUAL_EFFORT = "medium"
-REASONING_DIVISOR = 4  # reasoning has at most a quarter of the window
+REASONING_DIVISOR = 4  # reasoning gets at most a quarter of the window
 RATIO_RESIDUE = Decimal("0.01")  # the share of the window that a learnt ratio leaves uncertain
-MAX_TOOLS = 128  # the most tools of a program
+MAX_TOOLS = 128  # tools per program
 CAP_GROWTH = 1.25  # the factor by which the smaller window of one conversation grows from turn to turn
 # The fields of a profile, a model and the workspace that a plan reads. They are stored with every report, since the
 # rows may change.
@@ -110,7 +110,7 @@ class StoredOptions(TypedDict):
     tool_choice: NotRequired[ToolChoice]
     required_tool: NotRequired[str | None]
     parallel_tool_calls: NotRequired[bool]
-    # Turns of earlier versions have neither of these two.
+    # Turns of earlier versions lack these two.
     sampling: NotRequired[StoredSampling]
     response_format: NotRequired[str]
 
@@ -121,8 +121,8 @@ class ProgramOptions:
 
     `instructions` is the text of the program's system messages. `replaces_system`: the instructions replace the
     workspace's system prompt. `max_output` is in tokens of each model call. `tools` are the program's own tools, which
-    it runs itself. `tool_choice` and `required_tool` hold for the first call. `response_format` is that of
-    `llm.types.model_call.ModelRequest`.
+    it runs itself. `tool_choice` and `required_tool` hold for the first call. `response_format` is the
+    same as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
@@ -170,7 +170,7 @@ class ProgramOptions:
 
 
 def parse_options(stored: StoredOptions | None) -> ProgramOptions:
-    """Return the options that `ProgramOptions.as_json` stored. A turn of a user has stored none."""
+    """Return the options that `ProgramOptions.as_json` stored. A user's turn has no stored options."""
     if not stored:
         return NO_OPTIONS
     tools = stored["tools"]
@@ -195,7 +195,7 @@ PlannedValue = str | int | float | list[str] | None
 
 
 class MadeWith(TypedDict):
-    """The values that a plan depends on and its report does not show, for planning the same again. Decimals are text.
+    """The values that are needed to repeat a plan and are not in its report. Decimals are text.
 
     `profile`, `workspace` and `model` hold fields of these rows. `texts` is the digest of the built-in texts.
     """
@@ -211,7 +211,7 @@ class MadeWith(TypedDict):
 class ChosenEffort(NamedTuple):
     """The effort of reasoning that is `sent` to the model. Empty stands for the provider's default.
 
-    `note` says why it is not the effort that was chosen.
+    `note` explains a difference from the chosen effort.
     """
 
     sent: str
@@ -246,10 +246,10 @@ def effort_lowered(model: str, max_output: int, chosen: str, sent: str) -> Sente
 
 @dataclass(frozen=True)
 class TurnContext:
-    """Everything a turn's prompts depend on besides the messages. Read once a turn.
+    """Everything a turn's prompts depend on besides the messages. Read once per turn.
 
-    `summarised` and `marked`: the conversation may have a summary or marks; if not, nothing is looked up. `true_ratio`
-    are the provider's tokens for one of ours, if the provider has counted this very prompt. `asked_effort` is the
+    `summarised` and `marked`: the conversation may have a summary or marks; if not, no query is made. `true_ratio` is
+    the provider's tokens per token of our count, if the provider has counted this very prompt. `asked_effort` is the
     user's choice of effort. `window_cap`, in tokens, is a smaller window than the model's for this conversation only.
     `image_cap` is a smaller limit on images than the model's for this turn only.
     """
@@ -283,12 +283,12 @@ class TurnContext:
 
     @property
     def for_program(self) -> bool:
-        """Tell whether the conversation is one request of a program that speaks OpenAI's protocol."""
+        """Return whether the conversation is one request of a program that speaks OpenAI's protocol."""
         return self.conversation is not None and self.conversation.origin == Conversation.Origin.API
 
     @property
     def exact(self) -> bool:
-        """Tell whether the tokenizer is the model's own."""
+        """Return whether the tokenizer is the model's own."""
         return bool(self.model.tokenizer)
 
     @property
@@ -306,11 +306,11 @@ class TurnContext:
 
     @property
     def image_limit(self) -> int | None:
-        """Return the most images of one prompt, None without a limit."""
+        """Return the maximum number of images in one prompt; None without a limit."""
         return min((cap for cap in (self.model.image_limit, self.image_cap) if cap is not None), default=None)
 
     def window_for_prompt(self, tokens: int) -> int:
-        """Return the window under which a prompt with its tools takes at most `tokens` tokens."""
+        """Return the window that limits a prompt with its tools to `tokens` tokens."""
         needed = tokens + self.room.reserved_output + self.room.buffer
         return max(SMALLEST_WINDOW, int(needed / (1 - min(self.margin, Decimal("0.9")))))
 
@@ -334,7 +334,7 @@ class TurnContext:
         """Return the effort of reasoning.
 
         A program's own choice is sent unchanged. Otherwise the first choice that the model takes is sent, in the order
-        user, persona, profile, model. It is lowered if the model's longest answer would leave nothing to write.
+        user, persona, profile, model. It is lowered if reasoning could use up the model's longest answer.
         """
         if demanded := self.options.sampling.reasoning_effort:
             return ChosenEffort(demanded)
@@ -374,8 +374,8 @@ class TurnContext:
     ) -> ContextRequest:
         """Return the request to plan instead of `frame`, a prompt without its messages.
 
-        This is `frame` itself. A stored turn that is planned again overrides it (`chat.lab`). `sections` limits the
-        texts that are replaced; all by default. `variant` names the texts of a plan that tries several.
+        Here this is `frame` itself. `chat.lab` overrides the method to plan a stored turn again. `sections` limits the
+        texts that are replaced; all by default. `variant` names the set of texts in a plan that tries several sets.
         """
         return frame
 
@@ -396,7 +396,7 @@ class TurnContext:
         }
 
     def documents(self) -> Documents:
-        """Return a new collection of documents for one plan. Its numbers continue those of the conversation."""
+        """Return a new collection of documents for one plan. It continues the conversation's citation numbers."""
         numbers = CitationNumbers(self.conversation.documents if self.conversation is not None else {})
         return Documents(self.tokenizer, self.model.vision, numbers, self.texts)
 
@@ -420,7 +420,7 @@ class TurnContext:
 def wider_cap(cap: int | None, model: Model) -> int | None:
     """Return the window cap of a conversation's next prompt after a longer prompt was refused; None without a cap.
 
-    The cap grows by a quarter from turn to turn, since nothing has proven it (docs/develop/context.md, “Refusals”).
+    The cap grows by a quarter from turn to turn, since the cap is only a guess (docs/develop/context.md, “Refusals”).
     """
     wider = int(cap * CAP_GROWTH) if cap is not None else model.window
     return wider if wider < model.window else None
@@ -437,8 +437,8 @@ def base_context(
 ) -> TurnContext:
     """Return a context without tools and tasks. Budgets of documents and summaries need no more.
 
-    `asked_at` is now by default. `version` of the workspace and `reminders` come with a claimed turn, so that the
-    database is not asked again.
+    `asked_at` is now by default. A claimed turn brings the `version` of the workspace and the `reminders`, which saves
+    queries.
     """
     persona = scope.persona
     version = version or version_now()
@@ -463,7 +463,7 @@ def base_context(
 def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: bool = False) -> TurnContext:
     """Return the context of a turn that a worker has claimed. `with_offered_tools` adds the tools of servers.
 
-    `searched`: another model has searched the files in this turn already, and with them the user's question.
+    `searched`: another model has already searched the files for the user's question in this turn.
     """
     turn = claimed.turn
     scope = scope_of(turn.conversation)
@@ -593,15 +593,15 @@ def tasks_of_draft(base: TurnContext, text: str) -> PromptTasks | None:
         return None
     user = base.user
     day = today(user, base.asked_at)
-    before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
-    mentioned = {*before, *codes.mentions(text)}
-    place = base.conversation.pk if base.conversation is not None else None
+    mentioned_before = Mention.objects.filter(user=user, day=day).values_list("code", flat=True)
+    mentioned = {*mentioned_before, *codes.mentions(text)}
+    conversation_id = base.conversation.pk if base.conversation is not None else None
     whole_day = base.workspace.today_tasks
-    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=place)
+    return tasks_for_prompt(user=user, on=day, mentioned=mentioned, whole_day=whole_day, conversation=conversation_id)
 
 
 def _shows_tasks(conversation: Conversation | None) -> bool:
-    """Tell whether prompts of the conversation show tasks. A program of OpenAI's protocol must not see its owner's."""
+    """Return whether the conversation's prompts show tasks. Programs of OpenAI's protocol must not see any."""
     return conversation is None or conversation.origin != Conversation.Origin.API
 
 

@@ -1,4 +1,4 @@
-"""Readings of whole files as operators see them, without questions and answers; and the button that stops one."""
+"""Readings of whole files for operators, without questions and answers, and the button that stops a reading."""
 
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ class ReadingAdmin(RecordAdmin):
 
     @display(description="Files")
     def files_read(self, reading: Reading) -> str:
-        """By their ids, as their names are the person's; a dash for one that is deleted since."""
+        """Return the ids of the files, since their names are private. A dash stands for a deleted file."""
         return ", ".join(str(file or "–") for file in reading.files.values_list("file_id", flat=True))
 
     @display(description="Parts read")

@@ -1,4 +1,4 @@
-"""The pages of readings: the estimate, the list, one reading, and the acts on it."""
+"""The pages of readings: the estimate, the list, one reading, and the actions on it."""
 
 from typing import Any, Required, TypedDict
 
@@ -22,8 +22,8 @@ from files.models import File
 from files.services import visible_file
 from projects.models.roles import visible_project
 
-LISTED = 100  # readings on the page of all
-OFFERED = 50  # files to be read with one
+LISTED = 100  # readings on the page that lists all
+OFFERED = 50  # files offered for reading together with one
 
 
 @require_GET
@@ -34,9 +34,9 @@ def readings(request: Request) -> HttpResponse:
 
 @with_row(visible_file, "GET", "POST")
 def read_file(request: Request, file: File) -> HttpResponse:
-    """Show the form for a question on a file, and on those in `with`, with the estimate. A POST begins the reading.
+    """Show the form for a question on a file and the files in `with`, with the estimate. A POST begins the reading.
 
-    Its number of calls must be the one shown. `message` is the id of a message whose text is the question.
+    The POST must repeat the estimated number of calls. `message` is the id of a message whose text is the question.
     """
     query = request.POST if request.method == "POST" else request.GET
     problem: ProductError | None = None
@@ -88,8 +88,8 @@ def _reading_request(request: Request, file: File, query: QueryDict) -> services
 def _others(request: Request, file: File, question: services.ReadingRequest, project: str) -> list[tuple[File, bool]]:
     """Return the files that can be read together with `file`, and whether they are chosen.
 
-    First come the chosen ones, then the files of the project or conversation that the form was opened from; without
-    either, the latest files of the person.
+    The chosen files come first. Then come the files of the project or conversation from which the form was opened;
+    without either, the person's latest files.
     """
     rows = File.objects.visible_to(request.user)
     if project:
@@ -107,14 +107,14 @@ def _others(request: Request, file: File, question: services.ReadingRequest, pro
 
 
 class EstimateContext(TypedDict, total=False):
-    """The estimate in a template's context; None where `problem` says why there is none."""
+    """The estimate in a template's context; None if `problem` is the reason against it."""
 
     planned: Required[services.ReadingEstimate | None]
     problem: ProductError
 
 
 def _estimated(question: services.ReadingRequest, problem: ProductError | None = None) -> EstimateContext:
-    """Return the estimate, or the error; an earlier `problem` goes first."""
+    """Return the estimate, or the error. An earlier `problem` takes precedence."""
     try:
         return {"planned": services.estimate(request=question)}
     except ProductError as error:
@@ -144,7 +144,7 @@ def _page(request: Request, row: Reading, problem: ProductError | None = None) -
 
 
 def _again(row: Reading, *, only_answer: bool) -> services.ReadingEstimate | ProductError | None:
-    """Return the estimate for going on; None where nothing is missing, an error where it cannot go on."""
+    """Return the estimate for resuming the reading; None if nothing is missing, an error if it cannot be resumed."""
     if only_answer and row.status == Reading.Status.DONE:
         return None
     try:
@@ -208,7 +208,7 @@ def remove(request: Request, row: Reading) -> HttpResponse:
 
 @with_row(services.visible_reading)
 def take_along(request: Request, row: Reading) -> HttpResponse:
-    """Take the notes into the reading's conversation, or a new one, as a file at the composer."""
+    """Attach the notes as a file to the composer of the reading's conversation, or of a new one."""
     try:
         file = services.take_along(user=request.user, reading=row)
     except ProductError as error:

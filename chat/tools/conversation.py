@@ -17,8 +17,8 @@ from llm.types.model_call import ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 
 HITS = 8
-QUOTE = 1_500  # characters of one message
-CUT = "[…]"  # where a quotation leaves something out
+QUOTE = 1_500  # quoted characters per message
+CUT = "[…]"  # marks an omission in a quotation
 NOTHING = "Nothing was found in what the summary replaced. Try other words."
 
 CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
@@ -27,8 +27,8 @@ CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
 class SearchConversation:
     """Search messages and quote them word for word.
 
-    Messages that a person leaves out are not searched, nor those that the prompt has: pinned turns and everything after
-    the summary.
+    The search leaves out messages that a person excludes, and messages that are in the prompt anyway: pinned turns and
+    everything after the summary.
     """
 
     timeout = 20.0
@@ -79,23 +79,23 @@ class SearchConversation:
 
 
 def _replaced(conversation: Conversation) -> list[UUID]:
-    """Return the messages that the summary of the branch on show has replaced, without those that are marked."""
+    """Return the messages that the summary of the displayed branch has replaced, except marked messages."""
     marks = marks_on(conversation.pk, conversation.leaf_id)
     summary = in_force(conversation.pk, conversation.leaf_id, marks)
     if summary is None:
         return []
-    aside = {*map(UUID, summary.left_aside), *marks.by_message}
-    return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in aside]
+    left_out = {*map(UUID, summary.left_aside), *marks.by_message}
+    return [pk for pk in ids_down_to(summary.last_id, 0) if pk not in left_out]
 
 
 def quotation(text: str, phrases: Phrases) -> str:
-    """Return the text; of a long one the `QUOTE` characters with most of the words, with marks where it is cut."""
+    """Return the text, or the `QUOTE` characters of a long text with most of the words. `CUT` marks omissions."""
     text = unicodedata.normalize("NFC", text)
     if len(text) <= QUOTE:
         return text
     starts = [start for start, _ in spans(text, phrases)] or [0]
-    counted = [(len({fold(text[a:b]) for a, b in _near(text, start, phrases)}), -start) for start in starts[:100]]
-    match = -max(counted)[1]
+    word_counts = [(len({fold(text[a:b]) for a, b in _near(text, start, phrases)}), -start) for start in starts[:100]]
+    match = -max(word_counts)[1]
     start = max(0, match - QUOTE // 10)
     start = (text.find(" ", start, match) + 1 or start) if start else 0
     end = min(len(text), start + QUOTE)

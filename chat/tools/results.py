@@ -1,8 +1,8 @@
-"""Results of tools that are too long for a prompt: they are shortened there, and stored whole for the model to read.
+"""Shorten results of tools that are too long for a prompt, and store them whole for the model to read.
 
-1. A tool of a server, or one that opens a page, returns a result (`ToolOutput.whole`).
+1. A server's tool, or the tool that opens web pages, returns a result (`ToolOutput.whole`).
 2. `ResultKeeper` counts its tokens. A result that fits the room of its step is sent as it is.
-3. A longer one is stored (`ToolResult`). Its head and tail are sent, around a marker that names its id.
+3. A longer one is stored (`ToolResult`). Its head and tail are sent, with a marker between them that names its id.
 4. `ReadResult` returns any part of a stored result.
 """
 
@@ -30,8 +30,8 @@ from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
 from llm.types.tools import BadArguments, ToolOutput
 from personas.texts import Texts
 
-MAX_KEPT = 4_000_000  # characters of one result that are stored; the rest is only counted
-READ = 12_000  # characters of one reading
+MAX_KEPT = 4_000_000  # stored characters per result; the rest is only counted
+READ = 12_000  # characters per call of `read_result`
 READ_RESULT_GUIDANCE = ToolGuidance("read_result")
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class ResultKeeper:
         if output.partial:
             self._notes.append(Sentence(PARTIAL, tool=call.name).dump())
         share = self._room.share_of_next(waiting)
-        # A token has at least one byte, so that most results need not be counted.
+        # A token has at least one byte, so a result with few bytes need not be counted.
         tokens = size = len(output.text.encode())
         if size > share or self._room.may_be_cut(size):
             tokens = await asyncio.to_thread(_counted, output.text, self._tokenizer)
@@ -87,7 +87,7 @@ class ResultKeeper:
         return replace(output, text=text, result=result)
 
     def _store(self, call: ToolCall, output: ToolOutput, text: str) -> tuple[str, str]:
-        """Store the text of a result. Return its id and no reason, or no id and the reason."""
+        """Store the text of a result. Returns its id and an empty reason, or an empty id and the reason."""
         documents: Sequence[Mapping[str, Any]] = output.data.get("documents", ())
         document = documents[0] if documents else {}
         try:
@@ -120,7 +120,7 @@ def _counted(text: str, tokenizer: TextTokenizer) -> int:
 
 
 class ReadResult:
-    """Read on in a result that is stored with this conversation."""
+    """Read more of a result that is stored with this conversation."""
 
     timeout = 10.0
 
@@ -155,17 +155,17 @@ class ReadResult:
         text = row.text[start:end]
         if not text:
             raise BadArguments(f"The result ends at character {len(row.text)}.")
-        more = f", goes on at character {end}" if end < len(row.text) else ", the end of what is kept"
-        where = f"characters {start} to {end} of {row.characters}{more}"
+        continuation = f", goes on at character {end}" if end < len(row.text) else ", the end of what is kept"
+        position = f"characters {start} to {end} of {row.characters}{continuation}"
         if not row.url:
-            return ToolOutput(f"{row.tool}, {where}\n\n{text}")
+            return ToolOutput(f"{row.tool}, {position}\n\n{text}")
         numbers = give_numbers(self.conversation, [row.url])
-        document = Document(row.url, row.title, text, metadata=f"{row.url}, {where}")
-        place: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
-        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [place]})
+        document = Document(row.url, row.title, text, metadata=f"{row.url}, {position}")
+        found_document: FoundDocument = {"number": numbers[row.url], "title": row.title, "url": row.url}
+        return ToolOutput(documents_json([document], CitationNumbers(numbers)), {"documents": [found_document]})
 
     def _row(self, pk: object) -> ToolResult:
-        """Return a stored result that its person does not leave out. Raises `BadArguments`."""
+        """Return a stored result that the person does not exclude. Raises `BadArguments`."""
         try:
             result_id = UUID(str(pk))
         except ValueError as error:

@@ -1,7 +1,7 @@
 """Tools with which a model works on its user's tasks.
 
-`projects.planner.rules` has the rules for a model; a refusal is a sentence for it. In a step of a run only the tools
-for that step are offered, and they know its task or item. Only the user clears a breakpoint.
+`projects.planner.rules` has the rules for a model. A refusal is a sentence for the model. A step of a run offers only
+the tools for that step, which know its task or item. Only the user clears a breakpoint.
 """
 
 import json
@@ -28,7 +28,7 @@ from projects.planner.rules import MAX_NOTES, Actor, DraftItem, NewTask
 
 
 def check_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Raise `BadArguments` for a name that the schema does not have, and for one that is missing."""
+    """Raise `BadArguments` for a name that is not in the schema, and for a required name that is missing."""
     names = list(schema["properties"])
     for name in arguments:
         if name not in names:
@@ -39,7 +39,7 @@ def check_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None
 
 
 def text(arguments: Mapping[str, Any], name: str, most: int, *, required: bool = False) -> str:
-    """Return a text argument, empty by default. `most` in characters. Raises `BadArguments`."""
+    """Return a text argument, empty by default. `most`: its maximum length in characters. Raises `BadArguments`."""
     value = arguments.get(name)
     if value is None:
         value = ""
@@ -95,7 +95,7 @@ def objects(
         yield each
 
 
-MOST = 100  # tasks of one listing
+MOST = 100  # tasks per listing
 STATUSES = ("done", "dropped", "open")
 DRAFTED: dict[str, str] = {
     Task.Draft.DUE: " Its checklist is drafted after your answer, unless you draft it now; the user starts its run.",
@@ -107,7 +107,7 @@ PROPOSED = " It is proposed: the user accepts or declines it on the page of thei
 
 @dataclass(frozen=True, slots=True)
 class TaskToolContext:
-    """The user and the model that act, their conversation, and the step of a run if it is one."""
+    """The acting user and model, their conversation, and within a run its current step."""
 
     user: User
     model: str
@@ -119,7 +119,7 @@ class TaskToolContext:
         return Actor(self.user, self.model, self.conversation)
 
     def task(self, code: str) -> Task:
-        """Return the task with a code. Raises `BadArguments` for a text that is no code, and `NotFound`."""
+        """Return the task with this code. Raises `BadArguments` for a malformed code, and `NotFound`."""
         normal = code.strip().removeprefix("@").upper()
         if not codes.is_code(normal):
             raise BadArguments(f"“{code[:40]}” is no code of a task, such as D2026-11-21-T02 or D2026-11-21-T02.C03.")
@@ -127,20 +127,20 @@ class TaskToolContext:
 
 
 def object_schema(*required: str, **properties: JsonObject) -> JsonObject:
-    """Return the JSON Schema of an object that has these properties alone."""
+    """Return the JSON Schema of an object that has only these properties."""
     demanded = {"required": list(required)} if required else {}
     return {"type": "object", "properties": properties, **demanded, "additionalProperties": False}
 
 
 def text_schema(description: str = "", among: Sequence[str] = ()) -> JsonObject:
-    """Return the JSON Schema of a text, which is one of `among` where that is not empty."""
+    """Return the JSON Schema of a text. If `among` is not empty, it lists the allowed texts."""
     values = {"enum": list(among)} if among else {}
     described = {"description": description} if description else {}
     return {"type": "string", **values, **described}
 
 
 class TaskTool(ABC):
-    """A tool for tasks. `doing`: a sentence for people while it runs."""
+    """A tool for tasks. `doing`: a sentence that people see while it runs."""
 
     timeout = 15.0
     definition: ToolDefinition
@@ -180,23 +180,23 @@ class ListTasks(TaskTool):
 
     def do(self, arguments: Mapping[str, Any]) -> str:
         code = text(arguments, "code", codes.MAX_LENGTH + 1)
-        on = day(arguments, "date")
-        if code and on:
+        listed_day = day(arguments, "date")
+        if code and listed_day:
             raise BadArguments("Give “date” or “code”, not both.")
         rows = Task.objects.visible_to(self.context.user)
         if code:
             row = self.context.task(code)
             tasks = [row, *rows.filter(parent=row)[:MOST]]
         else:
-            on = on or today(self.context.user)
-            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=on).order_by("code")[: MOST + 1])
-        shown = [_described(row) for row in tasks[:MOST]]
+            listed_day = listed_day or today(self.context.user)
+            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=listed_day).order_by("code")[: MOST + 1])
+        descriptions = [_described(row) for row in tasks[:MOST]]
         more = "\nThere are more; ask for one by its code." if len(tasks) > MOST else ""
-        return (json.dumps({"tasks": shown}, ensure_ascii=False) if shown else "There are none.") + more
+        return (json.dumps({"tasks": descriptions}, ensure_ascii=False) if descriptions else "There are none.") + more
 
 
 def _described(row: Task) -> dict[str, str]:
-    """Return the members of a task that are not empty, for the model."""
+    """Return the non-empty fields of a task for the model."""
     members = {
         "code": row.code,
         "title": row.title,
@@ -278,7 +278,7 @@ class DraftChecklist(TaskTool):
             raise BadArguments(f"Now it is about {task.code} only.")
         if task.archetype == Task.Archetype.MODEL and any(item.breakpoint for item in items):
             raise BadArguments(f"{task.code} is done without the user, so it has no breakpoints. Leave them out.")
-        first = step is not None  # in a run, items that exist by then were written by the user meanwhile
+        first = step is not None  # in a run, the user has written any items that exist by now
         drafted = services.draft_checklist(actor=self.context.actor, task=task, items=items, only_first=first)
         return f"Drafted {len(drafted)} items, {drafted[0].code} to {drafted[-1].code}."
 
@@ -352,7 +352,7 @@ AT_AN_ITEM = (MarkItem, AskUser)
 
 
 def task_tools(context: TaskToolContext, *, named: bool) -> Iterator[tuple[ToolGuidance, Tool]]:
-    """Yield the tools for the step of a run; outside of a run all of them where they are offered.
+    """Yield the tools for the step of a run. Outside of a run, yield all tools if they are `named`.
 
     `named`: the persona names them or, without a persona, the workspace offers them.
     """

@@ -1,4 +1,4 @@
-"""“Send less”: ask again with a shorter prompt where the provider has refused one.
+"""“Send less”: ask again with a shorter prompt after the provider has refused one.
 
 A refusal with an unknown reason may mean that the prompt is too long. So that a conversation is never stuck, the second
 such refusal offers to send less.
@@ -7,17 +7,17 @@ such refusal offers to send less.
 from chat.models import Message, Turn
 from core.errors import ProductError
 
-UNKNOWN_REFUSALS = 2  # in one conversation, from which sending less is offered
-PART = 2  # the next prompt may take one half of the one that was refused
+UNKNOWN_REFUSALS = 2  # in one conversation, until sending less is offered
+PART = 2  # the divisor: the next prompt has at most half the tokens of the refused one
 LEAST = 256  # tokens
 
 
 def offers_send_less(turn: Turn, answer: Message) -> bool:
-    """Return whether a shorter prompt might be answered where this one was refused."""
+    """Return whether the prompt was refused and the model might answer a shorter one."""
     if turn.status != Turn.Status.FAILED or not turn.context_used or turn.context_used <= LEAST:
         return False
     if answer.error_code == "context_too_long":
-        return True  # it was refused again and again, each time with less
+        return True  # the provider also refused the shorter prompts of this turn
     if answer.error_code != "bad_model_request":
         return False
     earlier = Turn.objects.filter(
@@ -30,7 +30,7 @@ def offers_send_less(turn: Turn, answer: Message) -> bool:
 
 
 def smaller_prompt(question: Message) -> int:
-    """Return how many tokens the prompt of the next answer to a question may take, where its person sends less."""
+    """Return the limit in tokens for the next prompt of a question, after its person chose to send less."""
     turns = Turn.objects.filter(user_message=question, context_used__gt=0).order_by("-id")
     used = turns.values_list("context_used", flat=True).first()
     if not used:

@@ -1,4 +1,4 @@
-"""Collect what the page of a new conversation shows with the composer: its project, or recent projects and personas."""
+"""Collect the context of a new conversation's page: its project, or recent projects and personas."""
 
 from collections.abc import Iterable
 from typing import TypedDict, TypeVar
@@ -13,7 +13,7 @@ from chat.models.conversation_state import ChatScope
 from personas.models import Persona
 from projects.models import Project
 
-SHOWN = 3  # projects, and personas
+SHOWN = 3  # projects and also personas on the page
 CONSIDERED = 50  # newest conversations whose projects and personas count as recent
 Kind = TypeVar("Kind", bound=Row)
 
@@ -29,8 +29,8 @@ class Surroundings(TypedDict, total=False):
 def surroundings(user: User, scope: ChatScope) -> Surroundings:
     """Return the context of a conversation that does not exist yet.
 
-    In a project it is the number of files. Without project and persona it is the recent ones, filled up with others, so
-    that the page is never empty.
+    With a project, it has the number of the project's files. Without project and persona, it has recent projects and
+    personas. Others fill up the lists, so that the page is not empty.
     """
     if scope.project is not None:
         return {"project_files": scope.project.entries.count()}

@@ -1,4 +1,4 @@
-"""Django's handler of requests on the event loop, which ends every request."""
+"""Django's request handler for the event loop, changed so that every request ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from django.http.response import HttpResponseBase
 
 from core.logs.context import log_context
 
-LOG_FIELDS = "log_fields"  # the member of the ASGI scope with the fields of the request's log lines
+LOG_FIELDS = "log_fields"  # the key in the ASGI scope for the fields of the request's log lines
 
 
 class Handler(ASGIHandler):
-    """Django's handler, in which every view answers and every request ends."""
+    """Django's handler, changed so that every view answers and every request ends."""
 
-    # Bytes that the server gets at once. The largest pages are smaller: the server gets all of a page, writes it in
-    # pieces and knows how much waits. Django reads files in pieces of this size, too.
+    # Bytes that the server gets at once. Even the largest page is smaller. So the server gets a whole page, writes it
+    # in pieces and knows how many bytes wait. Django also reads files in pieces of this size.
     chunk_size = 16_000_000
 
     def __init__(self) -> None:
-        self._answers: dict[HttpRequest, HttpResponseBase] = {}  # of views, while middleware has them
+        self._answers: dict[HttpRequest, HttpResponseBase] = {}  # responses of views that are still in middleware
         super().__init__()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Run a request to its end, also where it is cancelled: Django then gets a message that the client is gone.
+        """Run a request to its end, even if it is cancelled. Django then gets a message that the client is gone.
 
         daphne cancels a request 10 seconds after its client has left. The thread of a view cannot be cancelled, and
         Django returns the thread's database connection only at the end of the request. Without this, each such request
@@ -44,7 +44,7 @@ class Handler(ASGIHandler):
             finally:
                 message.cancel()
 
-        # Around all middleware, since Django logs the outcome of a request behind it.
+        # Around all middleware, since Django logs the outcome of a request after the middleware.
         with log_context({}, scope.setdefault(LOG_FIELDS, {})):
             request = asyncio.create_task(super().__call__(scope, receive_or_disconnect, send))
         while not request.done():
@@ -61,16 +61,16 @@ class Handler(ASGIHandler):
         return response
 
     async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """Return the response; close the view's response where the client leaves while middleware has it.
+        """Return the response. Closes the view's response if the client leaves while it is in middleware.
 
-        Django closes only responses that have passed all middleware. A stream that stops its turn when it is closed
-        would leave the turn running, and under load a request is in middleware for long.
+        Django closes only responses that have passed all middleware. A stream stops its turn when it is closed, so an
+        unclosed stream would leave the turn running. Under load a request spends a long time in middleware.
         """
         try:
             response: HttpResponseBase = await super().run_get_response(request)
         except asyncio.CancelledError:
             if answer := self._answers.get(request):
-                # On another thread: that of the request may have ended with the cancelled middleware.
+                # On another thread, since the request's thread may have ended with the cancelled middleware.
                 await sync_to_async(answer.close, thread_sensitive=False)()
             raise
         finally:
@@ -83,9 +83,9 @@ class Handler(ASGIHandler):
 
 
 def _without_stop_iteration(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the view with RuntimeError in the place of StopIteration.
+    """Return the view with RuntimeError in place of StopIteration.
 
-    A thread cannot pass StopIteration to the event loop: the request would wait for ever.
+    A thread cannot pass StopIteration to the event loop, so the request would wait forever.
     """
 
     @wraps(view)

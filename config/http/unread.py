@@ -1,18 +1,18 @@
 """Bounds on the responses that wait in memory for clients to read them.
 
-A body is in memory until its client has read it. A client that never reads would keep it for `UNREAD_SECONDS`, so one
-that opens many connections could fill the memory of the process.
+A body stays in memory until its client has read it. The body of a client that never reads stays for `UNREAD_SECONDS`.
+So a client with many connections could fill the memory of the process.
 """
 
 from collections import Counter
 from typing import NamedTuple, Protocol
 
-# A page has about 4 MB of HTML at most, nearly always below 100 kB, and browsers ask for compressed pages. So a
-# household or an office that reads slowly stays far below the first limit. A process can spare the second besides its
-# own 350 MB.
+# A page has at most about 4 MB of HTML, nearly always less than 100 kB, and browsers ask for compressed pages. So a
+# household or an office with a slow line stays far below the first limit. A process itself needs 350 MB, and can spare
+# the second limit.
 MOST_OF_ADDRESS = 32_000_000  # bytes
 MOST_OF_ALL = 128_000_000  # bytes
-PATIENCE = 5.0  # seconds without reading anything, after which a connection may be ended when a limit is passed
+PATIENCE = 5.0  # seconds that a client may read nothing, before its connection may be ended for a limit
 
 
 class WaitingConnection(Protocol):
@@ -27,7 +27,7 @@ class _WaitingBody(NamedTuple):
 
 
 class UnreadBytes:
-    """The waiting bodies by connection; first comes the one whose client has read nothing for longest."""
+    """The waiting bodies by connection. The body whose client has read nothing for longest comes first."""
 
     def __init__(self) -> None:
         self._waiting: dict[WaitingConnection, _WaitingBody] = {}
@@ -35,7 +35,7 @@ class UnreadBytes:
         self.total = 0
 
     def add(self, connection: WaitingConnection, *, address: str, size: int, now: float) -> None:
-        """Add a body of `size` bytes that waits for the connection's client. An empty `address` is an unknown one."""
+        """Add a body of `size` bytes that waits for the connection's client. An empty `address` means unknown."""
         self._waiting[connection] = _WaitingBody(address, size, now)
         self._of_address[address] += size
         self.total += size
@@ -62,7 +62,7 @@ class UnreadBytes:
         ended = 0
         for connection, waiting in list(self._waiting.items()):
             if now - waiting.since < PATIENCE:
-                break  # the connections behind it have read later
+                break  # the later connections have read more recently
             if self.total > MOST_OF_ALL or self._over(waiting.address):
                 self.remove(connection)
                 connection.abort()

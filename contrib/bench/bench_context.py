@@ -2,8 +2,8 @@
 
     python -m contrib.bench.bench_context [result.json]
 
-Times are the best of several runs on this machine, for messages whose tokens are counted, as in the product. Each
-includes the list of messages and the totals. It does not include the report on every source, which is made on demand.
+Times are the best of several runs on this machine. The tokens of the messages are already counted, as in the product.
+Each time includes the list of messages and the totals, but not the report on every source, which is built on demand.
 """
 
 import json
@@ -21,18 +21,18 @@ from llm.tokens import NamedTokenizer, tokenizer
 Row = dict[str, Any]
 
 MESSAGE_TOKENS = 100
-# Microseconds for one prompt.
+# Microseconds per prompt.
 ALL_FIT_LIMIT = 400
 FIFTH_FITS_LIMIT = 60
 
 TURNS = 20
 PROJECT_TOKENS = 20_000
-# What the design measured for each layout, in percent.
+# The shares that were measured for the design, in percent by layout.
 EXPECTED_SHARE = {"near_end": 32, "files_first": 92, "all_first": 94}
 
 
 def rows() -> list[Row]:
-    """Return rows with the name, value, unit, the limit or peer, and the ratio to it."""
+    """Return rows with name, value, unit, the limit or peer, and the ratio to it."""
     return [*_speed_rows(), *_share_rows()]
 
 
@@ -88,19 +88,22 @@ def _microseconds(request: ContextRequest, *, with_report: bool = False) -> floa
 
 
 def _conversation(length: int, *, share: float) -> ContextRequest:
-    """Return a request with `length` messages in turns of two and one more question, and room for `share` of them."""
+    """Return a request with `length` messages and one more question. The window has room for `share` of them.
+
+    A turn has two messages.
+    """
     messages = [
         ContextMessage(f"m{n}", "assistant" if n % 2 else "user", f"text {n}", MESSAGE_TOKENS) for n in range(length)
     ]
     messages.append(ContextMessage("question", "user", "and now?", MESSAGE_TOKENS))
     system = Block("You are careful.", 900)
-    each = MESSAGE_TOKENS + 4
-    room = Room(window=round(length * share) * each + each + 904, reserved_output=0, buffer=0)
+    message_cost = MESSAGE_TOKENS + 4
+    room = Room(window=round(length * share) * message_cost + message_cost + 904, reserved_output=0, buffer=0)
     return ContextRequest(room=room, messages=messages, tokenizer=tokenizer("o200k_base"), system=system)
 
 
 def _with_pinned(request: ContextRequest, *, every: int) -> ContextRequest:
-    """Return the request with each `every`th message pinned."""
+    """Return the request with every `every`th message pinned."""
     last = len(request.messages) - 1
     messages = [
         replace(message, mark="pinned") if number % every == 0 and number < last else message
@@ -122,15 +125,17 @@ def _shared(layout: str) -> float:
     A message counts if it and all messages before it are the same.
     """
     assert layout in LAYOUTS
-    before: list[tuple[Role, str | None]] = []
+    previous: list[tuple[Role, str | None]] = []
     shared = total = 0
     for turn in range(TURNS):
         messages = _project_turn(turn, layout).messages
-        now = [(message.role, message.text) for message in messages]
-        same = next((n for n, pair in enumerate(zip(before, now, strict=False)) if pair[0] != pair[1]), len(before))
+        current = [(message.role, message.text) for message in messages]
+        same = next(
+            (n for n, pair in enumerate(zip(previous, current, strict=False)) if pair[0] != pair[1]), len(previous)
+        )
         shared += sum(message.tokens for message in messages[:same])
         total += sum(message.tokens for message in messages)
-        before = now
+        previous = current
     return 100 * shared / total
 
 

@@ -1,7 +1,7 @@
 """`python -m contrib.cluster` runs a whole installation on this machine until Ctrl-C.
 
-Variables: PORT is the port for HTTPS, by default 8443. PROXY is `haproxy`, `nginx` or `caddy`. CLUSTER is a new
-directory for logs and data, which stays; without it they are removed at the end.
+Variables: PORT is the port for HTTPS, by default 8443. PROXY is `haproxy` (the default), `nginx` or `caddy`. CLUSTER is
+a new directory for logs and data, which are kept; without CLUSTER they are removed at the end.
 """
 
 import os

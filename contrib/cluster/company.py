@@ -1,4 +1,4 @@
-"""All services of the installation: how they find each other, and the order in which they start and stop."""
+"""All services of an installation: their addresses for each other, and the order of their start and stop."""
 
 import secrets
 import shutil
@@ -24,14 +24,14 @@ from tests.product import free_port
 
 WAIT = 120.0  # seconds for a service to answer, on a busy machine
 STOP_SECONDS = 5.0
-SECOND = ("web-2", "turns-2", "background-1")  # they play another machine: their lines can be cut
+SECOND = ("web-2", "turns-2", "background-1")  # these act as a second machine, whose lines can be cut
 PROGRAMS = {"pgbouncer": "pgbouncer", RABBITMQ: "rabbitmq-server", "epmd": "rabbitmq-server"}
 
 
 class Company:
     """All processes of an installation.
 
-    `directory` must not exist yet. `port` is the port for HTTPS. `wired`: the lines between processes can be cut.
+    `directory` must not exist yet. `port` is the port for HTTPS. `wired`: lines between processes can be cut.
     """
 
     def __init__(self, directory: Path, port: int, proxy: Kind, *, wired: bool = False, drain: int = 120) -> None:
@@ -46,7 +46,7 @@ class Company:
         self.postgres, self.redis = Postgres(directory, wired=wired), Valkey(directory)
         self.broker, self.bucket, self.model = RabbitMQ(directory), Bucket(directory), ModelServer(directory)
         self.pgbouncer = PgBouncer(directory)
-        self.pair: Pair | None = None  # while Redis can fail over
+        self.pair: Pair | None = None  # set while Redis can fail over
         self.token = ""
         self.web_ports = {"web-1": free_port(), "web-2": free_port()}
         self.product = ProductProcesses(directory, self._environment(drain))
@@ -61,7 +61,7 @@ class Company:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """The processes by name, in the order in which they start."""
+        """Return the processes by name, in the order of their start."""
         services = (
             self.postgres.first.process, self.postgres.second.process, self.pgbouncer.process, self.redis.process,
             self.broker.mapper, self.broker.process, self.bucket.process, self.model.process,
@@ -72,7 +72,7 @@ class Company:
         return {each.name: each for each in (*services, *pair, *wires, *self.own.values(), *self.proxy.processes)}
 
     def start(self, say: Callable[[str], None] = print) -> None:
-        """Start everything. Return when web processes and workers answer. Raises ClusterError."""
+        """Start everything. Returns when web processes and workers answer. Raises ClusterError."""
         say("PostgreSQL and its replica")
         self.postgres.create()
         self.pgbouncer.point(self._line("pgbouncer", "postgres", self.postgres.first.port))
@@ -90,20 +90,20 @@ class Company:
 
     def stop(self) -> None:
         """Stop the proxy and the product, then the services. Kill a process that does not end in a few seconds."""
-        before = (*reversed(self.proxy.processes), *self.own.values())
-        for several in (before, [each for each in self.processes.values() if each not in before]):
-            for process in several:
+        proxy_and_product = (*reversed(self.proxy.processes), *self.own.values())
+        for group in (proxy_and_product, [each for each in self.processes.values() if each not in proxy_and_product]):
+            for process in group:
                 process.ask_to_end()
-            until = time.monotonic() + STOP_SECONDS
-            for process in several:
-                process.stop(max(0.1, until - time.monotonic()))
+            deadline = time.monotonic() + STOP_SECONDS
+            for process in group:
+                process.stop(max(0.1, deadline - time.monotonic()))
 
     def tend(self) -> list[str]:
-        """Restart processes that have ended by themselves, as systemd would. Return their names."""
+        """Restart processes that have ended by themselves, as systemd would. Returns their names."""
         return [name for name, process in self.processes.items() if process.tend()]
 
     def pair_redis(self) -> None:
-        """Let Redis fail over, and make it the broker too, as in an installation without RabbitMQ."""
+        """Make Redis able to fail over, and use it as the broker too, as in an installation without RabbitMQ."""
         pair = self.pair = Pair(self.directory, self.redis)
         pair.start()
         self.until(pair.follow, "Redis has a replica")
@@ -133,7 +133,7 @@ class Company:
         return all(self.readiness(name) == (200, True) for name in self.web_ports)
 
     def readiness(self, name: str, seconds: float = 4.0) -> tuple[int, bool]:
-        """Return the status of `/readyz` of a web process, and whether it sees workers. 0 means no answer in time."""
+        """Return the status of a web process's `/readyz`, and whether it sees workers. Status 0: no answer in time."""
         request = Request(f"http://127.0.0.1:{self.web_ports[name]}/readyz", headers={"Host": NAME})
         try:
             with urlopen(request, timeout=seconds) as answer:  # noqa: S310 - an address of ours
@@ -156,7 +156,7 @@ class Company:
             time.sleep(0.2)
 
     def _line(self, who: str, whom: str, port: int) -> int:
-        """Return the port at which `who` reaches `whom`, through a wire if lines can be cut."""
+        """Return the port at which `who` reaches `whom`. If the lines can be cut, it is the port of a wire."""
         if not self.wired:
             return port
         name = f"{who}-{whom}"
@@ -178,7 +178,7 @@ class Company:
             "CSRF_TRUSTED_ORIGINS": self.url,
             "ADMIN_PASSWORD": "admin-of-the-cluster",
             "DRAIN_SECONDS": str(drain),
-            # One person plays everybody.
+            # All clients act as one person, so the limits per person must not apply.
             "LIVE_TURNS": "0",
             "CONNECTIONS_AT_ONCE": "1000",
         }
@@ -210,8 +210,8 @@ class Company:
         endpoint = f"http://127.0.0.1:{self.bucket.port}"
         keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
         boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=BUCKET)
-        past = {"DATABASE_URL": url(self.postgres.first.port)}
-        self.token = self.product.run("contrib.cluster.rows", self.model.url, **past).split()[-1]
+        direct = {"DATABASE_URL": url(self.postgres.first.port)}
+        self.token = self.product.run("contrib.cluster.rows", self.model.url, **direct).split()[-1]
 
 
 def _listens(port: int) -> bool:

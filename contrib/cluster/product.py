@@ -17,13 +17,13 @@ OURS = Path(sys.executable).parent
 
 
 def example() -> dict[str, str]:
-    """Return the variables of the example that operators copy."""
+    """Return the variables of the example file that operators copy."""
     lines = (DEPLOY / "glasshouse.env.example").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
 
 
 def command(unit: str, instance: str = "") -> list[str]:
-    """Return the command of a systemd unit, with our own Python. Raises ClusterError."""
+    """Return the command of a systemd unit, run by this Python. Raises ClusterError."""
     text = (DEPLOY / "systemd" / f"{unit}.service").read_text()
     match = re.search(r"^ExecStart=(.+)$", text, re.M)
     if not match or BIN not in match[1]:
@@ -34,7 +34,7 @@ def command(unit: str, instance: str = "") -> list[str]:
 
 
 class ProductProcesses:
-    """Makes the product's processes. Each has a DATA_DIR of its own, as on several machines."""
+    """Creates the product's processes. Each has its own DATA_DIR, as on several machines."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.directory, self.environment = directory, dict(environment)

@@ -1,4 +1,4 @@
-"""The stored answer to a write that may be repeated; see `core.api.idempotency`."""
+"""The stored answers to writes that clients may repeat; see `core.api.idempotency`."""
 
 from typing import Any, ClassVar
 
@@ -12,8 +12,8 @@ from core.crypto import EncryptedTextField
 class IdempotentAnswer(models.Model):
     """The answer to a write with an `Idempotency-Key`; see `core.api.idempotency`.
 
-    `call` is the SHA-256 of key, method and path, `request` that of the contents of the request. `body` holds no
-    secret, see `ShownOnce`.
+    `call` is the SHA-256 of key, method and path. `request` is the SHA-256 of the contents of the request. `body`
+    holds no secret, see `ShownOnce`.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

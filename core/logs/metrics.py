@@ -1,8 +1,8 @@
-"""The metrics of one process for Prometheus, which adds up the processes.
+"""The metrics of one process. Prometheus adds up the processes.
 
-A web process serves them at `/metrics`, a worker at its own port (`METRICS_PORT`). So nothing is shared: no files that
-outlive a process, as Prometheus' client has for forks, and no trip to Redis for each token. Labels are names of views,
-models, servers and codes, never a text, a person or an address.
+A web process serves them at `/metrics`, a worker at its own port (`METRICS_PORT`). So processes share nothing: there
+are no files that outlive a process, as with Prometheus' client for forks, and no request to Redis for each token.
+Labels are names of views, models, servers and codes, never a text, a person or an address.
 """
 
 import logging
@@ -45,7 +45,7 @@ CALLS = Counter(
     ["server", "model", "outcome"],
 )
 
-MOST_WORKERS = 10  # on one machine, each with its own port
+MOST_WORKERS = 10  # per machine, each with its own port
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class _Pool(Collector):
     """The process's pool of connections to the database."""
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        return ()  # else the client collects once when this module loads, which opens the pool too early
+        return ()  # otherwise the client collects when this module loads, which opens the pool too early
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         family = GaugeMetricFamily(
@@ -73,7 +73,7 @@ REGISTRY.register(_Pool())
 
 
 def may_read(authorization: str) -> bool:
-    """Return whether the header has the scrape token (`METRICS_TOKEN`); False while none is set."""
+    """Return whether the header has the scrape token (`METRICS_TOKEN`). False if no token is set."""
     token = bearer_token(authorization)
     expected = settings.METRICS_TOKEN
     return bool(expected) and token is not None and compare_digest(token.encode(), expected.encode())
@@ -82,7 +82,7 @@ def may_read(authorization: str) -> bool:
 def serve() -> None:
     """Serve the metrics of a worker on a thread, behind the scrape token, at `METRICS_PORT`.
 
-    Where another worker of the machine has the port, the next free one is taken.
+    If another worker on the machine uses the port, the worker takes the next free one.
     """
     if not settings.METRICS_PORT:
         return
@@ -90,11 +90,11 @@ def serve() -> None:
         try:
             server = make_server("", port, _guarded, handler_class=_Quiet)
         except OSError as error:
-            failed = error
+            last_error = error
         else:
             threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
             return
-    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, failed)
+    logger.error("METRICS_PORT %s and the next cannot be opened: %s", settings.METRICS_PORT, last_error)
 
 
 _metrics_app: Callable[..., Iterable[bytes]] = make_wsgi_app()

@@ -1,4 +1,4 @@
-"""Django's storage in a bucket of S3, or of a server with its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
+"""Django's storage in a bucket of S3, or of a server that speaks its protocol (MinIO, Garage, Ceph, SeaweedFS)."""
 
 import threading
 import time
@@ -15,17 +15,17 @@ from storages.utils import clean_name
 CONNECT_SECONDS = 2  # short, since a person waits and can try again
 READ_SECONDS = 10
 ATTEMPTS = 2
-EXISTS_SECONDS = 1.5  # twice at most, for the check whether an object exists, before it is written or read
-SILENT_SECONDS = 2  # in which a server that has not answered is not asked again
-IN_MEMORY = 5_000_000  # bytes of an object that is read; the rest waits on disk
+EXISTS_SECONDS = 1.5  # per attempt, of which there are at most two; for the check that an object exists
+SILENT_SECONDS = 2  # after a timeout, in which `exists` fails without a request
+IN_MEMORY = 5_000_000  # bytes of a read object that are held in memory; a larger one is held on disk
 
 
 class StorageAway(OSError):
-    """The server of the bucket does not answer, or refuses."""
+    """The server of the bucket does not answer, or refuses the request."""
 
 
 class ObjectStorage(S3Storage):  # type: ignore[misc]
-    """A bucket. Without `access_key` and `secret_key` those of the environment, or of the machine's role, are used."""
+    """A bucket. Without `access_key` and `secret_key`, boto3 uses keys of the environment or the machine's role."""
 
     def __init__(self, **options: Any) -> None:
         self._exists_config = _config(options, EXISTS_SECONDS, 1)
@@ -43,17 +43,17 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
 
     @property
     def connection(self) -> Any:
-        """Return the client of this thread: boto3 needs one for each."""
+        """Return the client of this thread. boto3 needs one client per thread."""
         with self._lock:
             return super().connection
 
     def _create_session(self) -> Any:
-        """Return the session of all threads: to load the protocol takes a tenth of a second of processor."""
+        """Return the session that all threads share, since loading the protocol takes 0.1 seconds of CPU time."""
         self._shared_session = self._shared_session or super()._create_session()
         return self._shared_session
 
     def _client_for_exists(self) -> Any:
-        """Return the client of all threads with the short timeouts of `exists`."""
+        """Return the client that all threads share, with the short timeouts of `exists`."""
         with self._lock:
             if self._exists_client is None:
                 self._exists_client = self._create_session().client(
@@ -71,7 +71,7 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
             return str(super()._save(name, content))
 
     def _open(self, name: str, mode: str = "rb") -> Any:
-        """Open an object. It is read before this returns, so that an outage raises `StorageAway` here and not later."""
+        """Open an object. Reads it before returning, so that an outage raises `StorageAway` here and not later."""
         self.exists(name)
         with wrap_library_errors():
             file = super()._open(name, mode)
@@ -80,10 +80,10 @@ class ObjectStorage(S3Storage):  # type: ignore[misc]
             return file
 
     def exists(self, name: str) -> bool:
-        """Return whether there is an object of this name.
+        """Return whether an object with this name exists.
 
-        Raises `StorageAway` within seconds where the server does not answer, and at once for `SILENT_SECONDS` after
-        that: requests that wait for one another would wait in turn.
+        Raises `StorageAway` within seconds if the server does not answer. For `SILENT_SECONDS` after that it raises at
+        once, since queued requests would otherwise each wait for the timeout in turn.
         """
         key = self._normalize_name(clean_name(name))
         if time.monotonic() < self._silent_until:
@@ -116,7 +116,7 @@ def _config(options: Mapping[str, Any], read: float, retries: int) -> Config:
         connect_timeout=min(CONNECT_SECONDS, read),
         read_timeout=read,
         retries={"max_attempts": retries, "mode": "standard"},
-        # Servers other than Amazon's often know no checksums but those of the protocol's first version.
+        # Servers other than Amazon's often know only the checksums of the protocol's first version.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )

@@ -1,4 +1,4 @@
-"""Rows of the chunks of files, and their renewal when the rules of `chunking` have a new version.
+"""Store the chunks of files, and renew them when the rules of `chunking` have a new version.
 
 Citations name characters of a file's text, not chunks, so they stay valid when chunks are renewed.
 """
@@ -22,11 +22,11 @@ from files.models import Chunk, File, FileText
 
 log = logging.getLogger(__name__)
 
-A_WHILE = 10.0  # seconds after which the renewal of chunks leaves the worker to other tasks
+A_WHILE = 10.0  # seconds that a worker renews chunks before it turns to other tasks
 
 
 def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[int]]) -> list[Chunk]:
-    """Return the unsaved chunks of a file. `spans` as in `FileText`."""
+    """Return the unsaved chunks of a file. `spans` has the form of `FileText.spans`."""
     return [
         Chunk(
             file=file,
@@ -44,15 +44,15 @@ def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[i
 
 
 def outdated() -> "QuerySet[File]":
-    """Return the files with chunks of an older version that no worker has claimed."""
+    """Return the files that have chunks of an older version and that no worker has claimed."""
     free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
     return File.objects.filter(free, searchable=True, chunker__lt=chunking.VERSION)
 
 
 def cut_outdated() -> None:
     """Renew the chunks of outdated files for `A_WHILE`. Search finds the old chunks until the new ones are complete."""
-    until = time.monotonic() + A_WHILE
-    while time.monotonic() < until:
+    deadline = time.monotonic() + A_WHILE
+    while time.monotonic() < deadline:
         pk = outdated().order_by("chunker", "pk").values_list("pk", flat=True).first()
         if pk is None:
             return
@@ -78,9 +78,9 @@ def renew_chunks(pk: UUID) -> None:
             chunk.embedder = None if vector is None else embedder
             chunk.embedding = vector
     with transaction.atomic():
-        # The file may be in reading again, or another worker may have been faster.
-        waiting = File.objects.select_for_update().filter(pk=pk, searchable=True, chunker__lt=chunking.VERSION)
-        if waiting.exists():
+        # A worker may be reading the file again, or another worker may have renewed its chunks.
+        outdated_file = File.objects.select_for_update().filter(pk=pk, searchable=True, chunker__lt=chunking.VERSION)
+        if outdated_file.exists():
             Chunk.objects.filter(file=pk).delete()
             Chunk.objects.bulk_create(chunks, batch_size=500)
             index_words(file, chunks)

@@ -1,4 +1,4 @@
-"""Calls and changes of re-rankers: models that read a question and a passage together and score the passage.
+"""Call and change re-rankers: models that read a question with a passage and score the passage.
 
 Judgements are cached for a minute, since the same prompt is planned again and again while a user writes. After a
 failure, the re-ranker is not called for some seconds.
@@ -35,14 +35,14 @@ from llm import tokens
 ACTIVE_LOCK = "active re-ranker"  # the lock for changes of the active re-ranker
 LEFT_ALONE = 15  # seconds without calls after a failure
 KEPT = 60  # seconds that a judgement is cached
-HALVINGS = 3  # of passages that are too long for the model
+HALVINGS = 3  # times that passages are halved, if they are too long for the model
 TRIAL = ("capital of France", ["rain in May", "Paris, the capital of France"])
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Scores of passages, from 0 to 1. `cut`: number of passages that were sent as their first `longest` tokens."""
+    """Scores of passages, from 0 to 1. `cut` passages were shortened to their first `longest` tokens."""
 
     scores: list[float]
     cut: int
@@ -54,7 +54,7 @@ def text_to_judge(hit: ChunkHit) -> str:
 
 
 def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Payer) -> Judgement:
-    """Return the judgement of the server, which may be cached. Raises `ModelError`, also for a recent failure."""
+    """Return the cached judgement, or ask the server. Raises `ModelError`, also for a recent failure."""
     row = [str(reranker.pk), reranker.kind, reranker.base_url, reranker.model, reranker.api_key, reranker.longest]
     row_digest = hashlib.sha256(json.dumps(row).encode()).hexdigest()
     texts_digest = hashlib.sha256(json.dumps([row_digest, query, texts]).encode()).hexdigest()
@@ -87,7 +87,7 @@ def _write_cache(key: str, value: object, seconds: int) -> None:
 
 
 def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NOBODY) -> Judgement:
-    """Ask the server, and store the call in the ledger. Passages that are too long for it are halved.
+    """Ask the server, and store the call in the ledger. If it refuses passages as too long, halves them and retries.
 
     Raises `ModelError`.
     """
@@ -113,7 +113,7 @@ def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = N
 
 
 def _count_tokens(query: str, texts: Sequence[str]) -> int:
-    """Return the tokens that the model reads: the query once for every passage, and the passages."""
+    """Return the tokens that the model reads: each passage together with the query."""
     return tokens.count(query) * len(texts) + sum(map(tokens.count, texts))
 
 
@@ -132,7 +132,7 @@ def _from_0_to_1(scores: list[float]) -> list[float]:
 
 @transaction.atomic
 def store_reranker(*, user: AbstractUser, reranker: Reranker, api_key: str | None) -> None:
-    """Store a re-ranker that a form has validated. The very first one becomes active.
+    """Store a re-ranker that a form has validated. The first re-ranker of all becomes active.
 
     `api_key`: None keeps the stored key, an empty string removes it.
     """
@@ -161,7 +161,7 @@ def use_reranker(*, user: AbstractUser, reranker: Reranker, active: bool) -> Non
 
 
 def try_reranker(*, reranker: Reranker) -> bool:
-    """Return whether it scores a passage with the answer above one without it. Raises `ModelError`."""
+    """Return whether the re-ranker scores a passage with the answer above one without it. Raises `ModelError`."""
     query, texts = TRIAL
     other, answer = judge(reranker, query, texts).scores
     return answer > other

@@ -3,13 +3,14 @@
 `search_many` does this for each phrasing of a question:
 
 1. It ranks the visible chunks by BM25 and by the cosines of vectors (`ranking`).
-2. It adds both, each as its deviation from the mean in standard deviations, with a weight.
-3. In a large collection it expands the query by the best chunks (`feedback`), and ranks again.
+2. It adds both scores with weights. Each score is first standardised to its deviation from the mean, in standard
+   deviations.
+3. In a large collection it expands the query with words of the best chunks (`feedback`), and ranks again.
 
-Then a chunk gets the best of its scores. The files are a filter inside every query, so no other chunk is ranked,
-counted or returned. If all chunks have vectors, a search returns `min(limit, visible chunks)` hits, since chunks
-without a word of the query are ranked by meaning alone. `excerpts` cuts the most relevant part out of each hit, for
-pages.
+A chunk then gets its highest score of all phrasings. The files are a filter inside every query, so no other chunk is
+ranked, counted or returned. If all chunks have vectors, a search returns `min(limit, visible chunks)` hits, since
+chunks without a word of the query are ranked by meaning alone. `excerpts` cuts the most relevant part out of each hit,
+for pages.
 """
 
 import logging
@@ -41,14 +42,14 @@ log = logging.getLogger(__name__)
 
 WORDS_SHARE = 0.65
 MEANING_SHARE = 0.35
-POOL = 100  # chunks of each ranking that are combined
+POOL = 100  # combined chunks per ranking
 MAX_LIMIT = 100
-MAX_QUERY = 2_000  # characters of a query that are used
-NEAR = 160  # characters in which matched words count as close together
+MAX_QUERY = 2_000  # used characters of a query
+NEAR = 160  # characters within which matched words count as close
 BEFORE = 80  # characters of an excerpt before the first match
 EXCERPT = 320  # characters of an excerpt
-# The least cosine of a related passage. With the bundled embedder small talk seldom reaches it with any text. A passage
-# that answers in other words may be below it, so a lower cosine does not mean that a passage is unrelated.
+# The least cosine that shows a passage to be related. With the bundled embedder, small talk seldom reaches it for any
+# passage. A passage that answers in other words may be below it, so a lower cosine proves nothing.
 RELATED = 0.2
 
 Spans = tuple[tuple[int, int], ...]
@@ -58,12 +59,12 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class ChunkHit:
-    """Chunk that a search has found: characters [start, end) of the file's text.
+    """A chunk that a search has found: characters [start, end) of the file's text.
 
     `page` counts from 1; 0 in files without pages. `score` is 0 to 1, only comparable within one search. `highlights`
-    are [start, end) of matched words in `text`. `heading` and `table_head` as in `files.index.chunking.ChunkSpan`.
-    `named`: a word of the query is in these or in the name of the file. `cosine`: that of the nearest phrasing, only
-    comparable within one embedder; 0 without vectors.
+    are [start, end) of matched words in `text`. `heading` and `table_head` are defined in
+    `files.index.chunking.ChunkSpan`. `named`: a word of the query is in these or in the name of the file. `cosine` is
+    the cosine to the nearest phrasing, only comparable within one embedder; 0 without vectors.
     """
 
     file: UUID
@@ -83,13 +84,13 @@ class ChunkHit:
 
     @property
     def related(self) -> bool:
-        """Return whether the chunk has a word of the query or a similar meaning, and not only a high rank."""
+        """Return whether the chunk has a word of the query or a similar meaning. A high rank alone is not enough."""
         return bool(self.highlights) or self.named or self.cosine >= RELATED
 
 
 @dataclass(frozen=True, slots=True)
 class PassageExcerpt:
-    """Part of a hit with most of the matched words. `parts` are its (text, matched) pieces.
+    """The part of a hit with most of the matched words. `parts` are its (text, matched) pieces.
 
     `page` is the page of the match; 0 in files without pages. `heading` is the path of headings of the hit.
     """
@@ -152,7 +153,7 @@ def _storable(query: str) -> str:
 def _rank(
     query: Query, files: QuerySet[File], prepared: PreparedSearch, payer: Payer, failures: dict[Sentence, None]
 ) -> dict[int, tuple[float, float]]:
-    """Return (score, cosine) by chunk id, of the best chunks of both rankings.
+    """Return (score, cosine) by chunk id for the best chunks of both rankings.
 
     Adds a sentence to `failures` for each embedder that failed.
     """
@@ -176,7 +177,7 @@ def _rank(
 
 @dataclass(slots=True)
 class _VectorRanking:
-    """Cosines to the query by one embedder, by chunk id. `pulled` are those to the query that feedback has moved."""
+    """Cosines between query and chunks for one embedder, by chunk id. `pulled`: the same after feedback."""
 
     embedder: Embedder
     vector: Vector
@@ -184,12 +185,12 @@ class _VectorRanking:
     pulled: dict[int, float]
 
     def pull(self, best: Group[int], also: Sequence[int]) -> None:
-        """Move the query towards the mean of the `best` chunks, and add the chunks `also`."""
+        """Move the query towards the mean of the `best` chunks, and include the chunks `also`."""
         both = ranking.two_cosines(self.embedder, self.vector, best, {*self.cosines, *also})
         if not both:
             return
         self.cosines = {chunk: near for chunk, (near, _) in both.items()}
-        # The cosine to the sum of both vectors, except for the length of the sum, which does not change the order.
+        # The cosine to the sum of both vectors, not divided by the length of the sum, which does not change the order.
         self.pulled = {chunk: near + feedback.PULL * towards for chunk, (near, towards) in both.items()}
 
 
@@ -201,9 +202,9 @@ def _rank_by_vectors(
     payer: Payer,
     failures: dict[Sentence, None],
 ) -> list[_VectorRanking]:
-    """Return a ranking by each embedder, of the nearest chunks and of the chunks `also`.
+    """Return one ranking per embedder, of the nearest chunks and of the chunks `also`.
 
-    While `reembed` runs there are chunks of two embedders, whose cosines are not comparable.
+    While `reembed` runs, two embedders have chunks, and their cosines are not comparable.
     """
     rankings: list[_VectorRanking] = []
     for embedder in prepared.embedders:
@@ -255,11 +256,13 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
     names = ("ordinal", "page", "start", "end", "text", "heading", "table_head", "file__name", "file__language")
     rows = Chunk.objects.select_related("file").only(*names).in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
-    marks: dict[int, Spans] = {}  # by chunk id; those of the text above a chunk by the negative id
-    for language, of_query in lexemes.items():
-        of_language = [chunk for chunk in chunks if chunk.file.language == language]
-        texts = {chunk.pk: chunk.text for chunk in of_language}
-        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in of_language}}, language, of_query)
+    marks: dict[int, Spans] = {}  # by chunk id; the negative id stands for the text above the chunk
+    for language, query_lexemes in lexemes.items():
+        language_chunks = [chunk for chunk in chunks if chunk.file.language == language]
+        texts = {chunk.pk: chunk.text for chunk in language_chunks}
+        marks |= _highlights(
+            {**texts, **{-chunk.pk: chunk.above for chunk in language_chunks}}, language, query_lexemes
+        )
     return [
         ChunkHit(
             file=chunk.file_id,
@@ -286,16 +289,16 @@ def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) ->
     if not texts or not lexemes:
         return {}
     words = {word for text in texts.values() for word in _WORD.findall(text)}
-    of_words = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
-    forms = {word for word, of_word in of_words.items() if not of_word.isdisjoint(lexemes)}
+    lexemes_by_word = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
+    forms = {word for word, word_lexemes in lexemes_by_word.items() if not word_lexemes.isdisjoint(lexemes)}
     literal = _literal(lexemes)
     return {key: _merge_overlaps(_spans(text, forms, literal)) for key, text in texts.items()}
 
 
 def _literal(lexemes: Group[str]) -> re.Pattern[str]:
-    """Return a pattern for lexemes that are no single words: addresses, and pairs of unspaced scripts.
+    """Return a pattern for lexemes that are not single words: addresses, and pairs of characters in unspaced scripts.
 
-    It is a lookahead, since pairs overlap.
+    The pattern is a lookahead, since pairs overlap.
     """
     odd = [lexeme for lexeme in lexemes if not _WORD.fullmatch(lexeme) or UNSPACED_RUN.fullmatch(lexeme)]
     return re.compile(f"(?=({'|'.join(map(re.escape, odd)) or '(?!)'}))", re.IGNORECASE)
@@ -340,7 +343,7 @@ def _excerpt(hit: ChunkHit, spans: Sequence[Sequence[int]]) -> PassageExcerpt:
 
 
 def _densest_position(hit: ChunkHit) -> int:
-    """Return the position in the text with the most different matched words nearby; 0 without a match."""
+    """Return the position with the most distinct matched words nearby; 0 without a match."""
 
     def density(at: int) -> tuple[int, int]:
         near = [mark for mark in hit.highlights if at <= mark[0] and mark[1] <= at + NEAR] or [(at, at)]

@@ -1,4 +1,4 @@
-"""Give tool calls ids that protocols take: unique, and plain and short where a protocol demands it."""
+"""Give tool calls unique ids, which are also plain and short if the protocol demands it."""
 
 import hashlib
 import re
@@ -14,23 +14,23 @@ _NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 class CallIds:
     """Unique ids for the calls of one request.
 
-    Servers that send no ids, or number the calls of each step, leave `call_0` in every cycle of a conversation.
-    `longest`: characters that the protocol allows, of letters without accents, digits, `_` and `-`; None where it
-    takes any id. `exactly`: every id has that length, of letters and digits.
+    Some servers send no ids or number the calls of each step, so `call_0` occurs in every cycle of a conversation.
+    `longest`: the greatest length that the protocol allows, for ids of ASCII letters, digits, `_` and `-`; None if it
+    accepts any id. `exactly`: every id has this length, and only letters and digits.
     """
 
     def __init__(self, longest: int | None, *, exactly: bool = False) -> None:
         self._longest = longest
         self._exactly = exactly
-        self._sent: dict[str, str] = {}  # the id sent for the latest call of an id
-        # Ids sent for calls without a result, by id.
+        self._sent: dict[str, str] = {}  # the latest sent id, by original id
+        # Sent ids of calls without a result, by original id.
         self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
         self._used: set[str] = set()
 
     def reserve(self, messages: Sequence[ModelMessage]) -> frozenset[int]:
-        """Return the places of the messages whose reasoning can go back unchanged, and reserve their ids.
+        """Reserve the ids of the messages whose reasoning can be sent back unchanged. Returns their indices.
 
-        The later of two messages with one id gets it: it belongs to the running turn, which servers check most.
+        If two messages use one id, the later one keeps it: it belongs to the running turn, which servers check most.
         """
         places: set[int] = set()
         for place in range(len(messages) - 1, -1, -1):
@@ -47,7 +47,7 @@ class CallIds:
             self._use(call.id, call.id)
 
     def of_call(self, id_: str) -> str:
-        """Return the id to send for a call of this id."""
+        """Return the id to send for a call with this original id."""
         if self._exactly:
             return self._of_length(id_, self._longest or len(id_))
         plain = id_ if self._longest is None else (_NOT_PLAIN.sub("_", id_) or "call")[: self._longest]
@@ -72,7 +72,10 @@ class CallIds:
         return sent
 
     def of_result(self, id_: str) -> str:
-        """Return the id of the call that a result answers: the oldest of this id without a result, else the latest."""
+        """Return the sent id of the call to which a result belongs.
+
+        It is the oldest call with this original id that has no result, else the latest call.
+        """
         waiting = self._unanswered[id_]
         return waiting.popleft() if waiting else self._sent.get(id_, id_)
 
@@ -80,7 +83,7 @@ class CallIds:
 def with_own_ids(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the messages with a unique id for each call and its result.
 
-    Calls whose reasoning goes back keep their ids, by which servers may know them.
+    Calls whose reasoning is sent back keep their ids, since servers may recognise them by these.
     """
     ids = CallIds(longest=None)
     sent: list[ModelMessage] = []

@@ -19,7 +19,7 @@ from llm.types.tools import BadArguments, ToolOutput
 from readers.api import page_text
 
 MAX_URL = 4_000  # characters
-MAX_TITLE = 300
+MAX_TITLE = 300  # characters
 _WEB_PAGES = ("text/html", "application/xhtml+xml")
 MEDIA_TYPES = (*_WEB_PAGES, "text/plain", "text/markdown", "text/x-markdown", "application/json")
 MAX_PAGE = 2_000_000  # bytes of text; the rest is cut off
@@ -28,7 +28,7 @@ CUT = f"\n[… The page is longer than {MAX_PAGE // 1_000_000} MB; only its begi
 
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# Python also has codecs that are no character sets, some of them quadratic.
+# An allow-list: Python also has codecs that are not character sets, and some of those take quadratic time.
 _CHARSETS = re.compile(r"utf-(?:8|16|32)|iso8859|cp\d|gb|big5|euc|shift|koi8|iso2022|ascii|tis|mac|johab|ptcp|kz")
 
 _DEFINITION = ToolDefinition(
@@ -45,7 +45,7 @@ _DEFINITION = ToolDefinition(
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A page. `url`: after redirects. `partial`: the text is only the beginning, and its end says so."""
+    """A page. `url` is the address after redirects. `partial`: the text is only the beginning, and its end says so."""
 
     url: str
     title: str
@@ -54,7 +54,7 @@ class WebPage:
 
 
 class OpenUrlTool:
-    """Tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
+    """A tool that opens a page. `data["documents"]` of its output has one document: id, title, metadata (URL) and text.
 
     `readers`: functions that return the text of other media types. They may block and raise `FetchRefused`. `follow`:
     decides which redirects are followed.
@@ -73,7 +73,7 @@ class OpenUrlTool:
         self._follow = follow
         self._readers = readers
         self._accepted = {**dict.fromkeys(MEDIA_TYPES, MAX_PAGE), **dict.fromkeys(readers, MAX_FILE)}
-        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # the rest is for reading the page
+        self.timeout = self._fetcher.timeout + (50 if readers else 5)  # the extra seconds are for reading the page
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return Sentence("Opening {host}", host=_url_of(arguments).host[:100])
@@ -91,7 +91,7 @@ class OpenUrlTool:
     async def open(self, url: httpx2.URL) -> WebPage:
         """Fetch and read a page. Raises `FetchRefused`."""
         fetched = await self._fetcher.fetch(url, self._accepted, self._follow)
-        # In a thread: a large page takes up to a second, in which this loop could serve no other answer.
+        # In a thread, since a large page takes up to a second, which would block the event loop.
         title, text = await asyncio.to_thread(self._read, fetched)
         if not text:
             raise FetchRefused("The page holds no text. It may be made by a script, which is not run.")
@@ -118,7 +118,7 @@ def _url_of(arguments: Mapping[str, Any]) -> httpx2.URL:
 
 
 def _decoded(body: bytes, charset: str | None) -> str:
-    """Return the text of a body by the first of these encodings that fits.
+    """Decode a body with the first encoding that fits.
 
     The order is: byte order mark, the server's header, the page's own declaration, UTF-8, Windows-1252.
     """
@@ -130,14 +130,14 @@ def _decoded(body: bytes, charset: str | None) -> str:
         if candidate and (codec := _codec_of(candidate)):
             return clean(body.decode(codec, "replace"))
     try:
-        # Incremental, as the last character may have been cut.
+        # Incremental, since the body may end within a character.
         return clean(codecs.getincrementaldecoder("utf-8")().decode(body))
     except UnicodeDecodeError:
         return clean(body.decode("cp1252", "replace"))
 
 
 def _codec_of(name: str) -> str | None:
-    """Return Python's codec for the name of a character set; None for an unknown name."""
+    """Return Python's codec for the name of a character set; None if the name is unknown."""
     try:
         codec = codecs.lookup(name).name
     except (LookupError, ValueError):

@@ -1,8 +1,8 @@
 """Define one model call as plain values: the request, the events of the answer, and the client's interface.
 
-A message has two other forms, each for its own layer: the row (`chat.models.Message`) and the engine's value
-(`chat.context.types.ContextMessage`). This module knows neither. `StepEvent` lists the events of one step, `LoopEvent`
-adds those of the agent loop around it.
+A message has two other forms in other layers: the row (`chat.models.Message`) and the engine's value
+(`chat.context.types.ContextMessage`). This module uses neither. `StepEvent` lists the events of one step. `LoopEvent`
+adds the events of the agent loop around it.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -14,7 +14,7 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 
 Role = Literal["system", "user", "assistant", "tool"]
-# Efforts of reasoning in OpenAI's words, from none to the longest. No model takes all of them.
+# Efforts of reasoning by OpenAI's names, from none to the longest. No model accepts all of them.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 ToolChoice = Literal["auto", "none", "required"]
 
@@ -29,8 +29,8 @@ class Image:
 class ToolCall:
     """A call of a tool by the model.
 
-    `arguments` is the JSON text exactly as the model wrote it. It may be invalid, and so may the name: clients mend
-    both when they send the call back (`llm.step_filters.valid_calls`).
+    `arguments` is the JSON text exactly as the model wrote it. Both it and the name may be invalid. Clients repair
+    them when they send the call back (`llm.step_filters.valid_calls`).
     """
 
     id: str
@@ -40,18 +40,18 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningState:
-    """The reasoning of one step as its provider wants it back. It is sent unchanged, only to the model that made it.
+    """The reasoning of one step, in the form that its provider wants back. Only the model that made it gets it.
 
     `items`: JSON objects in the shape of the provider's protocol, in the order received. Only its client reads them.
-    `tokens`: the cost of the step's reasoning by the provider's count. Sending it back costs that again.
+    They are sent back unchanged. `tokens`: the step's reasoning by the provider's count. Sending it back costs as many.
     """
 
     items: tuple[JsonObject, ...]
     tokens: int = 0
 
 
-# A `StoredResult` as it stands in the database, in messages and in events; empty where the text is whole.
-StoredResultJson = TypedDict(  # noqa: UP013 - `kept` is a stored name, and no name of the code
+# A `StoredResult` as stored in the database, in messages and in events; empty if the text is complete.
+StoredResultJson = TypedDict(  # noqa: UP013 - `kept` is a name in stored rows, not in the code
     "StoredResultJson",
     {"tokens": int, "characters": int, "kept": int, "id": str, "head": int, "marker": int},
     total=False,
@@ -60,11 +60,11 @@ StoredResultJson = TypedDict(  # noqa: UP013 - `kept` is a stored name, and no n
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """Sizes of a tool's result that is too long for a prompt, or may become so, and where the rest is stored.
+    """The sizes and the storage id of a tool's result that is too long for a prompt, or may become so.
 
-    `tokens` and `characters` measure the whole result. `stored` counts the characters that are stored under `id`; a
-    model reads on by this id. Without an id nothing is stored. `head` counts the characters of the text before the
-    marker that says what was left out, `marker` those of the marker. Without a marker the text is whole.
+    `tokens` and `characters` measure the whole result. `stored` counts the characters that are stored under `id`. A
+    model uses this id to read more. Without an id nothing is stored. A marker in the text says what was left out:
+    `head` counts the characters before it, `marker` its own characters. Without a marker the text is complete.
     """
 
     tokens: int
@@ -76,7 +76,7 @@ class StoredResult:
 
     @classmethod
     def from_json(cls, row: StoredResultJson) -> "StoredResult":
-        """Return the value of its stored form. Rows of earlier versions lack the later members."""
+        """Return the value for its stored form. Rows of earlier versions lack some members."""
         return cls(
             row["tokens"],
             row["characters"],
@@ -87,7 +87,7 @@ class StoredResult:
         )
 
     def as_json(self) -> StoredResultJson:
-        """Return the form in which it is stored."""
+        """Return the form for storage."""
         return {
             "tokens": self.tokens,
             "characters": self.characters,
@@ -103,7 +103,7 @@ class ModelMessage:
     """One message of a request to a model.
 
     Only user messages have `images`. Only assistant messages have `tool_calls` and `reasoning`. Only tool messages have
-    `tool_call_id` and `result`; `result` serves planning and is not sent.
+    `tool_call_id` and `result`; `result` is for planning and is not sent.
     """
 
     role: Role
@@ -117,7 +117,7 @@ class ModelMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as a model is told of it. `parameters` is a JSON schema of type object."""
+    """The description of a tool for a model. `parameters` is a JSON schema of type object."""
 
     name: str
     description: str
@@ -126,7 +126,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Parameters of sampling, in the names and ranges of OpenAI's protocol. None leaves the choice to the provider."""
+    """Sampling parameters, with the names and ranges of OpenAI's protocol. None leaves the choice to the provider."""
 
     top_p: float | None = None
     presence_penalty: float | None = None
@@ -153,15 +153,15 @@ NO_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
-    """Rule by which a provider's cache serves a prompt that begins like an earlier one.
+    """The rule by which a provider's cache serves a prompt that begins like an earlier one.
 
-    * `least`: tokens; the cache serves no shorter beginning.
+    * `least`: tokens; the cache serves no shorter prefix.
     * `step`: tokens; the cache serves a multiple of it.
-    * `points`: the cache stores only beginnings that a request marked, on `any` message or on those of a `user`. Empty:
-      it stores every beginning.
-    * `reach`: blocks of content that a mark looks back for an earlier one; 0 for all.
-    * `lifetime`: seconds; None: unknown.
-    * `settings`: the messages are read again when a tool is demanded or forbidden, or when the effort changes.
+    * `points`: the cache stores only prefixes that a request marks, on `any` message or only on `user` messages. Empty:
+      it stores every prefix.
+    * `reach`: the number of content blocks before a mark that are searched for an earlier mark; 0 for all.
+    * `lifetime`: seconds; None if unknown.
+    * `settings`: the cache no longer serves the messages when a tool is demanded or forbidden or the effort changes.
     * `reported`: the provider reports how much its cache served.
     """
 
@@ -176,23 +176,23 @@ class CacheRule:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """Request of one model call.
+    """The request of one model call.
 
-    * `model`: the provider's own name of the model.
+    * `model`: the provider's own name for the model.
     * `max_output`: tokens; None leaves the limit to the provider.
     * `tool_choice`: "auto" lets the model decide. "none" forbids calls; the definitions are still sent. "required"
-      demands a call, of `required_tool` where that is named.
+      demands a call, of `required_tool` if that is set.
     * `response_format`: OpenAI's format for an answer in JSON: type `json_object`, or `json_schema` with its schema.
-    * `window`: tokens of prompt and answer together, for servers that must be told.
+    * `window`: tokens of prompt and answer together, for servers that need to know it.
     * `left`: tokens of the window that the prompt leaves.
-    * `counted`: tokens of the prompt with its tools by our count. They help to understand a refusal.
+    * `counted`: tokens of the prompt with its tools by our count. They help to explain a refusal.
     * `streaming`: the answer comes piece by piece. Some servers refuse that.
     * `written_calls`: the model writes its tool calls as text.
     * `untagged_reasoning`: the model's text begins with reasoning that only a closing tag ends.
-    * `cache_key`: the same for requests that share a beginning.
+    * `cache_key`: the same for requests that share a prefix.
     * `cache_points`: numbers of messages; the provider's cache should store the prompt up to each of them.
-    * `previous_answer`: id of the answer before. The provider is asked why its cache does not serve that prompt. Empty:
-      there is no answer yet, but the next request will ask. None: nothing is asked.
+    * `previous_answer`: id of the previous answer. The provider is asked why its cache does not serve that prompt.
+      Empty: there is no answer yet, but the next request will ask. None: the provider is not asked.
     * `needed_tools`: names of tools without which the call fails. Other tools that a provider refuses are left out.
     """
 
@@ -220,10 +220,10 @@ class ModelRequest:
     needed_tools: frozenset[str] = frozenset()
 
 
-# Why a step ended. "stop" and "tool_calls" are good ends. The others leave an answer incomplete:
+# The reason for the end of a step. "stop" and "tool_calls" are normal. The others leave an answer incomplete:
 # `length`: it reached the limit of the request or of the model. `context_window`: the model's window is full.
 # `pause`: the model waits to be asked to go on. `refusal`: the model refused. `content_filter`: the provider refused.
-# `other`: the provider named a reason that is unknown here, see `StepFinished.detail`.
+# `other`: the provider named an unknown reason, see `StepFinished.detail`.
 FinishReason = Literal["stop", "tool_calls", "length", "context_window", "pause", "refusal", "content_filter", "other"]
 
 
@@ -253,7 +253,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of the JSON text of call `index`'s arguments."""
+    """A piece of the JSON text with the arguments of call `index`."""
 
     index: int
     arguments: str
@@ -263,8 +263,8 @@ class ToolCallDelta:
 class Usage:
     """Tokens as the provider counts them.
 
-    `input` includes `cached_input`, which was read from the provider's cache, and `cache_written`, which was put there;
-    `output` includes `reasoning`.
+    `input` includes `cached_input`, which was read from the provider's cache, and `cache_written`, which was written to
+    it. `output` includes `reasoning`.
     """
 
     input: int
@@ -283,7 +283,7 @@ class Usage:
         )
 
     def sensible(self) -> "Usage":
-        """Return the counts with no part larger than its whole, whatever the provider reports."""
+        """Return the counts, limited so that no part is larger than its whole, even if the provider reports so."""
         cached = min(self.cached_input, self.input)
         written = min(self.cache_written, self.input - cached)
         return Usage(self.input, self.output, cached, min(self.reasoning, self.output), written)
@@ -291,7 +291,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCost:
-    """Expected cost of a call in US dollars: of its prompt, of each 1,000 tokens of the answer, and the highest sum."""
+    """The expected cost of a call in US dollars: its prompt, 1,000 tokens of its answer, and the highest total."""
 
     prompt: Decimal
     answer_per_1000: Decimal
@@ -300,7 +300,7 @@ class ExpectedCost:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model, in US dollars for a million tokens."""
+    """Prices of a model, in US dollars per million tokens."""
 
     input: Decimal
     output: Decimal
@@ -312,7 +312,7 @@ class Prices:
 
         Every token of the prompt has one of three prices: read from the cache, written to it, or plain. Sources:
         Anthropic, *Pricing* ("cache reads", "cache writes"); OpenAI, `cached_tokens` and `cache_write_tokens` of
-        `response_usage`. Reasoning is a part of the output and has the price of the output.
+        `response_usage`. Reasoning is part of the output and has its price.
         """
         counts = usage.sensible()
         plain = counts.input - counts.cached_input - counts.cache_written
@@ -325,28 +325,28 @@ class Prices:
         return sum((tokens * price for tokens, price in kinds), Decimal(0)).scaleb(-6)
 
     def expected_cost(self, prompt: Usage, answer: int) -> ExpectedCost:
-        """Return what a future call will cost. `prompt`: its expected bill. `answer`: tokens of the longest answer."""
+        """Return the cost of a future call. `prompt`: its expected usage. `answer`: tokens of the longest answer."""
         plain = Usage(prompt.input, 0)
         written = Usage(prompt.input, 0, cache_written=prompt.input)
         dearest = max(map(self.cost, (prompt, plain, written)))
         return ExpectedCost(self.cost(prompt), self.cost(Usage(0, 1_000)), dearest + self.cost(Usage(0, answer)))
 
 
-STREAM = "stream"  # among `ParametersLeftOut`: the answer was asked for whole
+STREAM = "stream"  # a name in `ParametersLeftOut`: the answer was requested in one piece
 
 
 @dataclass(frozen=True, slots=True)
 class ParametersLeftOut:
-    """Parameters that the model refuses, so they were not sent, by their names in OpenAI's protocol.
+    """Parameters that were not sent because the model refuses them, by their names in OpenAI's protocol.
 
-    `tools`: names of tools that the provider refuses, or for which it has no room.
+    `tools`: names of tools that the provider refuses, or that exceed its limit.
     """
 
     names: tuple[str, ...]
     tools: tuple[str, ...] = ()
 
 
-# The part of a request that changed, so that the provider's cache could not serve what follows it.
+# The part of a request that changed, so that the provider's cache could not serve the parts after it.
 Changed = Literal["model", "system", "tools", "messages"]
 
 
@@ -354,10 +354,10 @@ Changed = Literal["model", "system", "tools", "messages"]
 class StepFinished:
     """The last event of a step. `usage` is None when the provider reports none.
 
-    `detail`: the provider's own word for the end where the reason is `other`. `reasoning`: the state that the provider
-    wants back with the results of the step's tool calls. `cache_reported`: the provider reported how much it read from
-    its cache, be it nothing. `answer`: the provider's id of the answer. `changed`: the part of the request that differs
-    from `ModelRequest.previous_answer`, by the provider.
+    `detail`: the provider's own word for the reason, if that is `other`. `reasoning`: the state that the provider wants
+    back with the results of the step's tool calls. `cache_reported`: the provider reported how much it read from its
+    cache, even if nothing. `answer`: the provider's id for the answer. `changed`: the part of the request that, by the
+    provider, differs from the request of `ModelRequest.previous_answer`.
     """
 
     reason: FinishReason
@@ -389,7 +389,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunStarted:
-    """The arguments are complete and the tool begins. `label` tells people what it does."""
+    """The arguments are complete and the tool begins. `label` is the sentence that people see."""
 
     call: ToolCall
     label: Sentence
@@ -399,8 +399,8 @@ class ToolRunStarted:
 class ToolRunFinished:
     """A tool has ended. The model will see `text`, the page may show `data`. `error`: the tool failed.
 
-    The arguments of `call` are those that the tool used, which may be more than the model wrote. `result`: set for a
-    text that is shortened or may become so.
+    The arguments of `call` are the ones that the tool used, which may be more than the model wrote. `result` is set if
+    the text is shortened or may become so.
     """
 
     call: ToolCall
@@ -422,7 +422,7 @@ LoopEvent = StepEvent | StepStarted | ToolRunStarted | ToolRunFinished | HandedO
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """The window, in tokens, that a local server has allocated for a model; None where it does not report one now.
+    """The window, in tokens, that a local server has allocated for a model; None if it reports none now.
 
     `server`: its software, "ollama" or "llama.cpp".
     """
@@ -446,11 +446,11 @@ class ProviderClient(Protocol):
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """Return the provider's count of this prompt with its tools; None without a count within 2 seconds."""
+        """Return the provider's count of this prompt with its tools; None if it does not answer within 2 seconds."""
         ...
 
     async def allocated(self, model: str) -> Allocated | None:
-        """Return the window that the server has allocated for this model; None without an answer within 2 seconds."""
+        """Return the window that the server has allocated for this model; None if it takes over 2 seconds."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Texts for the reading of a whole file: notes on each part, notes put together, and the answer."""
+"""Texts for reading a whole file: notes on each part, combined notes, and the answer."""
 
 from core.sentences import Sentence
 from personas.texts.text import TextDefinition

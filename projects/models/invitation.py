@@ -11,24 +11,24 @@ from uuid_utils.compat import uuid7
 from accounts.models import Role
 from projects.models.project import Project
 
-MAX_USERNAME = 150  # as in Django's table of users
+MAX_USERNAME = 150  # the same as in Django's table of users
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> "InvitationQuerySet":
-        """Return the invitations that the user may still answer. Those that an owner has sent are in `sent`."""
+        """Return the invitations that the user may still answer. `sent` has the invitations that an owner sent."""
         return self.filter(person_id=user.pk, declined=None, expires__gt=timezone.now())
 
     def sent(self, project: Project) -> "InvitationQuerySet":
-        """Return the pending invitations that the owner sees, with unknown names and declined invitations."""
+        """Return the pending invitations that the owner sees, including unknown names and declined invitations."""
         return self.filter(project=project, expires__gt=timezone.now())
 
 
 class Invitation(models.Model):
-    """Invitation of a user name. `person`: the user who had the name when it was sent; null if there was none.
+    """An invitation of a user name. `person`: the user who had the name when it was sent; null if no user did.
 
-    Owners must not learn whether a user name exists. So a declined invitation stays until it expires, since a removed
-    one would reveal the user. That also keeps it from being shown to the user again. Acceptance deletes the row.
+    Owners must not learn whether a user name exists. So a declined invitation stays until it expires: its removal would
+    reveal the user. The row also keeps the invitation hidden from the user. Acceptance deletes the row.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,8 +1,8 @@
-"""All changes to objectives, tasks and checklists with their history, for pages, the API, tools of models and runs.
+"""Change objectives, tasks and checklists, and record their history, for pages, the API, models' tools and runs.
 
 Each function does this in one transaction:
 
-1. It locks the user's tasks, and reads the row again. Raises `NotFound` for a deleted row or another user's.
+1. It locks the user's tasks, and reads the row again. Raises `NotFound` if the row is deleted or another user's.
 2. It checks the change (`rules`).
 3. It writes the row and its history (`TaskChange`), and notifies open pages.
 4. It returns the row as it is stored.
@@ -77,10 +77,10 @@ def create(*, actor: Actor, new: NewTask) -> Task:
 
 @transaction.atomic
 def update(*, actor: Actor, task: Task, fields: TaskFields) -> Task:
-    """Change fields of a row. Raises as `rules.check_fields`.
+    """Change fields of a row. Raises the errors of `rules.check_fields`.
 
-    A breakpoint that is removed and set again is active again. A user's own task that becomes a model's gets a draft of
-    its checklist, like a new one.
+    A breakpoint that is removed and set again is active again. If a user's own task becomes a task for a model, a draft
+    of its checklist is requested, as for a new task.
     """
     row = _lock_task(actor, task)
     check_may_change(actor, row)
@@ -96,7 +96,7 @@ def update(*, actor: Actor, task: Task, fields: TaskFields) -> Task:
 
 
 def set_status(*, actor: Actor, task: Task, status: str) -> Task:
-    """Set the status: open, doing, waiting, done or dropped. Raises `breakpoint` (409) for a model that one stops."""
+    """Set the status: open, doing, waiting, done or dropped. Raises `breakpoint` (409) if one stops the model."""
     return update(actor=actor, task=task, fields={"status": status})
 
 
@@ -104,7 +104,7 @@ def set_status(*, actor: Actor, task: Task, status: str) -> Task:
 def accept(*, actor: Actor, task: Task) -> Task:
     """Accept a proposed row, with its checklist. A second call changes nothing. A declined row opens again.
 
-    A day task of a model or a hybrid one without a checklist gets a draft of it.
+    If a model's or hybrid day task has no checklist, a draft of it is requested.
     """
     check_person(actor, Sentence("accepts a task"))
     row = _lock_task(actor, task)
@@ -150,7 +150,7 @@ def clear_breakpoint(*, actor: Actor, task: Task) -> Task:
 
 @transaction.atomic
 def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
-    """Move a row after another one of its list (`Task.objects.in_list_of`), or to the start. Raises `not_beside`."""
+    """Move a row behind `after` in its list (`Task.objects.in_list_of`), or to the start. Raises `not_beside`."""
     check_person(actor, Sentence("changes the order"))
     row = _lock_task(actor, task)
     others = list(Task.objects.in_list_of(row).exclude(pk=row.pk))
@@ -172,10 +172,10 @@ def reorder(*, actor: Actor, task: Task, after: Task | None) -> Task:
 
 @transaction.atomic
 def move(*, actor: Actor, task: Task, day: date) -> Task:
-    """Continue a day task on another day with a new code. Return the new task.
+    """Continue a day task on another day with a new code. Returns the new task.
 
     The old task stays with the status moved and a link to the new one. Its unfinished items are moved in the same way;
-    finished items stay. A draft without any item yet is requested again for the new task. Raises `not_a_day_task`,
+    finished items stay. A draft that has no items yet is requested again for the new task. Raises `not_a_day_task`,
     `finished` (409) and `same_day`.
     """
     row = _lock_task(actor, task)
@@ -224,10 +224,10 @@ def delete(*, actor: Actor, task: Task) -> None:
 
 @transaction.atomic
 def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], only_first: bool = False) -> list[Task]:
-    """Replace the unfinished items of a day task by `items`, after the finished ones. Return the new items.
+    """Replace the unfinished items of a day task with `items`, after the finished ones. Returns the new items.
 
     A model cannot replace an active breakpoint. `only_first`: raises `has_checklist` (409) if the task has an item,
-    which may have been written meanwhile. Raises `empty_checklist`.
+    since the user may have written it meanwhile. Raises `empty_checklist`.
     """
     row = _lock_task(actor, task)
     check_may_change(actor, row)
@@ -256,7 +256,7 @@ def draft_checklist(*, actor: Actor, task: Task, items: Sequence[DraftItem], onl
 
 @transaction.atomic
 def draft_begun(*, user: User, task: Task, over: bool = False) -> None:
-    """Mark that a run drafts the checklist of a task without one, or that the run is `over` without a checklist."""
+    """Mark that a run drafts the missing checklist of a task, or that the run is `over` without a checklist."""
     lock_tasks(user)
     row = Task.objects.visible_to(user).filter(pk=task.pk).first()
     if row is None or not drafts.can_be_drafted(row) or row.children.filter(level=Task.Level.ITEM).exists():
@@ -271,13 +271,13 @@ def lock_tasks(user: User) -> None:
 
 
 def _lock_task(actor: Actor, task: Task) -> Task:
-    """Lock the user's tasks, and return the stored row. Raises `NotFound`."""
+    """Lock the user's tasks, and return the row as stored. Raises `NotFound`."""
     lock_tasks(actor.user)
     return visible_task(actor.user, task.pk)
 
 
 def _accept_by_acting(actor: Actor, row: Task) -> None:
-    """Accept a proposed row, because a user acts on it. Acts of a model accept nothing."""
+    """Accept a proposed row if a user acts on it. A model's acts accept nothing."""
     if actor.model or not row.proposed:
         return
     _write(actor, row, {"proposed": False})

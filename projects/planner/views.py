@@ -1,6 +1,6 @@
-"""Pages of tasks. Every form posts, and returns to the page that it was on.
+"""Pages of tasks. Every form sends a POST, and returns to the page with the form.
 
-Scripts request the same pages and take the changed part out of them, so both use the same views.
+Scripts request the same pages and extract the changed part, so browsers with and without scripts use the same views.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,24 +30,24 @@ from projects.planner.quick_add import Period, add_items, add_line
 from projects.planner.rules import Actor, TaskFields
 
 CONFIRMATION = "tasks.said"  # the salt of the signature of a confirmation
-CONFIRMATION_SECONDS = 60  # after which a confirmation in an address is ignored
+CONFIRMATION_SECONDS = 60  # age at which a confirmation in an address is ignored
 
 
 @require_http_methods(["GET", "POST"])
 def period(request: Request, horizon: str = "day", start: date | None = None) -> HttpResponse:
     """Show a day, month or year, by default today. A POST adds the typed task."""
-    on = Period(horizon, start or today(request.user))
+    shown_period = Period(horizon, start or today(request.user))
     if request.method == "GET":
-        return _board(request, on)
+        return _board(request, shown_period)
     text = request.POST.get("text", "")
     try:
-        added = add_line(actor=Actor(request.user), text=text, on=on)
+        added = add_line(actor=Actor(request.user), text=text, on=shown_period)
     except ProductError as error:
         if request.htmx:
             return _show_in_form(request, error)
-        return _board(request, on, problem=error, draft=text)
+        return _board(request, shown_period, problem=error, draft=text)
     sentence = _("Added %(code)s.") % {"code": added.code}
-    if Period.of(added) != on:
+    if Period.of(added) != shown_period:
         sentence += _(" It is on another page: %(day)s.") % {"day": _day(added)}
     return _confirm(request, sentence, request.path)
 
@@ -65,9 +65,9 @@ def task(request: Request, row: Task) -> HttpResponse:
 
 
 def _form_view(act: Callable[[Request, Actor, Task], str]) -> Callable[[Request, UUID], HttpResponseBase]:
-    """Return the view of a form, which confirms the act on the page of the form, or shows the error in the form.
+    """Return a form's view, which shows a confirmation on the page of the form, or the error in the form.
 
-    `act` changes the row, and returns a sentence for the confirmation with the placeholder `%(code)s`.
+    `act` changes the row, and returns the sentence of the confirmation with the placeholder `%(code)s`.
     """
 
     @with_row(visible_task)
@@ -145,8 +145,8 @@ def delete(request: Request, actor: Actor, row: Task) -> str:
 def _confirm(request: Request, sentence: str, page: str) -> HttpResponse:
     """Return to the page, which shows the sentence.
 
-    For a script the address has the sentence, signed. Django stores messages in one cookie of the browser, so one of
-    two simultaneous requests would take the message of the other.
+    For a script the address contains the signed sentence. Django stores messages in one cookie of the browser, so one
+    of two concurrent requests would show the message of the other.
     """
     if not request.htmx:
         messages.success(request, sentence)
@@ -163,7 +163,7 @@ def _confirmation(request: Request) -> str:
 
 
 def _show_in_form(request: Request, error: ProductError) -> HttpResponse:
-    """Return the sentence of an error for the form that was sent, which keeps its text."""
+    """Return an error's sentence for the form that was sent. The form keeps the typed text."""
     context = {"code": error.code, "detail": error.sentence}
     response = render(request, "ui/_problem.html", context, status=error.status)
     response["HX-Retarget"] = "find [data-problem]"
@@ -212,7 +212,7 @@ def _open_rows(request: Request) -> pages.OpenRows:
 
 
 def _back(request: Request, row: Task) -> str:
-    """Return the address of the page that the form names, if it is a page of tasks; else that of the row's period."""
+    """Return the address that the form names, if it is a page of tasks; else the address of the row's period."""
     back = request.POST.get("back", "")
     if back.startswith(reverse("tasks:today")) and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
         return back
@@ -220,7 +220,7 @@ def _back(request: Request, row: Task) -> str:
 
 
 def _fields(request: Request, row: Task) -> TaskFields:
-    """Return the fields of the form. Browsers send CR LF, which is replaced, so that it does not count as a change."""
+    """Return the fields of the form. Replaces the CR LF of browsers, so that it does not count as a change."""
     fields: TaskFields = {}
     if "title" in request.POST:
         fields["title"] = unix_lines(request.POST["title"])

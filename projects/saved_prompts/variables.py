@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from core.errors import ProductError
 from core.sentences import Sentence
 
-MOST = 20  # variables of one prompt
-LONGEST = 20_000  # characters of a value
+MOST = 20  # variables per prompt
+LONGEST = 20_000  # characters per value
 _VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d_][\w \-]{0,39})(?::([^{}\n]{0,400}))?\}\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Variable of a prompt. `choices`: its possible values; empty for any text, which then starts as `default`."""
+    """A variable of a prompt. `choices`: its possible values; empty allows any text. `default`: its first value."""
 
     name: str
     default: str = ""
@@ -26,7 +26,7 @@ class Variable:
 
 
 def variables(text: str) -> list[Variable]:
-    """Return the variables of a text, each once, in order. The first place with a default or choices decides."""
+    """Return the variables of a text, each once, in order. Its first occurrence with a default or choices counts."""
     by_name: dict[str, Variable] = {}
     for match in _VARIABLE.finditer(text):
         name = _name(match[1])
@@ -54,7 +54,7 @@ def require_usable(text: str) -> None:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with a value for each variable; without a value, its default.
+    """Return the text with each variable replaced by its value, or its default if it has no value.
 
     Raises `variable_missing`, `variable_unknown_choice` and `variable_too_long`.
     """

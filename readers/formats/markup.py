@@ -1,4 +1,4 @@
-"""Read pages of HTML, and books (EPUB), whose chapters are HTML."""
+"""Read HTML pages, and EPUB books, whose chapters are HTML."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from readers.text.html import readable
 
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
-    """Return the text of a page or of a book. A book has one page for each chapter."""
+    """Return the text of a page or a book. A book has one page per chapter."""
     if media_type == EPUB:
         return paged(media_type, _chapters(Archive(path)))
     source, used = decoded(path, encoding)

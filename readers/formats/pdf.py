@@ -1,9 +1,9 @@
 """Read PDFs page by page: their text, the values of their forms, and comments on them.
 
-1. PDFium returns the letters of a page (`readers.pdfium`). Tables are found by ruled lines and aligned columns.
-2. Lines at the head or foot that repeat those of earlier pages are dropped (`text.running`).
-3. Headings are found by the outline or the size of letters (`text.headings`).
-4. Words that a line end divides are joined (`text.words`).
+1. PDFium returns the letters of a page (`readers.pdfium`). Ruled lines and aligned columns reveal tables.
+2. `text.running` drops lines at the head or foot that repeat earlier pages.
+3. `text.headings` finds headings by the outline or the size of letters.
+4. `text.words` joins words that a line end divides.
 """
 
 import ctypes
@@ -42,14 +42,14 @@ _COMMENTS = (
 )
 _DEEPEST_OUTLINE = 6
 _MOST_ENTRIES = 5_000
-_MOST_ANNOTATIONS = 2_000  # of a page
-_MOST_UNITS = 100_000  # of UTF-16, of one value
+_MOST_ANNOTATIONS = 2_000  # per page
+_MOST_UNITS = 100_000  # UTF-16 code units per value
 
 
 def read(path: Path, media_type: str, password: str = "") -> Extracted:
     """Return the text of a document.
 
-    `password`: of an encrypted one. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`.
+    `password` is for an encrypted document. Raises `encrypted`, `wrong_password`, `damaged`, `too_large`.
     """
     try:
         document = pypdfium2.PdfDocument(path.read_bytes(), password=password or None)
@@ -59,22 +59,24 @@ def read(path: Path, media_type: str, password: str = "") -> Extracted:
     if len(document) > MAX_PAGES:
         raise ReaderError("too_large")
     if document.get_formtype() != raw.FORMTYPE_NONE:
-        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # a form may also be XFA; only the other half is read
+        logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # a form may also have an XFA part, which is not read
         document.init_forms()
     pages = list(_pages(document))
     shown, repeated = once([page.lines for page in pages])
     for number, page in enumerate(pages):
-        if page.lines and not shown[number] and not page.scan:  # a page of repeated lines only is not empty
+        if page.lines and not shown[number] and not page.scan:  # a page with only repeated lines must not become empty
             shown[number] = page.lines
             repeated -= len(page.lines)
     with_headings = marked(shown, _outline(document))
     texts = (text + page.below for text, page in zip(with_headings, pages, strict=True))
     left_out = {"repeated": repeated, "unmapped": sum(page.unmapped for page in pages)}
-    read = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
+    extracted = paged(media_type, joined(list(limited(texts))), without_text="scans", left_out=left_out)
     layered = [
-        number for number, page in enumerate(pages) if page.scan and read.spans[number][0] < read.spans[number][1]
+        number
+        for number, page in enumerate(pages)
+        if page.scan and extracted.spans[number][0] < extracted.spans[number][1]
     ]
-    return replace(read, layered=layered)
+    return replace(extracted, layered=layered)
 
 
 def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
@@ -86,7 +88,7 @@ def _outline(document: pypdfium2.PdfDocument) -> dict[str, int]:
 
 @dataclass(slots=True)
 class _Page:
-    """A page that was read."""
+    """The content of one page."""
 
     lines: list[PageLine]
     below: str  # form values and comments, below its text
@@ -95,27 +97,29 @@ class _Page:
 
 
 def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
-    left = MAX_CHARACTERS
+    characters_left = MAX_CHARACTERS
     for number in range(len(document)):
         try:
             page = document[number]
         except pypdfium2.PdfiumError as error:
             raise ReaderError("damaged") from error
         content = page.get_textpage()
-        on_page, unmapped = lines(content)
+        page_lines, unmapped = lines(content)
         upright = page.get_rotation() in (0, 180)
-        read = _Page(_with_tables(page, content, on_page) if upright else on_page, "", unmapped, is_scan(page))
+        read_page = _Page(
+            _with_tables(page, content, page_lines) if upright else page_lines, "", unmapped, is_scan(page)
+        )
         content.close()
-        read.below = _annotations(page, document.formenv)
+        read_page.below = _annotations(page, document.formenv)
         page.close()
-        left -= sum(len(line.text) for line in read.lines)
-        if left < 0:
+        characters_left -= sum(len(line.text) for line in read_page.lines)
+        if characters_left < 0:
             raise ReaderError("too_large")
-        yield read
+        yield read_page
 
 
 def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[PageLine]) -> list[PageLine]:
-    """Return the lines, with one line of Markdown for each table in the place of its lines."""
+    """Return the lines. One line of Markdown replaces the lines of each table."""
     remaining: list[PageLine | None] = list(on_page)
     for grid in (*ruled(*rules(page)), *aligned(boxes(content))):
         inside = [number for number, line in enumerate(remaining) if line and line.box and grid.holds(line.box)]
@@ -147,7 +151,7 @@ def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:
 
 
 def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
-    """Add the value of a form field. The checked one of several boxes counts; a field in several places is one."""
+    """Add the value of a form field. Among several boxes the checked one counts. Repeated fields have one entry."""
     name = _value(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation)
     name = name or _value(raw.FPDFAnnot_GetFormFieldName, form, annotation)
     if raw.FPDFAnnot_GetFormFieldType(form, annotation) in _BOXES:
@@ -159,7 +163,7 @@ def _fill(filled: dict[str, str], annotation: Any, form: Any) -> None:
 
 
 def _value(function: Any, *of: Any) -> str:
-    """Return a string of PDFium. The first call returns the number of its bytes."""
+    """Return a string from PDFium. The first call of the function returns the string's size in bytes."""
     size = min(function(*of, None, 0), 2 * _MOST_UNITS)
     buffer = ctypes.create_string_buffer(size)
     function(*of, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)

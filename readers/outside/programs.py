@@ -1,4 +1,4 @@
-"""Run a program of the machine on a file, in a folder of its own."""
+"""Run an installed program on a file, in a folder of its own."""
 
 import contextlib
 import os
@@ -12,18 +12,18 @@ from readers.formats.result import ReaderError
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 150
-UNCONFINED = 77  # status of `readers.launch` where it may not start a program
+UNCONFINED = 77  # exit status of `readers.launch` if the system cannot confine the program
 
 
 def find(*names: str) -> str:
-    """Return the path of the first of these programs that the machine has; "" where it has none."""
+    """Return the path of the first of these programs that is installed; "" if none is."""
     return next(filter(None, map(shutil.which, names)), "")
 
 
 def run(folder: Path, program: str, *arguments: str) -> bytes:
     """Return the program's standard output.
 
-    Raises `took_too_long`, `damaged` where the program fails, and `unsupported` where the system cannot confine it.
+    Raises `took_too_long`, `damaged` if the program fails, and `unsupported` if the system cannot confine it.
     """
     environment = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "HOME": str(folder), "TMPDIR": str(folder)}
     process = subprocess.Popen(
@@ -41,7 +41,7 @@ def run(folder: Path, program: str, *arguments: str) -> bytes:
         raise ReaderError("took_too_long") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # with its own children
+            os.killpg(process.pid, signal.SIGKILL)  # also ends the program's children
         process.wait()
     if process.returncode:
         raise ReaderError("unsupported" if process.returncode == UNCONFINED else "damaged")

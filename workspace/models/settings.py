@@ -1,7 +1,7 @@
-"""The settings of the workspace, which administrators set.
+"""The settings of the workspace, which administrators edit.
 
-Each process caches the row for one version of the workspace (`workspace.models.version`). A session's row comes with
-the version, so that a signed-in person's page needs no query for the settings.
+Each process caches the row for one version of the workspace (`workspace.models.version`). The query for a session also
+returns the version, so a signed-in person's page needs no query for the settings.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ def days(name: Any, most: int, least: int = 1, **options: Any) -> "models.Positi
 
 
 class Workspace(models.Model):
-    """The settings, in one row; without it the defaults hold.
+    """The settings, in one row. Without the row the defaults apply.
 
     `logo`: a PNG from `workspace.services`, or empty. `setup`: the first administrator's progress with the setup
     (`workspace.setup`).
@@ -262,17 +262,17 @@ class Workspace(models.Model):
 
     @property
     def offered_languages(self) -> list[tuple[str, str]]:
-        """Return codes and names, each in the language itself."""
+        """Return the codes and names of the offered languages. Each name is in its own language."""
         return [(code, name) for code, name in settings.LANGUAGES if code in self.languages]
 
     @cached_property
     def colours(self) -> colours.Accent | None:
-        """Return the colours of the accent; None for the product's own."""
+        """Return the colours of the accent; None if the product's own apply."""
         return colours.accent(self.accent) if self.accent else None
 
     @cached_property
     def logo_name(self) -> str:
-        """Return a name from the logo's contents, so that browsers may cache it for ever; empty without a logo."""
+        """Return a name from the hash of the logo, so that browsers may cache it forever; empty without a logo."""
         return hashlib.sha256(bytes(self.logo)).hexdigest()[:32] if self.logo else ""
 
 
@@ -284,35 +284,35 @@ _cache = VersionedCache(_read)
 
 
 def workspace_at(version: UUID | None = None) -> Workspace:
-    """Return the settings of this version or a later one; without one a query reads the version.
+    """Return the settings of this version or a later one. Without a version, a query reads it.
 
-    Other requests share the row: do not change it.
+    Do not change the row, since other requests share it.
     """
     return _cache.get(version)
 
 
 def workspace_of(request: HttpRequest) -> Workspace:
-    """Return the settings for a page; the last ones that were read while the database is away."""
+    """Return the settings for a page. If the database is away, returns the settings that were read last."""
     workspace: Workspace | None = getattr(request, "workspace", None)
     if workspace is None:
         try:
             workspace = workspace_at(version_of(request))
         except (DatabaseError, InterfaceError):
             workspace = workspace_as_last_read()
-        request.workspace = workspace  # type: ignore[attr-defined]  # so that one page has one state
+        request.workspace = workspace  # type: ignore[attr-defined]  # so that a page uses the same settings throughout
     return workspace
 
 
 def workspace_as_last_read() -> Workspace:
-    """Return the last settings that this process has read, without a query."""
+    """Return the settings that this process read last, without a query."""
     return _cache.last or Workspace()
 
 
 def version_of(request: HttpRequest) -> UUID | None:
-    """Return the version of the workspace that came with the session; None without one."""
+    """Return the version of the workspace that came with the session; None if there is no session or no version."""
     session = getattr(request, "session", None)
     if session is None:
         return None
-    session.get(SESSION_KEY)  # a session is read only when a key of it is
+    session.get(SESSION_KEY)  # the session is loaded when a key is read
     version: UUID | None = getattr(session, "workspace_version", None)
     return version

@@ -1,7 +1,8 @@
-"""`python -m chat.conversations.importing PARENT`: confined, reads the export on its standard input.
+"""`python -m chat.conversations.importing PARENT` reads an export on standard input, in a confined process.
 
-Writes lines of JSON: `percent`, with a conversation besides its `title`, whether it is `known` in shape, and either
-`why` it cannot be imported or the `foreign` itself; or, as the last, an `error` (`code`, `detail`), or null at the end.
+It writes lines of JSON. Each line has the `percent` that is read. The line of a conversation also has its `title` and
+`known`, whether its shape is known. It has either `foreign`, the conversation, or `why`, the reason against importing
+it. The last line has only `error`: `code` and `detail`, or null if the whole export was read.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Reading the conversations of an uploaded export one by one, so that memory does not grow with the file.
+"""Read the conversations of an uploaded export one by one, so that memory does not grow with the file.
 
 1. `rows` opens the zip or the JSON file. `_limited` counts the bytes while they are unpacked.
-2. `_whole_characters` removes what strict readers of JSON refuse, ijson makes events of the bytes.
-3. `_RowBuilder` makes a row of the events of each conversation, with the members alone that `reading` uses.
+2. `_whole_characters` replaces half characters, which strict JSON parsers refuse. ijson turns the bytes into events.
+3. `_RowBuilder` turns the events of each conversation into a row, with only the members that `reading` uses.
 
 The file may be hostile, so everything has a limit.
 """
@@ -22,14 +22,14 @@ from chat.conversations.importing.reading import MAX_CONVERSATION, too_long
 from core.errors import ProductError
 from core.sentences import Sentence
 
-MAX_JSON = 200_000_000  # bytes of the conversations, unpacked
+MAX_JSON = 200_000_000  # bytes of all conversations, unpacked
 MAX_ENTRIES = 100_000  # files in a zip
 MAX_CONVERSATIONS = 100_000
-MAX_VALUES = 1_000_000  # objects, lists, strings, … of one conversation: 50,000 messages have 800,000
-MAX_DEPTH = 100  # of one conversation
-MAX_TOKEN = 16_000_000  # bytes without the end of a string, number or blank
+MAX_VALUES = 1_000_000  # objects, lists, strings, … per conversation; 50,000 messages have 800,000
+MAX_DEPTH = 100  # levels of nesting per conversation
+MAX_TOKEN = 16_000_000  # bytes of one string, number or white space
 PIECE = 64 * 1024  # bytes
-WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports come in several
+WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports have several such files
 _KEPT = frozenset(
     {
         *("title", "name", "create_time", "update_time", "created_at", "updated_at", "conversation_id", "id", "uuid"),
@@ -38,18 +38,19 @@ _KEPT = frozenset(
         *("is_visually_hidden_from_conversation", "parts", "text", "type", "attachments", "files", "file_name"),
     }
 )
-_MAPPING_DEPTH = 3  # the list of conversations, a conversation, its `mapping`, whose names are ids
-# A pair of surrogates, half a pair (the group), or another escape; and what may go on in the next piece.
+_MAPPING_DEPTH = 3  # list of conversations, conversation, `mapping`; the names in a `mapping` are ids
+# `_ESCAPE` matches a pair of surrogates, half a pair (the group), or another escape. `_OPEN_END` matches an escape that
+# may continue in the next piece.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _OPEN_END = re.compile(rb"(?<!\\)(?:\\u[dD][89abAB]..)?\\+[^\\]{0,11}\Z", re.DOTALL)
-_TAIL = 64  # bytes in which an open end is looked for
+_TAIL = 64  # bytes at the end of a piece that are searched for an open end
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """An element of the export's list. With `why`, `value` is complete only as far as it was read."""
+    """An element of the export's list. `why` is the reason against importing it; `value` is incomplete then."""
 
     value: Any
     percent: int
@@ -57,7 +58,7 @@ class ExportRow:
 
 
 def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
-    """Yield each row, and now and then the percent of the export that are read.
+    """Yield each row, and from time to time the percentage of the export that is read.
 
     Raises `not_an_export`, `export_too_large`, `damaged_export`.
     """
@@ -70,7 +71,7 @@ def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
     try:
         with zipfile.ZipFile(upload) as archive:
             yield from _members(archive)
-    # zipfile raises these for passwords, unknown methods and nonsense inside.
+    # zipfile raises these for passwords, unknown compression methods and invalid contents.
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
         raise damaged() from error
 
@@ -87,7 +88,10 @@ def _members(archive: zipfile.ZipFile) -> Iterator[ExportRow | int]:
 
 
 def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """Yield the bytes of a stream and count them, since the sizes in a zip may be false. Raises `export_too_large`."""
+    """Yield the bytes of a stream. Raises `export_too_large` beyond `most`.
+
+    The bytes are counted, since the sizes in a zip may be false.
+    """
     size = 0
     while piece := stream.read(PIECE):
         size += len(piece)
@@ -105,31 +109,31 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
     """Yield the rows of one file, the `number`th of several."""
     events: Any = ijson.sendable_list()
     parser = ijson.basic_parse_coro(events)
-    building = _RowBuilder()
-    seen = silent = reported = 0
+    builder = _RowBuilder()
+    bytes_read = bytes_without_event = last_percent = 0
     for piece in chain(filter(None, _whole_characters(pieces)), (None,)):
-        wrong = _parse(parser, piece)
+        error = _parse(parser, piece)
         size_of_piece = len(piece or b"")
-        seen += size_of_piece
-        silent = 0 if events else silent + size_of_piece
-        if silent > MAX_TOKEN:
+        bytes_read += size_of_piece
+        bytes_without_event = 0 if events else bytes_without_event + size_of_piece
+        if bytes_without_event > MAX_TOKEN:
             raise _too_large(
                 Sentence(
                     "One text in it is larger than {max_token} MB, which is the most.", max_token=MAX_TOKEN // 1_000_000
                 )
             )
-        percent = int(100 * (number + min(1, seen / max(size, 1))) / files)
-        for value, why in building.rows(events):  # also those before the error
+        percent = int(100 * (number + min(1, bytes_read / max(size, 1))) / files)
+        for value, why in builder.rows(events):  # also the rows before the error
             yield ExportRow(value, percent, why)
         del events[:]
-        if wrong:
-            raise (damaged() if building.begun else not_an_export()) from wrong
-        if percent != reported:
-            yield (reported := percent)
+        if error:
+            raise (damaged() if builder.begun else not_an_export()) from error
+        if percent != last_percent:
+            yield (last_percent := percent)
 
 
 def _parse(parser: Any, piece: bytes | None) -> Exception | None:
-    """Feed the parser with a piece; None ends it. Returns its error."""
+    """Feed the parser with a piece; None ends the input. Returns the parser's error, if any."""
     try:
         parser.close() if piece is None else parser.send(piece)
     except (ijson.JSONError, ValueError, SystemError) as error:  # SystemError: a number that C cannot hold
@@ -138,7 +142,10 @@ def _parse(parser: Any, piece: bytes | None) -> Exception | None:
 
 
 def _whole_characters(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same JSON without a byte order mark, and with `?` for half characters, which strict readers refuse."""
+    """Yield the same JSON without a byte order mark, and with `?` for half characters.
+
+    Strict JSON parsers refuse both.
+    """
     rest = b""
     first = True
     for piece in pieces:
@@ -157,13 +164,13 @@ def _without_halves(piece: bytes) -> bytes:
 
 
 class _RowBuilder:
-    """Makes rows of events. `begun` is True once the list has begun."""
+    """Builds rows from events. `begun` is True once the list has begun."""
 
     def __init__(self) -> None:
         self.begun = False
-        self._depth = 0  # of everything, the list of rows included
-        self._skipped: int | None = None  # the depth at which a part that is skipped began
-        self._open: list[Any] = []  # objects and lists of this row
+        self._depth = 0  # nesting, the list of rows included
+        self._skipped: int | None = None  # the depth at which the skipped part began
+        self._open: list[Any] = []  # the open objects and lists of this row, outermost first
         self._name = ""
         self._used = True
         self._rows = self._values = self._characters = 0
@@ -212,7 +219,7 @@ class _RowBuilder:
         self._depth += 1
 
     def _add(self, value: Any) -> bool:
-        """Add a value to the open object or list. Returns False where it is not used, or over a limit."""
+        """Add a value to the open object or list. Returns False if it is not used or a limit is exceeded."""
         place = self._open[-1]
         if isinstance(place, dict) and not self._used:
             return False

@@ -13,7 +13,7 @@ from core.errors import ProductError
 from core.jobs import sweep
 from personas.models import SummaryPrompt
 
-LOOK_AGAIN = 1.0  # seconds
+LOOK_AGAIN = 1.0  # seconds between two looks at a job that another process has claimed
 
 
 class Command(BaseCommand):
@@ -25,8 +25,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         active = SummaryPrompt.objects.filter(active=True).values_list("version", flat=True).first() or 0
         rows = Conversation.objects.filter(summaries__withdrawn=None).exclude(summaries=None).distinct()
-        holding = ((row, in_force(row.pk, row.leaf_id)) for row in rows.select_related("owner").iterator(100))
-        stale = [(row, summary) for row, summary in holding if summary and summary.prompt_version != active]
+        summarised = ((row, in_force(row.pk, row.leaf_id)) for row in rows.select_related("owner").iterator(100))
+        stale = [(row, summary) for row, summary in summarised if summary and summary.prompt_version != active]
         done = 0
         for number, (row, summary) in enumerate(stale, 1):
             problem = self._rebuild(row, summary)
@@ -39,15 +39,15 @@ class Command(BaseCommand):
         self.stdout.write(f"\n{done} summaries are of version {active} now.")
 
     def _rebuild(self, row: Conversation, summary: Summary) -> str:
-        """The sentence why not; empty when it was written."""
+        """Rebuild the summary. Returns the error in a sentence; empty if the summary was written."""
         try:
             summary_services.rebuild_summary(user=row.owner, summary=summary)
         except ProductError as error:
             return error.detail
-        # Whoever claims it first writes it, this process or a worker; so it is with what stands in for it.
+        # This process or a worker claims the job first and writes it. The same holds for a job that replaces it.
         rebuilds = SummaryJob.objects.filter(target=summary)
-        while (live := rebuilds.live().first()) is not None:
-            if not background.submit(write_summary(live.pk)).result():
+        while (job := rebuilds.live().first()) is not None:
+            if not background.submit(write_summary(job.pk)).result():
                 time.sleep(LOOK_AGAIN)
                 sweep(SUMMARIES)
         return rebuilds.latest("id").detail.english

@@ -1,4 +1,4 @@
-"""Open WebUI: one process on SQLite, as `open-webui serve` runs it, without its own calls for titles and tags."""
+"""Open WebUI: one process on SQLite, as `open-webui serve` runs it, without its model calls for titles and tags."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ class OpenWebUI(Product):
             "WEBUI_SECRET_KEY": SECRET,
             "OPENAI_API_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "a key",
-            "RAG_EMBEDDING_ENGINE": "openai",  # the packages of its own embedding model are not installed
+            "RAG_EMBEDDING_ENGINE": "openai",  # the packages of the built-in embedding model are not installed
             "OFFLINE_MODE": "true",
             "ANONYMIZED_TELEMETRY": "false",
         }
@@ -51,9 +51,9 @@ class OpenWebUI(Product):
         self.http.get("/api/models", headers=_bearer(self._tokens[0])).raise_for_status()
 
     def people(self, count: int) -> None:
-        """Make `count` accounts: a socket gets all answers of its account, so each answer needs its own.
+        """Create accounts until `count` exist, one for each answer: a socket gets all answers of its account.
 
-        They are copies of the first in its database, since a sign-up takes a third of a second.
+        The accounts are copies of the first row in the database, since a sign-up takes a third of a second.
         """
         missing = range(len(self._tokens), count)
         with sqlite3.connect(self.directory / "webui.db", timeout=60) as database:
@@ -68,14 +68,14 @@ class OpenWebUI(Product):
         return self.http.post(path, json=body, headers=_bearer(token)).raise_for_status().json()
 
     def _saved(self, text: str) -> AnswerExchange:
-        """Ask in a new chat as its page does: by a request, whose events come on the socket."""
+        """Ask in a new chat as the page does: by a request whose events come on the socket."""
         token = self._tokens[self._next % len(self._tokens)]
         self._next += 1
         chat = {"chat": {"title": "Bench", "models": ["scripted"], "history": {"messages": {}, "currentId": None}}}
         return self._exchange(token, self._post("/api/v1/chats/new", chat, token)["id"], text, None)[0]
 
     def _exchange(self, token: str, chat: str, text: str, parent: str | None) -> tuple[AnswerExchange, str]:
-        """Return an exchange, and the id of the answer's message."""
+        """Return the exchange and the id of the answer's message."""
         answer, question = str(uuid4()), str(uuid4())
         message = {"id": question, "role": "user", "content": text, "models": ["scripted"], "parentId": parent}
         body = {
@@ -143,7 +143,7 @@ def _copy_first(database: sqlite3.Connection, table: str, **changed: str | None)
 
 
 def _token_of(person: str, example: str) -> str:
-    """Return a session of another person in Open WebUI's form: a JSON web token with HS256."""
+    """Return another person's session token in Open WebUI's format: a JSON web token with HS256."""
     head, claims, _ = example.split(".")
     payload = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     claims = _base64(json.dumps({**payload, "id": person, "jti": str(uuid4())}).encode())

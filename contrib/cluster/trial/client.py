@@ -13,8 +13,8 @@ import aiohttp
 from contrib.cluster.company import Company
 from contrib.cluster.process import ClusterError
 
-PATIENCE = 90.0  # seconds; longer than any limit, so that a late answer is measured
-AGAIN_AFTER = 1.0  # seconds; the page waits as long before it reconnects
+PATIENCE = 90.0  # seconds; longer than any limit, so that late answers are measured, too
+AGAIN_AFTER = 1.0  # seconds; the page also waits so long before it reconnects
 LAST = {"RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR"}
 LIVE = {"queued", "running"}
 BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
@@ -22,7 +22,7 @@ BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True)
 class TimedRequest:
-    """A request and how long it took. `status` 0: the connection broke. `at`: seconds of the monotonic clock."""
+    """A request and its duration. `at`: its start by the monotonic clock. `status` 0: the connection broke."""
 
     what: str
     at: float
@@ -39,9 +39,10 @@ class Client:
     async def call(
         self, method: str, path: str, body: Any = None, *, what: str = "", data: Any = None, sent: Sequence[float] = ()
     ) -> Any:
-        """Return the JSON of an answer of 2xx, else None.
+        """Return the JSON of a 2xx response, else None.
 
-        `data` is a form instead of a JSON `body`. Its pieces are `sent` at these times; the wait begins with the last.
+        `data` is a form instead of a JSON `body`. `sent` has the send times of its pieces. The duration counts from
+        the last of these.
         """
         began, status, answer_json, code = time.monotonic(), 0, None, ""
         content: dict[str, Any] = {"data": data} if data is not None else {"json": body} if method != "GET" else {}
@@ -62,16 +63,16 @@ class Client:
         return answer_json
 
     async def insistent(self, method: str, path: str, body: Any = None, seconds: float = 120.0) -> Any:
-        """Repeat a request until it is answered with 2xx. Raises ClusterError on 400, on 404 and after `seconds`."""
-        until = time.monotonic() + seconds
+        """Repeat a request until the status is 2xx. Raises ClusterError on 400, on 404 and after `seconds`."""
+        deadline = time.monotonic() + seconds
         while (answer := await self.call(method, path, body)) is None:
-            if time.monotonic() > until or self.requests[-1].status in (400, 404):
+            if time.monotonic() > deadline or self.requests[-1].status in (400, 404):
                 raise ClusterError(f"{method} {path} is answered with {self.requests[-1]}.")
             await asyncio.sleep(AGAIN_AFTER)
         return answer
 
     async def events(self, turn: str) -> AsyncIterator[dict[str, Any]]:
-        """Yield the events of a turn to its last, each with `arrived` in Unix time. Reconnects after a break."""
+        """Yield all events of a turn, each with `arrived` in Unix time. Reconnects after a broken connection."""
         seq = 0
         while True:
             with suppress(*BROKEN):
@@ -95,9 +96,9 @@ async def _none() -> AsyncIterator[bytes]:
 
 def session_of(company: Company) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=company.trust(), limit=0, force_close=False)
-    times = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE, sock_connect=10.0)
+    timeouts = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE, sock_connect=10.0)
     headers = {"Authorization": f"Bearer {company.token}"}
-    return aiohttp.ClientSession(connector=connector, timeout=times, headers=headers)
+    return aiohttp.ClientSession(connector=connector, timeout=timeouts, headers=headers)
 
 
 def slowest(requests: Iterable[TimedRequest]) -> float:

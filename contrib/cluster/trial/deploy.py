@@ -1,4 +1,4 @@
-"""A deploy while people wait for long answers: each process is restarted, in the order of the guide."""
+"""A deploy while long answers stream: every process is restarted, in the order of the guide."""
 
 import asyncio
 import time
@@ -10,15 +10,15 @@ from contrib.cluster.process import Process
 from contrib.cluster.trial.client import Client
 from contrib.cluster.trial.work import StreamedAnswer, TrialResult, settles
 
-COUNT, SCRIPT = 50, {"tokens": 600, "interval": 0.1, "ttft": 0.2}  # answers of a minute
+COUNT, SCRIPT = 50, {"tokens": 600, "interval": 0.1, "ttft": 0.2}  # each answer takes a minute
 DESCRIPTION = f"every process restarted, one after the other, while {COUNT} answers of 60 s stream"
 ORDER = ("turns-1", "turns-2", "background-1", "web-1", "web-2", "beat")
-FLOWING = 5.0  # seconds that the answers stream before the first process is restarted
-GRACE = 130.0  # seconds, as TimeoutStopSec in deploy/systemd
+FLOWING = 5.0  # seconds of streaming before the first restart
+GRACE = 130.0  # seconds; TimeoutStopSec in deploy/systemd
 
 
 async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
-    """Run the trial. Return a line for the table, and whether all was well."""
+    """Run the trial. Returns a line for the table, and whether all answers arrived without a fault."""
     client, result = Client(company, session), TrialResult()
     answers = [StreamedAnswer(client, SCRIPT) for _ in range(COUNT)]
     await asyncio.gather(*(each.begin() for each in answers))
@@ -52,6 +52,6 @@ async def _restarted(company: Company, name: str) -> None:
 
 
 def _begun(process: Process) -> int:
-    """Return a number that changes when the process has started again: its notices in a worker's log, else its id."""
+    """Return a number that a restart changes: the count of start notices in a worker's log, else the process id."""
     worker = process.name.startswith(("turns", "background"))
     return process.log.read_text(errors="replace").count("[queues]") if worker else process.pid or 0

@@ -1,4 +1,4 @@
-"""The faults: how each begins and ends, and what `/readyz` must answer meanwhile.
+"""The faults: the beginning and end of each, and the answers of `/readyz` that are right meanwhile.
 
 To add a fault: 1. Write functions that begin and end it. 2. Add a `Fault` to `BEHIND`, or to `faults` if it concerns
 the proxy. 3. Run `make test-cluster FAULTS=its-name`, which adds its row to docs/operate/trials.md.
@@ -21,7 +21,7 @@ Act = Callable[[Company], object]
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 WEBS = frozenset({"web-1", "web-2"})
 NOBODY = frozenset[str]()
-ANSWERED_WITHIN = 5.0  # seconds, every request
+ANSWERED_WITHIN = 5.0  # seconds for any request
 NOTICED_AFTER = 3.0  # seconds until an operator or Patroni acts on the loss of PostgreSQL or its replica
 MOVED_WITHIN = 30.0  # seconds in which Sentinel promotes a replica of Redis
 ROOM = "64k"  # size of a full disk
@@ -36,9 +36,9 @@ def _nothing(company: Company) -> None:
 class Fault:
     """A fault that lasts `seconds` from `begin` to `end`.
 
-    `unready`: the web processes whose `/readyz` must not be 200 meanwhile. That of the others must be 200. None: either
-    is right. `before` runs before the work begins, `after` once it is settled. `answered_within`: seconds that a
-    request may take.
+    `unready`: the web processes whose `/readyz` must not be 200 meanwhile. The others must answer 200. None: any status
+    is right. `before` runs before the work begins, `after` once it is settled. `answered_within`: the longest time of a
+    request, in seconds.
     """
 
     name: str
@@ -76,12 +76,12 @@ def _cut(wire: str, who: str, whom: str, unready: frozenset[str] | None = NOBODY
 
 
 def _with_waiting(fault: Fault) -> Fault:
-    """Allow requests to wait until the fault ends, since their statements wait for a database that hangs."""
+    """Allow requests to wait until the fault ends, since their SQL statements wait for the database."""
     return replace(fault, answered_within=fault.seconds + ANSWERED_WITHIN)
 
 
 def _behind_pgbouncer(fault: Fault) -> Fault:
-    """Allow requests to wait as long as PgBouncer waits for a PostgreSQL that is away."""
+    """Allow requests to wait as long as PgBouncer waits for an absent PostgreSQL."""
     return replace(fault, answered_within=QUERY_WAIT_TIMEOUT + ANSWERED_WITHIN)
 
 
@@ -106,7 +106,7 @@ def _hang(company: Company) -> None:
 
 
 def _lose_replica(company: Company) -> None:
-    """Cut the replica off. Commits wait until the primary goes on alone, as Patroni would make it."""
+    """Cut the replica off. Commits wait until the primary goes on alone, which Patroni would order."""
     company.processes["wire-replica"].signal(signal.SIGSTOP)
     time.sleep(NOTICED_AFTER)
     company.postgres.go_alone()
@@ -178,14 +178,14 @@ def _clock(seconds: int) -> Fault:
     description = f"a worker's clock is {abs(seconds) // 60} minutes {'ahead' if seconds > 0 else 'behind'} for 40 s"
 
     def start(company: Company) -> None:
-        """Start a third worker with a wrong clock, so that no other worker has to end."""
+        """Start a third worker with a wrong clock, so that the other workers keep running."""
         if not FAKETIME:
             raise ClusterError("Install Debian's package faketime first.")
         process = company.product.process(CLOCK, "glasshouse-turns@", "3")
         company.own[CLOCK] = process
         process.start(LD_PRELOAD=str(FAKETIME[0]), FAKETIME=shift, DONT_FAKE_MONOTONIC="1")
         company.until(lambda: "turns" in process.tail(20_000), "the third worker is there")
-        time.sleep(10)  # it loads and connects
+        time.sleep(10)  # seconds in which it loads and connects
 
     def stop(company: Company) -> None:
         company.own.pop(CLOCK).stop(60.0)
@@ -201,7 +201,7 @@ BEHIND = (
     _freeze("redis", 15.0, WEBS, "redis-hangs", "Redis hangs for 15 s (SIGSTOP)"),
     _kill("pgbouncer", None),
     _with_waiting(_cut("pgbouncer-postgres", "PgBouncer", "PostgreSQL", WEBS)),
-    # From here on PgBouncer talks to the other PostgreSQL, past the line that was cut.
+    # From here on PgBouncer uses the other PostgreSQL directly, not the line that was cut.
     _behind_pgbouncer(Fault(
         "postgres-fails-over", "PostgreSQL killed; its replica takes its place after 3 s", _fail_over, unready=None,
         after=lambda company: company.postgres.follow(),

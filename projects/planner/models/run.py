@@ -23,11 +23,11 @@ class RunQuerySet(models.QuerySet["Run"]):
 
 
 class Run(models.Model):
-    """Work of a model on the checklist of a task, item by item. Each item is a turn of the run's conversation.
+    """A model's work on the checklist of a task, item by item. Each item is a turn of the run's conversation.
 
-    The rows determine the next step (`chat.runs.state_machine`). `started`: when the checklist was accepted; before, it
-    is being drafted. `item`: the present item. For a run that waits or has failed, `code` is the reason for programs,
-    `detail` the reason in a sentence, and `needs` the request to the user.
+    The rows determine the next step (`chat.runs.state_machine`). `started`: the time when the checklist was accepted;
+    before that it is being drafted. `item`: the current item. For a run that waits or has failed, `code` is the reason
+    for programs, `detail` the reason in a sentence, and `needs` the request to the user.
     """
 
     class Status(models.TextChoices):
@@ -88,11 +88,11 @@ class Run(models.Model):
 
 
 class RunStep(models.Model):
-    """Turn of a run.
+    """A turn of a run.
 
-    `code`: the code of its item; empty for a draft. Codes are never reused. `number` counts from 1 in the run,
-    `attempt` from 1 for the item. `reminds`: the turn only reminds the model of an item that it left open. `question`:
-    the model's question to the user.
+    `code`: the code of its item; empty for a drafting turn. Codes are never reused. `number` counts from 1 in the
+    run, `attempt` from 1 for the item. `reminds`: the turn only reminds the model of an item that it left open.
+    `question`: the model's question to the user.
     """
 
     class Status(models.TextChoices):

@@ -9,7 +9,7 @@ from core.audit.chain import ChainCheck, verify
 from core.audit.models import Entry
 from core.audit.reading import AuditFilter, json_lines
 
-MOST_SHOWN = 100  # faults that are printed one by one
+MOST_SHOWN = 100  # faults that are printed in full; the rest are only counted
 
 
 class Command(BaseCommand):
