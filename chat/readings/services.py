@@ -64,7 +64,7 @@ READINGS = JobKind(
 
 @dataclass(frozen=True, slots=True)
 class ReadingRequest:
-    """A person's question about files. `model` is None for the usual model of the conversation's persona or the person."""
+    """A person's question about files. `model` None: the default model of the conversation's persona or the person."""
 
     user: User
     files: Sequence[File]

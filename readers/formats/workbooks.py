@@ -1,4 +1,4 @@
-"""Read workbooks of Excel 97 to 2003 (XLS), and binary ones (XLSB)."""
+"""Read workbooks of Excel 97 to 2003 (XLS), and binary workbooks (XLSB)."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
@@ -8,12 +8,12 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 
 from readers.formats.result import Extracted, ReaderError, limited, paged
 
-_PANIC = "PanicException"  # a crash of the library, which is written in Rust: no `Exception`, and not exported
-_BLANK_ROWS = 1_000  # in a row that end a sheet
+_PANIC = "PanicException"  # raised if the Rust library crashes; not an `Exception`, and not exported
+_BLANK_ROWS = 1_000  # consecutive blank rows that end a sheet
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Return one page for each sheet: its name, then its rows as lines of cells divided by tabs."""
+    """Return one page for each sheet: its name, then its rows as lines of tab-separated cells."""
     try:
         book = CalamineWorkbook.from_path(str(path))
         names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
