@@ -36,7 +36,7 @@ class LimitTarget:
 
 @extend_schema_field({"oneOf": [{"type": "string", "enum": [EVERYONE]}, *_ONE]})
 class ForField(serializers.Field[Any, Any, Any, Any]):
-    """Whom a limit holds for: `"everyone"`, each by themselves, or an object with the id of one."""
+    """The target of a limit: `"everyone"`, counted per person, or an object with the id of one target."""
 
     default_error_messages: ClassVar = {
         "invalid": gettext_lazy('Write "everyone", or an object with one member: {names}, and the id of one.'),

@@ -136,12 +136,12 @@ def _compare(replayer: Replayer, turn: Turn) -> TurnComparison:
         replanned = replayer.turn(turn)
     except CannotReplan as error:
         return TurnComparison(turn, problems=list(error.problems))
-    sent, now = figures(replanned)
+    sent_figures, planned_figures = figures(replanned)
     if replanned.refused is not None:
-        return TurnComparison(turn, sent, problems=[refusal(replanned.refused)], replanned=replanned)
-    before, after = ([*each["sources"]] for each in (replanned.past[-1].stored, replanned.planned[-1].report))
-    changes = [each for each in compare(before, after) if each["kind"] != "task"]
-    return TurnComparison(turn, sent, now, changes=changes, replanned=replanned)
+        return TurnComparison(turn, sent_figures, problems=[refusal(replanned.refused)], replanned=replanned)
+    before, after = ([*report["sources"]] for report in (replanned.past[-1].stored, replanned.planned[-1].report))
+    changes = [change for change in compare(before, after) if change["kind"] != "task"]
+    return TurnComparison(turn, sent_figures, planned_figures, changes=changes, replanned=replanned)
 
 
 def refusal(error: ContextError) -> Problem:

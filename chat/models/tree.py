@@ -102,7 +102,7 @@ def below(message_id: UUID) -> list[BelowMessage]:
 
 
 def newest_leaf(message_id: UUID) -> UUID | None:
-    """Return the leaf of the newest branch through the message; None when there is no such message."""
+    """Return the leaf of the newest branch through the message. None if the message does not exist."""
     rows = below(message_id)
     inner = {row.parent for row in rows}
     return max((row.id for row in rows if row.id not in inner), default=None)
@@ -111,7 +111,7 @@ def newest_leaf(message_id: UUID) -> UUID | None:
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
     """Return the ids of each message and its siblings, oldest first. All messages are of one conversation.
 
-    First messages, which have no parent, are branches of the conversation.
+    First messages have no parent. The first messages of a conversation are siblings.
     """
     places = Q(parent__in={message.parent_id for message in messages if message.parent_id})
     roots = {message.conversation_id for message in messages if not message.parent_id}
@@ -124,7 +124,7 @@ def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
 
 
 def ids_side_by_side(answer: Message) -> list[UUID]:
-    """Return the answers that were written side by side with this one, itself included, by slot."""
+    """Return the ids of the answers written side by side with this answer, including itself, in the order of slots."""
     group: list[UUID] = []
     turns = Turn.objects.filter(user_message=answer.parent_id).order_by("id")
     for pk, slot in turns.values_list("answer", "slot"):

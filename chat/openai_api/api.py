@@ -118,8 +118,8 @@ async def models(request: HttpRequest, caller: Caller) -> HttpResponseBase:
 
 @for_tokens("GET", "chat")
 async def model(request: HttpRequest, caller: Caller, name: str) -> HttpResponseBase:
-    named = await threaded(find)(caller.user, name)
-    return JsonResponse(named.as_json())
+    entry = await threaded(find)(caller.user, name)
+    return JsonResponse(entry.as_json())
 
 
 @for_tokens("POST", "chat")

@@ -130,25 +130,25 @@ def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, SourceR
     In the report, files and images come before their message, and the message's tokens include its images. Here images
     have separate rows, and their tokens are subtracted from the message's row.
     """
-    sections = {each["source"]: each["section"] for each in report["messages"] if each["source"]}
-    unseen = {each.get("id") for each in report["sources"] if each.get("reason") == "no_vision"}
-    waiting: list[SourceEntry] = []
+    sections = {entry["source"]: entry["section"] for entry in report["messages"] if entry["source"]}
+    unseen = {entry.get("id") for entry in report["sources"] if entry.get("reason") == "no_vision"}
+    pending_files: list[SourceEntry] = []
     for source in report["sources"]:
         kind = source["kind"]
         if kind in ("file", "image") and source.get("reason") != "no_vision":
-            waiting.append(source)
+            pending_files.append(source)
         elif kind == "message":
             group = GROUP_OF[sections.get(source.get("id") or "", "history")]
-            yield from _with_files(group, source, waiting, marks, unseen)
-            waiting = []
+            yield from _with_files(group, source, pending_files, marks, unseen)
+            pending_files = []
         elif kind == "image":
-            if not any(each.get("id") == source.get("id") and each["kind"] == "file" for each in report["sources"]):
+            if not any(entry.get("id") == source.get("id") and entry["kind"] == "file" for entry in report["sources"]):
                 yield "files", _row(source)
         elif kind in ("task", "project_file"):
             yield "tasks" if kind == "task" else "files", _row(source)
         else:
             yield GROUP_OF[kind], _row(source)
-    yield from (("files", _row(each)) for each in waiting)
+    yield from (("files", _row(entry)) for entry in pending_files)
 
 
 def _with_files(
@@ -172,9 +172,9 @@ def _with_files(
     row = _row(message)
     if row.tokens:
         row = replace(row, tokens=row.tokens - images)
-    whole = _uuid((message.get("id") or "").partition("#")[0])
-    if whole is not None:
-        row = replace(row, message=f"m-{whole}")
+    row_message = _uuid((message.get("id") or "").partition("#")[0])
+    if row_message is not None:
+        row = replace(row, message=f"m-{row_message}")
     if question is not None:
         row = replace(row, target=MarkTarget(str(question), "", marks.by_message.get(question)))
     yield group, row

@@ -108,8 +108,8 @@ class Panel:
         window = max(1, self.report["window"])
         totals = cards.totals(self.report)
         widths = {group: max(NARROWEST, round(1000 * tokens / window)) for group, tokens in totals.items()}
-        if widths and (over := sum(widths.values()) - max(self.room, NARROWEST * len(widths))) > 0:
-            widths[max(widths, key=lambda group: widths[group])] -= over
+        if widths and (excess := sum(widths.values()) - max(self.room, NARROWEST * len(widths))) > 0:
+            widths[max(widths, key=lambda group: widths[group])] -= excess
         starts = accumulate(widths.values(), initial=0)
         return [
             Segment(group, str(wording.GROUPS[group]), totals[group], start, width)
@@ -130,15 +130,15 @@ class Panel:
     def sight(self) -> Sight | None:
         """Return the point from which the model sees the messages. None if it sees all."""
         messages = [each for each in self.report["sources"] if each["kind"] == "message"]
-        out = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
+        dropped = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
         summary = self.report.get("summary")
-        left_out = len(out) + self.report["unloaded"]
+        left_out = len(dropped) + self.report["unloaded"]
         if not left_out and not summary:
             return None
         sent = [_row_id(each) for each in messages if each["state"] != "left_out"]
         first = next((pk for pk in sent if pk is not None and self.marks.by_message.get(pk) is None), None)
-        shown = [str(pk) for each in out if (pk := _row_id(each)) is not None]
-        return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), shown)
+        unseen = [str(pk) for each in dropped if (pk := _row_id(each)) is not None]
+        return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), unseen)
 
     def _border(self, summarised: int, left_out: int) -> str:
         """Return the label at the point from which the model sees the messages."""
@@ -153,7 +153,7 @@ class Panel:
 
     @property
     def served(self) -> str:
-        """Return how much of the prompt the provider's cache served or will serve; empty while unknown."""
+        """Return how much of the prompt the provider's cache served or will serve. Empty while unknown."""
         cache = self.report.get("cache")
         if cache is None:
             cached = self.usage.get("cached_input") or 0
@@ -161,8 +161,8 @@ class Panel:
             return percent(cached, whole) if cached and whole else ""
         if cache["read"] is None:
             whole = self.report["used"] + self.report["tools_tokens"]
-            about = {"tokens": grouped(cache["expected"]), "percent": percent(cache["expected"], whole)}
-            return _("about %(tokens)s tokens (%(percent)s)") % about if cache["expected"] else ""
+            values = {"tokens": grouped(cache["expected"]), "percent": percent(cache["expected"], whole)}
+            return _("about %(tokens)s tokens (%(percent)s)") % values if cache["expected"] else ""
         total = cache["read"] + (cache["written"] or 0) + (cache["uncached"] or 0)
         numbers = {"read": grouped(cache["read"]), "total": grouped(total), "percent": percent(cache["read"], total)}
         read = _("%(read)s of %(total)s tokens (%(percent)s)") % numbers
@@ -187,7 +187,7 @@ class Panel:
 
     @property
     def price(self) -> str:
-        """Return the cost of a plan in short; empty without a price."""
+        """Return the cost of a plan in short form. Empty without a price."""
         return wording.cost_ahead(self.cost)
 
     @property

@@ -51,7 +51,7 @@ def create_run(
     starts_itself: bool = False,
     unasked: bool = False,
 ) -> Run:
-    """Create a run in a conversation of its own. It drafts the task's checklist, or works through the existing one.
+    """Create a run in a new conversation. The run drafts the task's checklist, or works through the existing checklist.
 
     `starts_itself`: the run starts the drafted checklist without a person's approval. `unasked`: the server creates the
     run. A person who then creates a run for the task takes over this run. Raises `not_a_day_task`, `right_missing`

@@ -161,10 +161,10 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen = request.GET.get("seen")
+    shown_state = request.GET.get("seen")
     may_start = drafts.can_be_drafted(task)
-    now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
-    if seen == now and problem is None:  # nothing new; an error on the page stays until something changes
+    state = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
+    if shown_state == state and problem is None:  # nothing new; an error on the page stays until something changes
         return HttpResponse(status=204)
     context = {
         "task": task,
@@ -179,7 +179,7 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     if problem is not None:  # pages show an error response only if it names its target
         response["HX-Retarget"] = f"#run-{task.pk}"
         response["HX-Reswap"] = "outerMorph"
-    if seen or request.method == "POST":
+    if shown_state or request.method == "POST":
         response["HX-Trigger"] = "taskschange"  # the page's list of items has changed, too
     return response
 

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 def resume(conversation_id: UUID) -> bool:
     """Continue the newest answer of a conversation, or regenerate it if it has no text. Return whether it is resumed.
 
-    An answer is resumed once. If it is interrupted again, it may be the cause, so it waits for the person. An answer is
-    not resumed:
+    An answer is resumed once. An answer that is interrupted twice may itself crash the workers, so it waits for the
+    person. An answer is not resumed:
 
     * if a tool was called, which could act twice;
     * if a program waits for it, as with OpenAI's protocol;

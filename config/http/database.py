@@ -7,7 +7,7 @@
 3. `problems` answers a refused request with 503.
 
 While the database works, a request waits up to 30 s for a connection, since several hundred requests may arrive at
-once. A request whose statement is running has no limit: a server that hangs looks like a long query.
+once. A request whose statement is running has no time limit: a server that hangs looks like a long query.
 """
 
 import threading

@@ -196,8 +196,8 @@ def positions_of(words: Words) -> dict[str, int]:
     """
     positions: dict[str, int] = {}
     for lexemes in words.values():
-        for lexeme, at in lexemes.items():
-            positions[lexeme] = min(at, positions.get(lexeme, at))
+        for lexeme, position in lexemes.items():
+            positions[lexeme] = min(position, positions.get(lexeme, position))
     return positions
 
 
@@ -219,7 +219,10 @@ def score_postings(entries: Postings, collection: VisibleCollection, weights: Ma
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))
     average = collection.words / collection.chunks
-    parts = [_score_word(array, collection.chunks, average, weights.get(at, 1.0)) for at, array in entries.items()]
+    parts = [
+        _score_word(array, collection.chunks, average, weights.get(position, 1.0))
+        for position, array in entries.items()
+    ]
     chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
     return Scores(chunks, scores)
@@ -252,18 +255,18 @@ def nearest(
     `visible`: number of chunks in the files. The caller has checked that the chunks `also` are among them. If the index
     proposes too few visible chunks, all are compared.
     """
-    every = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
-    rows = every.filter(file__in=files.values("pk"))
-    others = every.filter(pk__in=also)
+    all_chunks = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
+    rows = all_chunks.filter(file__in=files.values("pk"))
+    extra_chunks = all_chunks.filter(pk__in=also)
     distance = CosineDistance("embedding", vector)
     if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
         proposed = _propose(rows, embedder.dimensions, vector, count)
         if len(proposed) == count:
-            others = others.exclude(pk__in=proposed)
-            return proposed | _cosines(others.annotate(distance=distance).values_list("pk", "distance"))
+            extra_chunks = extra_chunks.exclude(pk__in=proposed)
+            return proposed | _cosines(extra_chunks.annotate(distance=distance).values_list("pk", "distance"))
     best = rows.annotate(distance=distance).order_by("distance", "pk").values_list("pk", "distance")[:count]
-    more = others.annotate(distance=distance).values_list("pk", "distance")
-    return _cosines(best.union(more) if also else best)
+    extra_rows = extra_chunks.annotate(distance=distance).values_list("pk", "distance")
+    return _cosines(best.union(extra_rows) if also else best)
 
 
 def two_cosines(

@@ -506,17 +506,17 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
 
 def _cached(usage: JsonObject) -> Any:
     """Return the reported number of tokens that the server read from its cache. The second name is DeepSeek's."""
-    read = members(usage.get("prompt_tokens_details")).get("cached_tokens")
-    return usage.get("prompt_cache_hit_tokens") if read is None else read
+    cached_tokens = members(usage.get("prompt_tokens_details")).get("cached_tokens")
+    return usage.get("prompt_cache_hit_tokens") if cached_tokens is None else cached_tokens
 
 
 def _usage(usage: JsonObject) -> Usage:
-    into = members(usage.get("prompt_tokens_details"))
-    out = members(usage.get("completion_tokens_details"))
+    input_details = members(usage.get("prompt_tokens_details"))
+    output_details = members(usage.get("completion_tokens_details"))
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),
         cached_input=tokens(_cached(usage)),
-        reasoning=tokens(out.get("reasoning_tokens")),
-        cache_written=tokens(into.get("cache_write_tokens")),
+        reasoning=tokens(output_details.get("reasoning_tokens")),
+        cache_written=tokens(input_details.get("cache_write_tokens")),
     )

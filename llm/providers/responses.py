@@ -327,14 +327,14 @@ class ResponsesReader(StepReader):
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         detail = ""
         if response.get("status") == "incomplete":
-            word = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
-            reason = _INCOMPLETE.get(word, "other")
-            detail = word[:LONGEST_DETAIL] if reason == "other" else ""
+            cause = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
+            reason = _INCOMPLETE.get(cause, "other")
+            detail = cause[:LONGEST_DETAIL] if reason == "other" else ""
         reported = members(response.get("usage"))
         usage = _usage(reported)
-        read = members(reported.get("input_tokens_details")).get("cached_tokens")
+        cached_tokens = members(reported.get("input_tokens_details")).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None
-        yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(read, int))
+        yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(cached_tokens, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
         """Return the items to send back. None if any item cannot be sent back: then the calls lack reasoning."""
@@ -351,12 +351,12 @@ def _call_id(item: JsonObject, index: int) -> str:
 def _usage(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
-    into = members(usage.get("input_tokens_details"))
-    out = members(usage.get("output_tokens_details"))
+    input_details = members(usage.get("input_tokens_details"))
+    output_details = members(usage.get("output_tokens_details"))
     return Usage(
         input=tokens(usage.get("input_tokens")),
         output=tokens(usage.get("output_tokens")),
-        cached_input=tokens(into.get("cached_tokens")),
-        reasoning=tokens(out.get("reasoning_tokens")),
-        cache_written=tokens(into.get("cache_write_tokens")),
+        cached_input=tokens(input_details.get("cached_tokens")),
+        reasoning=tokens(output_details.get("reasoning_tokens")),
+        cache_written=tokens(input_details.get("cache_write_tokens")),
     )

@@ -183,13 +183,13 @@ def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
             by_project.setdefault(row.project_id, []).append(row)
         else:
             workspace.append(row)
-    of_projects = [
+    project_prompts = [
         HolderPrompts("project", prompts, prompts[0].project, editable=may_change(user, prompts[0]))
         for prompts in by_project.values()
     ]
-    of_projects.sort(key=lambda each: each.project.name.casefold() if each.project else "")
+    project_prompts.sort(key=lambda each: each.project.name.casefold() if each.project else "")
     shared = HolderPrompts("workspace", workspace, editable=has_right(user, "change", SavedPrompt))
-    return [HolderPrompts("own", own, editable=True), *of_projects, *([shared] if workspace else [])]
+    return [HolderPrompts("own", own, editable=True), *project_prompts, *([shared] if workspace else [])]
 
 
 def _set_holder(prompt: SavedPrompt, user: User, project: Project | None, *, workspace: bool) -> SavedPrompt:

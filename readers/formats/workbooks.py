@@ -16,7 +16,7 @@ def read(path: Path, media_type: str) -> Extracted:
     """Return one page for each sheet: its name, then its rows as lines of tab-separated cells."""
     try:
         book = CalamineWorkbook.from_path(str(path))
-        names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
+        names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
         return paged(media_type, ("".join(limited(_sheet(book, name))) for name in names))
     except PasswordError as error:
         raise ReaderError("encrypted") from error
@@ -29,16 +29,16 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 def _sheet(book: CalamineWorkbook, name: str) -> Iterator[str]:
-    named = f"# {name}\n"
+    heading = f"# {name}\n"
     blank = 0
     for row in book.get_sheet_by_name(name).iter_rows():
         line = "\t".join(map(_shown, row)).rstrip("\t")
         blank = 0 if line else blank + 1
         if blank == _BLANK_ROWS:
             return
-        if line and named:
-            yield named
-            named = ""
+        if line and heading:
+            yield heading
+            heading = ""
         yield line + "\n"
 
 

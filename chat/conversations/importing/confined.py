@@ -93,7 +93,7 @@ def entries(upload: IO[bytes]) -> Iterator[tuple[ExportEntry | None, int]]:
 def _lines(process: "subprocess.Popen[bytes]") -> Iterator[JsonObject]:
     if process.stdout is None:
         return
-    waiting = bytearray()
+    buffer = bytearray()
     output = process.stdout.fileno()
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
@@ -103,13 +103,13 @@ def _lines(process: "subprocess.Popen[bytes]") -> Iterator[JsonObject]:
             piece = os.read(output, PIECE)
             if not piece:
                 return
-            searched = len(waiting)
-            waiting += piece
+            already_searched = len(buffer)
+            buffer += piece
             if b"\n" in piece:
-                *whole, rest = waiting.split(b"\n")
-                waiting = rest
-                yield from map(_decoded, whole)
-            elif searched > MAX_LINE:
+                *complete_lines, rest = buffer.split(b"\n")
+                buffer = rest
+                yield from map(_decoded, complete_lines)
+            elif already_searched > MAX_LINE:
                 raise damaged()
 
 
@@ -139,11 +139,11 @@ def _entry(line: JsonObject) -> tuple[ExportEntry | None, int]:
 def _foreign(fields: JsonObject) -> ImportedConversation:
     messages: list[ImportedMessage] = []
     seen: set[str | None] = {None}
-    for each in fields["messages"]:
-        files = [text_of(name)[:255] for name in each["files"]]
-        question = each["question"] is True
-        created = moment(each["created"])
-        message = ImportedMessage(str(each["id"]), each["parent"], question, text_of(each["text"]), created, files)
+    for entry in fields["messages"]:
+        files = [text_of(name)[:255] for name in entry["files"]]
+        question = entry["question"] is True
+        created = moment(entry["created"])
+        message = ImportedMessage(str(entry["id"]), entry["parent"], question, text_of(entry["text"]), created, files)
         if message.parent not in seen or message.id in seen:
             raise ValueError(message.id)
         seen.add(message.id)
