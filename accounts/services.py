@@ -29,12 +29,12 @@ from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
 PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")
-TOKEN_LIFE = timedelta(days=90)  # of a token without a chosen end
+TOKEN_LIFE = timedelta(days=90)  # if no expiry is chosen
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
 
 class PreferenceFields(TypedDict, total=False):
-    """The fields of `PREFERENCES` that are to change."""
+    """The new values of the `PREFERENCES` that change."""
 
     language: str
     timezone: str
@@ -54,9 +54,10 @@ def create_token(
 ) -> tuple[ApiToken, str]:
     """Create a token. Returns the row and the token itself, which cannot be read again.
 
-    `scopes` None stands for all but `ApiToken.NOT_BY_DEFAULT`. `asking` is the token of the program that asks: it can
-    pass on neither a scope that it lacks nor a longer life. Raises `empty_name`, `no_scope`, `unknown_scope`,
-    `already_expired`, and with 403 `right_missing`, `scope_not_held` and `outlives_its_maker`.
+    If `scopes` is None, the token has all scopes except `ApiToken.NOT_BY_DEFAULT`. `asking` is the token of a program
+    that makes the request. It can grant neither a scope that it lacks nor a later expiry. Raises `empty_name`,
+    `no_scope`, `unknown_scope`, `already_expired`, and with 403 `right_missing`, `scope_not_held` and
+    `outlives_its_maker`.
     """
     require(user, May.TOKENS)
     name = name.strip()[:MAX_NAME]
@@ -75,7 +76,7 @@ def create_token(
 
 
 def _scopes(names: Sequence[str] | None) -> list[str]:
-    """Return the named scopes in the order of `ApiToken.SCOPES`; the usual ones for None."""
+    """Return the named scopes in the order of `ApiToken.SCOPES`, or the default scopes for None."""
     usual = [scope for scope in ApiToken.SCOPES if scope not in ApiToken.NOT_BY_DEFAULT]
     chosen = usual if names is None else [scope for scope in ApiToken.SCOPES if scope in names]
     unknown = sorted(set(names or ()) - set(ApiToken.SCOPES))
@@ -91,7 +92,7 @@ def _scopes(names: Sequence[str] | None) -> list[str]:
 
 
 def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime | None) -> None:
-    """Raise `scope_not_held` or `outlives_its_maker` (403) where the new token would exceed the asking one."""
+    """Raise `scope_not_held` or `outlives_its_maker` (403) if the new token would exceed the asking token."""
     lacking = [scope for scope in scopes if scope not in asking.scopes]
     if lacking:
         sentence = Sentence(
@@ -112,16 +113,16 @@ def _require_within(asking: ApiToken, scopes: Sequence[str], expires: datetime |
 
 
 def usual_end(asking: ApiToken | None = None) -> datetime:
-    """Return the end of a token without a chosen one: after `TOKEN_LIFE`, and not after the token that asks."""
+    """Return the default expiry of a new token: after `TOKEN_LIFE`, but not later than the asking token's expiry."""
     end = timezone.now() + TOKEN_LIFE
     return min(end, asking.expires) if asking is not None and asking.expires is not None else end
 
 
 @transaction.atomic
 def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
-    """End a token at once; its row stays as a record. Administrators with the right may end anybody's.
+    """Revoke a token at once. Its row stays as a record. Administrators with the right may revoke any token.
 
-    Raises `NotFound` for a token of somebody else.
+    Raises `NotFound` for another user's token.
     """
     if token.user_id != user.pk and not has_right(user, "change", token):
         raise NotFound("token")
@@ -133,7 +134,7 @@ def revoke_token(*, user: AbstractUser, token: ApiToken) -> None:
 
 @transaction.atomic
 def revoke_tokens(*, user: User) -> int:
-    """End all valid tokens of a person. Returns their number."""
+    """Revoke all valid tokens of a person. Returns their number."""
     usable = list(ApiToken.objects.visible_to(user).usable())
     for token in usable:
         revoke_token(user=user, token=token)
@@ -141,7 +142,7 @@ def revoke_tokens(*, user: User) -> int:
 
 
 def change_preferences(*, user: User, fields: PreferenceFields) -> User:
-    """Change the preferences that are among the fields. Raises `invalid_setting`."""
+    """Change the preferences in `fields`. Raises `invalid_setting`."""
     changed_names = [name for name in PREFERENCES if name in fields]
     language = fields.get("language", user.language)
     if language and language != user.language:
@@ -167,9 +168,9 @@ def change_preferences(*, user: User, fields: PreferenceFields) -> User:
 
 
 def take_browsers_zone(*, user: User, name: str) -> bool:
-    """Store the browser's time zone for a person who has always had the workspace's.
+    """Store the browser's time zone for a person who still has the workspace's time zone.
 
-    Returns whether it was stored; a zone that was chosen or stored before stays. Raises `invalid_setting`.
+    Returns whether it was stored. A zone that was chosen or stored earlier does not change. Raises `invalid_setting`.
     """
     if not is_zone(name):
         raise ProductError("invalid_setting", ("The browser's time zone is unknown here. Choose one in the settings."))
@@ -179,7 +180,7 @@ def take_browsers_zone(*, user: User, name: str) -> bool:
 
 @transaction.atomic
 def change_password(*, user: User, password: str) -> None:
-    """Store a person's own password and end every session; the caller signs the current browser in again.
+    """Store a person's own password and end all their sessions. The caller signs the current browser in again.
 
     API tokens stay valid.
     """
@@ -193,9 +194,9 @@ def change_password(*, user: User, password: str) -> None:
 
 @transaction.atomic
 def save_password(*, user: AbstractUser, person: User) -> None:
-    """Store a password that an administrator has set or switched off for a person, and end their sessions.
+    """Store a person's password that an administrator has set or disabled, and end the person's sessions.
 
-    The person has to choose another password after their first sign-in with it.
+    After the first sign-in with this password, the person has to choose another one.
     """
     require_store(user, person)
     require_rank(user, person)
@@ -219,7 +220,7 @@ def end_session(*, user: User, name: str) -> None:
 
 @transaction.atomic
 def sign_out_elsewhere(*, user: User, here: str | None, tokens: bool = False) -> None:
-    """End all sessions of a person but the one with the key `here`; `tokens`: their API tokens as well."""
+    """End all sessions of a person except the one with the key `here`. `tokens`: revoke their API tokens, too."""
     end_sessions(user=user, but=here)
     if tokens:
         revoke_tokens(user=user)
@@ -231,10 +232,10 @@ LAST_ADMIN = gettext_noop("This is the last administrator with all rights. Make 
 
 @transaction.atomic
 def save_user(*, user: AbstractUser, person: User) -> None:
-    """Store a person as an administrator's form left them.
+    """Store the changes that an administrator's form made to a person.
 
-    Raises `last_admin` (409) where it would lock everybody out, and `outranked` and `right_not_held` as
-    `access.delegation`.
+    Raises `last_admin` (409) if no administrator would be left, and `outranked` and `right_not_held` (see
+    `access.delegation`).
     """
     require_store(user, person)
     before = stored(person)
@@ -253,7 +254,7 @@ def save_user(*, user: AbstractUser, person: User) -> None:
 
 
 def _record_person(user: AbstractUser, before: User | None, person: User) -> None:
-    """Record the change under the act that an auditor looks for first: access, then rights, then all other changes."""
+    """Record the change under one act, the most important that applies: access, then rights, then other changes."""
     changes = changed(before or User(), person)
     if before is None:
         action = "person.added" if person.has_usable_password() else "person.invited"
@@ -294,7 +295,7 @@ def set_rights(
 def _differing(
     name: str, before: Collection[Group] | Collection[Permission], after: Collection[Group] | Collection[Permission]
 ) -> dict[str, list[list[str]]]:
-    """Return the change of related rows by their names, as `core.audit.services.changed` does; empty for none."""
+    """Return the change in related rows by name, as `core.audit.services.changed` does. Empty without a change."""
     if set(before) == set(after):
         return {}
     return {name: [sorted(_name_of(each) for each in rows) for rows in (before, after)]}
@@ -321,7 +322,7 @@ def save_group(*, user: AbstractUser, group: Group, permissions: Collection[Perm
 
 @transaction.atomic
 def delete_group(*, user: AbstractUser, group: Group) -> None:
-    """Delete a group. Raises `right_not_held` where its members would lose a right that `user` lacks."""
+    """Delete a group. Raises `right_not_held` if its members would lose a right that `user` lacks."""
     require_right(user, "delete", group)
     require_held(user, group.permissions.all())
     record(user=user, action="group.deleted", row=group, name=group.name)
@@ -329,7 +330,7 @@ def delete_group(*, user: AbstractUser, group: Group) -> None:
 
 
 def delete_user(*, user: AbstractUser, person: User) -> None:
-    """Delete a person with all their rows; the record of their acts in the admin stays.
+    """Delete a person with all their rows. The log of their actions in the admin stays.
 
     Raises as `require_deletable`.
     """
@@ -353,7 +354,7 @@ def require_deletable(user: AbstractUser, person: User) -> None:
 
 
 def require_no_hold(person: User) -> None:
-    """Raise `legal_hold` (409) where a hold keeps the person or a row that would be deleted with them."""
+    """Raise `legal_hold` (409) if a legal hold covers the person or a row that would be deleted with them."""
     if is_held(person):
         sentence = Sentence(
             "This person is under a legal hold, or one of their conversations or files is. Remove the legal hold first."

@@ -1,4 +1,4 @@
-"""The model field that stores a sentence, see `core.sentences`."""
+"""Store a sentence in a model field, see `core.sentences`."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from core.sentences import Sentence
 
 
 class _SentenceAttribute(DeferredAttribute):
-    """Turns an assigned text into a sentence, so that an unsaved row reads like a loaded one."""
+    """Converts an assigned text into a sentence, so that an unsaved row has the same type as a loaded one."""
 
     def __set__(self, row: models.Model, value: Sentence | str) -> None:
         row.__dict__[self.field.attname] = _loaded(value)
 
 
 class SentenceColumn(models.TextField[Sentence | str, Sentence]):
-    """A `Sentence` in Python, the text of `Sentence.dump` in the database; a text column to migrations."""
+    """A `Sentence` in Python, and the text of `Sentence.dump` in the database. Migrations see a text column."""
 
     descriptor_class = _SentenceAttribute
 
@@ -25,8 +25,8 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
         return name, "django.db.models.TextField", args, keywords
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Sentence | None:
-        """Return the sentence; None where an outer join has no row."""
-        return _loaded(value)  # type: ignore[no-any-return]  # of text and None
+        """Return the sentence. None if an outer join has no row."""
+        return _loaded(value)  # type: ignore[no-any-return]  # a sentence for text, None for None
 
     def to_python(self, value: Any) -> Any:
         return _loaded(value)
@@ -39,5 +39,5 @@ class SentenceColumn(models.TextField[Sentence | str, Sentence]):
 
 
 def _loaded(value: Any) -> Any:
-    """Return stored text as a sentence, and anything else, such as an expression of the database, as it is."""
+    """Return stored text as a sentence. Return other values, such as database expressions, unchanged."""
     return Sentence.load(value) if isinstance(value, str) else value

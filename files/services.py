@@ -30,9 +30,9 @@ from llm import tokens
 from readers.api import SENTENCES
 
 MAX_NAME = 255
-LATER = 3600  # seconds; only the user can make room, so programs should not repeat a refused upload soon
+LATER = 3600  # seconds; only the user can free storage, so programs should not retry a refused upload soon
 _JPEG = b"\xff\xd8\xff"
-# Control characters, and characters that reverse the direction of writing, which make "exe.txt" of "txt.exe".
+# Control characters, and characters that reverse the text direction, which can display "txt.exe" as "exe.txt".
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -46,8 +46,8 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     """Store a file. Its text and tokens follow in the background.
 
     1. The content is written to a temporary file and hashed.
-    2. The storage of the user is checked.
-    3. A remote storage gets the content, before a transaction is open.
+    2. The user's storage limit is checked.
+    3. A remote storage gets the content, before the transaction begins.
     4. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
 
     Equal content is stored once, with a row for each upload. `name` may be a path; its last part is used. Raises
@@ -84,7 +84,7 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
 
 
 def stored_bytes(user: User) -> int:
-    """Return the bytes that a user has in the storage, exports that wait for their import included.
+    """Return the bytes that a user has in storage, including exports that wait for their import.
 
     Equal content counts once for each row.
     """
@@ -92,10 +92,10 @@ def stored_bytes(user: User) -> int:
 
 
 def most_stored(user: User) -> int | None:
-    """Return the most bytes that a user may store: the setting or a lower limit; None is any number."""
+    """Return the most bytes that a user may store: the setting or a lower limit. None: no limit."""
     limit = most_at_once(user.pk, Limit.Unit.STORAGE)
     bounds = [settings.STORED_BYTES or None, None if limit is None else int(limit)]
-    return min((each for each in bounds if each is not None), default=None)
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def require_storage(user: User, size: int) -> None:
@@ -107,10 +107,10 @@ def require_storage(user: User, size: int) -> None:
 
 
 def reserve_storage(user: User, size: int) -> None:
-    """Check as `require_storage`, one upload of a user after the other, until the end of the transaction.
+    """Check as `require_storage`, and lock out the user's other uploads until the end of the transaction.
 
-    Call it in the transaction that adds the row, after the bytes are stored. So no upload waits while the storage takes
-    the bytes of another one. Bytes without a row are swept later.
+    Call it in the transaction that adds the row, after the bytes are stored. So no upload waits while another upload is
+    being written to storage. Bytes without a row are swept later.
     """
     most = most_stored(user)
     if most is not None:
@@ -147,14 +147,14 @@ def clean_name(name: str) -> str:
 
 
 def delete(*, user: User, file: File) -> None:
-    """Delete a file with its text and chunks. The bytes are deleted with the last row that has them.
+    """Delete a file with its text and chunks. The bytes are deleted with the last file that has them.
 
     Raises `legal_hold` (409).
     """
     _require_owner(user, file)
     with transaction.atomic():
         require_free(file)
-        # The lock lets a worker finish that adds rows to the file, before Django collects the rows to delete.
+        # With the lock, a worker that is adding rows to the file finishes before Django collects the rows to delete.
         if File.objects.select_for_update().filter(pk=file.pk).exists():
             transaction.on_commit(partial(storage.release, file.sha256))
             record(user=user, action="file.deleted", row=file)
@@ -162,7 +162,7 @@ def delete(*, user: User, file: File) -> None:
 
 
 def retry(*, user: User, file: File) -> None:
-    """Read a failed file again, or index one whose indexing was given up. Raises `not_failed` (409) for others."""
+    """Read a failed file again, or retry a failed indexing. Raises `not_failed` (409) for other files."""
     _require_owner(user, file)
     row = File.objects.filter(pk=file.pk)
     now = timezone.now()
@@ -179,11 +179,11 @@ def retry(*, user: User, file: File) -> None:
 
 
 def reread(*, user: User, file: File, encoding: str = "", password: str = "") -> None:
-    """Read a file once more from its bytes. Its text, tokens and chunks are replaced.
+    """Read a file again from its bytes. Its text, tokens and chunks are replaced.
 
-    `encoding`: of a text, a key of `ENCODINGS`; empty to detect it. `password`: of a protected file, or of files in an
-    archive; it is stored for this reading only. Raises `unknown_encoding`, `bad_password`, and `being_read` (409) for a
-    file that is already being read.
+    `encoding`: the encoding of a text, a key of `ENCODINGS`; empty to detect it. `password`: for a protected file, or
+    for files in an archive. It is stored only for this reading. Raises `unknown_encoding`, `bad_password`, and
+    `being_read` (409) for a file that is already being read.
     """
     _require_owner(user, file)
     if len(password) > passwords.MOST or not password.isprintable():
@@ -210,7 +210,7 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
 
 
 def open_blob(*, file: File) -> IO[bytes]:
-    """Open the original. The caller has checked who may see it, and closes it.
+    """Open the original. The caller has checked who may see it, and closes the stream.
 
     Raises `file_lost` (404) and `storage_unavailable` (503).
     """
@@ -224,26 +224,26 @@ def open_blob(*, file: File) -> IO[bytes]:
 
 
 def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
-    """Open the form of a picture for browsers and models, and return its media type too.
+    """Open the version of a picture for browsers and models. Returns its media type and the stream.
 
-    This is the original if they support its kind. Otherwise as `open_blob`.
+    This is the original if browsers and models support its format. Raises as `open_blob`.
     """
     if not file.converted:
         return file.media_type, open_blob(file=file)
     try:
         with storage.waiting():
-            shown = default_storage.open(storage.shown_name(file.sha256), "rb")
+            stream = default_storage.open(storage.shown_name(file.sha256), "rb")
     except FileNotFoundError as error:
         raise ProductError("file_lost", ingest.LOST, status=404) from error
     except OSError as error:
         raise storage.unavailable(error) from error
-    mark = shown.read(len(_JPEG))
-    shown.seek(0)
-    return "image/jpeg" if mark == _JPEG else "application/pdf" if file.pages else "image/png", shown
+    signature = stream.read(len(_JPEG))
+    stream.seek(0)
+    return "image/jpeg" if signature == _JPEG else "application/pdf" if file.pages else "image/png", stream
 
 
 def tokens_of(*, file: File, tokenizer: str = tokens.CATCH_ALL) -> int | None:
-    """Return the tokens of the file's text or image; None for a file that is not read. Counts once per tokenizer.
+    """Return the tokens of the file's text or image; None for a file that is not read yet. Counts once per tokenizer.
 
     Raises LookupError for an unknown tokenizer.
     """

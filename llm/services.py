@@ -1,10 +1,10 @@
 """Change providers and models, and share their clients.
 
 * Clients: `new_client`, `shared_client`.
-* Models as the workspace has them at a version: `usable_models`, `model_at`.
+* Models as of a version of the workspace: `usable_models`, `model_at`.
 * Fallbacks of models whose provider is not available: `available`, `with_fallbacks`.
 * Changes by administrators and commands: `store_provider`, `store_model`, `save_provider`, `save_model`.
-* Facts that are known or learnt of a model: `known_of`, `found_of`, `learn_fact`, `learn_ratio`.
+* Known and learnt facts about a model: `known_of`, `found_of`, `learn_fact`, `learn_ratio`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from llm.types.facts import ModelValues
 from llm.types.model_call import CacheRule, ProviderClient
 from workspace.models.version import VersionedCache
 
-DEFAULT_LOCK = "default model"  # makes two admins choose a default one after the other
+DEFAULT_LOCK = "default model"  # serialises changes of the default model
 # Fields that `fill_from_known` can fill, with their values for an unknown model.
 UNKNOWN: ModelValues = {
     "context_window": UNKNOWN_WINDOW,
@@ -54,8 +54,8 @@ UNKNOWN: ModelValues = {
 }
 FOLLOWED = (*UNKNOWN, "retires_on")  # fields that a provider can report
 RATIO_BOUNDS = (0.5, 2.0)
-RATIO_TRUSTED = 5  # answers from which a learnt ratio replaces the assumption for unknown tokenizers
-RATIO_MEMORY = 20  # samples; later ones move the ratio by at least a twentieth, so it follows a change
+RATIO_TRUSTED = 5  # answers after which a learnt ratio replaces the default for unknown tokenizers
+RATIO_MEMORY = 20  # samples; later samples have a weight of a twentieth, so that the ratio follows a change
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ Answer = TypeVar("Answer")
 
 
 class LearntValues(TypedDict, total=False):
-    """Fields of a model that its answers teach, as they were read with a turn."""
+    """Fields of a model that are learnt from its answers, as read with a turn."""
 
     token_ratio: float
     ratio_samples: int
@@ -80,7 +80,7 @@ def new_client(provider: Provider, silence: float | None = None) -> ProviderClie
     )
 
 
-# Rules of caches, from the providers' pages. Sizes are in tokens, by the names of models.
+# Cache rules, from the providers' documentation. Sizes are in tokens, by model name.
 OPENAI_POINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 ANTHROPIC_LEAST = (
     (re.compile(r"opus-5|sonnet-5[.-]5|haiku-5[.-]5"), 512),
@@ -95,7 +95,7 @@ OF_KIND = {
 
 
 def cache_rule(model: Model) -> CacheRule:
-    """Return the rule of the cache of the model's provider. An unknown server has that of OpenAI's older models."""
+    """Return the cache rule of the model's provider. An unknown server has the rule of OpenAI's older models."""
     name = model.name.lower()
     protocol = model.provider.protocol
     if protocol == Provider.Kind.ANTHROPIC:
@@ -146,28 +146,28 @@ def shared_client(provider: Provider, patience: float | None = None) -> Provider
     """Return the process's client for these connection settings. Building one costs about 15 ms.
 
     Use it on the event loop of `core.background` only: its connections belong to that loop. `patience`: seconds of
-    silence after which a call fails, where this is shorter than the provider's own.
+    silence after which a call fails, if this is shorter than the provider's own timeout.
     """
     silence = min(provider.silence_timeout, patience or provider.silence_timeout)
-    # A lost key is empty, and of a type of its own.
+    # A lost key is an empty text of a special type.
     key = (provider.kind, provider.base_url, provider.api_key, type(provider.api_key), silence)
     if key not in _clients:
         _clients[key] = new_client(provider, silence)
     return _clients[key]
 
 
-# A model whose provider was not available is skipped for a while, so that not every answer waits for it first. Each
-# worker remembers outages by itself.
-OUTAGE = 30.0  # seconds, unless the provider names its own
+# A model whose provider was unavailable is skipped for a while, so that not every answer waits for it. Each worker
+# process remembers outages separately.
+OUTAGE = 30.0  # seconds, unless the provider sends a longer time
 LONGEST_OUTAGE = 300.0  # seconds
-PATIENCE = 40.0  # seconds of silence; titles and summaries have 60 and 110 in all, and a fallback needs a part of them
-MAX_FALLBACKS = 3  # models that are asked instead of the first one
-_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # only an administrator can mend these
-_outages: dict[UUID, tuple[float, ModelError]] = {}  # end on the monotonic clock, and the error, by model
+PATIENCE = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
+MAX_FALLBACKS = 3  # models that are tried after the first one
+_OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # only an administrator can fix these
+_outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the monotonic clock, and the error
 
 
 def note_outage(model: Model, error: ModelError) -> None:
-    """Remember that the model was not available. For a while its fallback is asked at once."""
+    """Remember that the model was not available. For a while its fallback is called at once."""
     seconds = min(LONGEST_OUTAGE, max(OUTAGE, error.retry_after or 0))
     _outages[model.pk] = (time.monotonic() + seconds, error)
     level = logging.ERROR if error.code in _OF_ADMINS else logging.WARNING
@@ -175,7 +175,7 @@ def note_outage(model: Model, error: ModelError) -> None:
 
 
 def outage_of(model: Model) -> ModelError | None:
-    """Return the error of the model's outage; None where there is none, or it is over."""
+    """Return the error of the model's outage. None without a current outage."""
     until, error = _outages.get(model.pk, (0.0, None))
     if error is not None and until <= time.monotonic():
         del _outages[model.pk]
@@ -184,26 +184,28 @@ def outage_of(model: Model) -> ModelError | None:
 
 
 def available(model: Model, after: Model | None = None, allowed: Collection[UUID] | None = None) -> Model | None:
-    """Return the model to ask: the first of this one and its fallbacks without an outage, else the first of all.
+    """Return the model to call: the first without an outage among the model and its fallbacks, else the first.
 
-    `after`: only the models behind this one, which has just failed; None when there is none. Fallbacks that are
-    switched off, or whose ids are not in `allowed`, are skipped.
+    `after`: consider only the models after this one, which has just failed. Returns None if no model is left. Fallbacks
+    that are switched off, or whose ids are not in `allowed`, are skipped.
     """
     if after is None and outage_of(model) is None:
         return model
-    rows = [model, *(each for each in _fallbacks(model) if allowed is None or each.pk in allowed)]
+    candidates = [model, *(fallback for fallback in _fallbacks(model) if allowed is None or fallback.pk in allowed)]
     if after is not None:
-        rows = rows[rows.index(after) + 1 :] if after in rows else []
-    return next((row for row in rows if outage_of(row) is None), rows[0] if rows else None)
+        candidates = candidates[candidates.index(after) + 1 :] if after in candidates else []
+    return next(
+        (candidate for candidate in candidates if outage_of(candidate) is None), candidates[0] if candidates else None
+    )
 
 
 async def with_fallbacks(
     model: Model, ask: Callable[[Model, float | None], Awaitable[Answer]], allowed: Collection[UUID] | None = None
 ) -> Answer:
-    """Call `ask` with the model, then with its fallbacks while the provider is not available. Return its answer.
+    """Call `ask` with the model, then with its fallbacks while providers are unavailable. Return the answer.
 
-    `allowed`: see `available`. `ask` also gets the seconds of silence after which the next model is asked, None for the
-    last model. Raises the error of the last model.
+    `allowed`: see `available`. `ask` also gets the seconds of silence after which the next model is called; None for
+    the last model. Raises the error of the last model.
     """
     current = await on_database(available, model, None, allowed) or model
     while True:
@@ -219,7 +221,7 @@ async def with_fallbacks(
 
 
 def _fallbacks(model: Model) -> list[Model]:
-    """Return the usable fallbacks of a model, in the order in which they are asked."""
+    """Return the usable fallbacks of a model, in the order in which they are called."""
     fallbacks: list[Model] = []
     fallback_id = model.fallback_id
     visited = {model.pk}
@@ -227,7 +229,7 @@ def _fallbacks(model: Model) -> list[Model]:
         visited.add(fallback_id)
         row = Model.objects.select_related("provider").filter(pk=fallback_id).first()
         if row is None:
-            break  # deleted in this very moment
+            break  # deleted at this moment
         if row.enabled and row.provider.enabled:
             fallbacks.append(row)
         fallback_id = row.fallback_id
@@ -266,7 +268,7 @@ def set_default_model(*, user: AbstractUser | None = None, model: Model) -> None
 
 @transaction.atomic
 def set_fallback(*, user: AbstractUser | None = None, model: Model, fallback: Model | None) -> None:
-    """Set the fallback of a model. Raises `invalid_setting` where the model would be its own fallback."""
+    """Set the fallback of a model. Raises `invalid_setting` if the model would be its own fallback."""
     require_right(user, "change", model)
     model.fallback = fallback
     _check(model)
@@ -292,8 +294,8 @@ def store_model(
 ) -> ModelValues:
     """Store the row of an administrator's form. Return the values that `fill_from_known` set in the empty fields.
 
-    Fields in `typed` do not follow the provider's reports any more. Fields in `left_empty` follow them. A limit that is
-    typed or emptied replaces a learnt one.
+    Fields in `typed` no longer follow the provider's reports. Fields in `left_empty` follow them. Typing or emptying a
+    limit replaces a learnt limit.
     """
     require_store(user, model)
     model.set_by_hand = sorted({*model.set_by_hand, *typed} & UNKNOWN.keys() - {*left_empty})
@@ -316,7 +318,7 @@ def store_model(
 
 
 def known_of(model: Model) -> ModelValues:
-    """Return the known values of a model: those that its provider reported, else those by its name and address."""
+    """Return the known values of a model: as its provider reported them, else by its name and address."""
     provider = model.provider
     values: dict[str, object] = {
         "efforts": efforts_of(model.name) or None,
@@ -347,7 +349,7 @@ def found_of(model: Model) -> ModelValues:
 
 
 def select_values(values: ModelValues, names: Collection[str]) -> ModelValues:
-    """Return the named ones of these values."""
+    """Return the values with these names."""
     return cast("ModelValues", {name: value for name, value in values.items() if name in names})
 
 
@@ -410,8 +412,8 @@ def save_provider(
 ) -> Provider:
     """Create or update a provider and its models by name. `models` are (name, window in tokens or None).
 
-    Idempotent. An option that is None stays as it is stored. A new provider is OpenAI's, at its own address, and
-    switched on. `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for values that
+    Idempotent. An option that is None keeps its stored value. A new provider is by default OpenAI at its own address,
+    and enabled. `default` makes the first of `models` the workspace's default. Raises `invalid_setting` for values that
     the rows cannot have.
     """
     if default and not models:
@@ -432,7 +434,7 @@ def save_provider(
 def _changed_provider(
     before: Provider | None, name: str, *, kind: str | None, base_url: str | None, api_key: str | None
 ) -> Provider:
-    """Return a provider as it would be after these changes, to check it."""
+    """Return a provider with these changes, not stored yet, so that it can be checked."""
     changed = Provider(name=name)
     if before is not None:
         changed.kind = before.kind
@@ -457,8 +459,8 @@ def save_model(
 ) -> Model:
     """Create a model with its known values, or update its window and these other fields of `UNKNOWN`.
 
-    An unknown window is 4,096 tokens. Values that are set here do not follow the provider's reports any more, and
-    replace learnt ones.
+    An unknown window is 4,096 tokens. Values that are set here no longer follow the provider's reports, and
+    replace learnt values.
     """
     model = Model.objects.filter(provider=provider, name=name).first()
     if model is None:
@@ -489,14 +491,14 @@ def _check(row: Provider | Model) -> None:
         raise invalid_setting(error.message_dict, str(row) or "The name") from error
 
 
-# Deviations of a server from its protocol that answers prove.
+# Deviations of a server from its protocol, as seen in its answers.
 LearntFact = Literal["whole_answers", "untagged_reasoning", "own_effort"]
 LEARNT_FACTS = ("whole_answers", "untagged_reasoning", "own_effort", "learnt_on")
 
 
 @transaction.atomic
 def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
-    """Store a deviation that an answer has proven of its model, with the day. An administrator can undo it."""
+    """Store a deviation that an answer has proven for its model, with the date. An administrator can undo it."""
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
@@ -516,12 +518,12 @@ def learn_fact(model: Model, fact: LearntFact, value: bool | str) -> None:
 
 @transaction.atomic
 def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
-    """Move the model's ratio of reported to counted prompt tokens towards this answer's, within bounds.
+    """Move the model's ratio of reported to counted prompt tokens towards this answer's ratio, within bounds.
 
-    The row is locked and read again, so that answers side by side keep each other's samples.
+    The row is locked and read again, so that concurrent answers keep each other's samples.
     """
     if counted < 100 or reported <= 0:
-        return  # small prompts tell more about overhead than about the tokenizer
+        return  # small prompts reflect the overhead more than the tokenizer
     row = Model.objects.select_for_update(of=("self",)).filter(pk=model.pk).first()
     if row is None:
         return
@@ -535,13 +537,13 @@ def learn_ratio(*, model: Model, counted: int, reported: int) -> None:
     model.ratio_samples = row.ratio_samples
 
 
-# Fields of the learnt limits, see `llm.learning`.
+# Fields of learnt limits, see `llm.learning`.
 LEARNT_WINDOW = ("learnt_window", "window_evidence", "reported_counts")
 LEARNT_IMAGES = ("learnt_max_images", "images_evidence")
 
 
 def clear_learnt_window(model: Model) -> None:
-    """Clear the learnt window and the counts that could teach it, in memory."""
+    """Clear the learnt window and the counts from which it is learnt, in memory."""
     model.learnt_window = None
     model.window_evidence = {}
     model.reported_counts = {}

@@ -41,8 +41,8 @@ class UsableModelField(serializers.PrimaryKeyRelatedField[Model]):
 
     def get_queryset(self) -> QuerySet[Model]:
         chosen = self.root.instance.model_id if isinstance(self.root.instance, Persona) else None
-        mine = models_of(self.context["request"].user).values("pk")
-        return Model.objects.filter(Q(pk__in=mine) | Q(pk=chosen))
+        usable = models_of(self.context["request"].user).values("pk")
+        return Model.objects.filter(Q(pk__in=usable) | Q(pk=chosen))
 
 
 MOST_NAMED_TOOLS = 1_000  # a request may repeat names; the most that a persona has is `personas.tools.MAX_TOOLS`
@@ -211,15 +211,15 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
     http_method_names = METHODS
 
     def get_queryset(self) -> QuerySet[Persona]:
-        mine = Prefetch("shares", PersonaShare.objects.of(self.request.user), to_attr="mine")
-        return Persona.objects.visible_to(self.request.user).prefetch_related("reminders", mine)
+        own_shares = Prefetch("shares", PersonaShare.objects.of(self.request.user), to_attr="mine")
+        return Persona.objects.visible_to(self.request.user).prefetch_related("reminders", own_shares)
 
     def check_object_permissions(self, request: Request, obj: Persona) -> None:
         super().check_object_permissions(request, obj)
         if request.method in SAFE_METHODS:
             return
         role = role_of(self.person, obj)
-        if self.action == "remove_share" and any(each.user_id == self.person.pk for each in obj.shares.all()):
+        if self.action == "remove_share" and any(share.user_id == self.person.pk for share in obj.shares.all()):
             return  # every user may remove their own share
         editing = self.action == "partial_update"
         check = require_editor if editing else require_owner
@@ -287,7 +287,7 @@ class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
     def get_queryset(self) -> QuerySet[Reminder]:
         personas = Persona.objects.visible_to(self.request.user).only("pk", "name")
         return Reminder.objects.visible_to(self.request.user).prefetch_related(
-            Prefetch("personas", personas, to_attr="visible")  # apart from the relation, which decides who may change
+            Prefetch("personas", personas, to_attr="visible")  # not the relation itself, which decides who may change
         )
 
     def check_object_permissions(self, request: Request, obj: Reminder) -> None:

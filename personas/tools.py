@@ -1,4 +1,4 @@
-"""The tools that a persona may have: the product's own and those of tool servers, for forms, pages and checks.
+"""The tools that a persona may have: the product's own tools and tools of servers. For forms, pages and checks.
 
 To add a tool of the product to the choice: 1. name it in `OWN`, 2. register it in `chat.tools.toolbox`.
 """
@@ -20,8 +20,8 @@ from llm.tools.services import known_tools, tool_servers
 
 WEB = ("web_search", "open_url")
 TASKS = "tasks"  # one name for all tools that read and change tasks
-# The product's own tools, with a description for the person who chooses. Tools without a description are available
-# wherever there is something to search, so naming them changes nothing.
+# The product's own tools, with a description for the person who chooses. Tools without a description are always
+# available if the conversation has something to search, so choosing them changes nothing.
 OWN = {
     "web_search": gettext_lazy("Searches the web and cites what it finds."),
     "open_url": gettext_lazy("Reads a page whose address a person or a search has given."),
@@ -35,7 +35,7 @@ OWN = {
 ASKS = gettext_lazy("You are asked before each search.")
 SEPARATOR = "__"
 EVERY = "*"
-MAX_TOOLS = 100  # names of one persona
+MAX_TOOLS = 100  # names per persona
 
 
 class BadTools(ValueError):
@@ -48,9 +48,9 @@ class BadTools(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """Tools of a tool server as (name, description), or the sentence that says why there are none.
+    """Tools of a tool server as (name, description), or `failure`, the reason why it has none.
 
-    `problems`: tools that cannot be offered, or only in part.
+    `problems`: tools that cannot be offered or are offered only in part.
     """
 
     server: str
@@ -80,9 +80,9 @@ def server_names(only: Collection[str] | None = None) -> list[str]:
 
 
 def offers(only: Collection[str] | None = None) -> list[ToolOffer]:
-    """Ask the enabled tool servers for their tools, all at once; with `only`, those of these names.
+    """Query the enabled tool servers for their tools, all at once. With `only`, query the servers with these names.
 
-    A server that fails takes up to 15 seconds.
+    A failing server takes up to 15 seconds.
     """
     servers = [server for server in tool_servers() if only is None or server.name in only]
 
@@ -109,16 +109,16 @@ def _offer_of(server: str, listing: Listing) -> ToolOffer:
 
 
 def listed_last(only: Collection[str] | None = None) -> list[ToolOffer]:
-    """Return the last list of each enabled tool server; with `only`, of those of these names. Asks no server.
+    """Return the last list of each enabled tool server, without a request. With `only`, of servers with these names.
 
-    The offer of a server that was never asked is empty.
+    The offer of a server that was never queried is empty.
     """
     listings = [(server.name, listing) for server, listing in known_tools() if only is None or server.name in only]
     return [_offer_of(name, listing) if listing is not None else ToolOffer(name) for name, listing in listings]
 
 
 def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model | None) -> str:
-    """Return a warning if a persona has more tools of servers than the provider of its model accepts, else ""."""
+    """Return a warning if a persona has more server tools than its model's provider accepts, else an empty text."""
     names: set[str] = set()
     for offer in offers:
         listed = [name for name, _words in offer.tools if name != offer.every]
@@ -134,9 +134,9 @@ def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model 
 
 
 def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[str]:
-    """Return the names without repetitions. Raises `BadTools` for a name that is no tool's.
+    """Return the names without repetitions. Raises `BadTools` for a name without a tool.
 
-    Servers are not asked for names in `already`, so that a server that is away does not stop the edit of a persona.
+    Names in `already` are not checked, so that a persona can be edited while a server is unavailable.
     """
     unique = list(dict.fromkeys(str(name) for name in names))
     if len(unique) > MAX_TOOLS:
@@ -147,11 +147,11 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
                 separator=SEPARATOR,
             )
         )
-    new = [name for name in unique if name not in (*OWN, *already)]
-    if not new:
+    added = [name for name in unique if name not in (*OWN, *already)]
+    if not added:
         return unique
     servers = server_names()
-    named = {name.partition(SEPARATOR)[0] for name in new if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
+    named = {name.partition(SEPARATOR)[0] for name in added if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
     server_offers = offers(named)
     for offer in server_offers:
         if offer.failure:
@@ -164,7 +164,7 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
             )
     possible = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
     possible += [name for offer in server_offers for name, _ in offer.tools]
-    unknown = [name for name in new if name not in possible]
+    unknown = [name for name in added if name not in possible]
     problems = {problem.name: problem.reason for offer in server_offers for problem in offer.problems}
     if broken := next((name for name in unknown if name in problems), None):
         raise BadTools(
@@ -186,24 +186,24 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
 
 
 def tickable(server_offers: Iterable[ToolOffer], chosen: Iterable[str]) -> list[ToolOffer]:
-    """Return the checkboxes by server: all tools of the server, each of its tools, and chosen tools it lacks now.
+    """Return the checkboxes by server: all tools of the server, each tool, and chosen tools that it now lacks.
 
-    Chosen tools of servers that are not offered get an offer with a failure.
+    Chosen tools of unavailable servers get an offer with a failure.
     """
-    of_servers = [name for name in chosen if name not in OWN]
-    servers = [_tickable(offer, of_servers) for offer in server_offers]
+    server_tools = [name for name in chosen if name not in OWN]
+    servers = [_tickable(offer, server_tools) for offer in server_offers]
     shown = {name for server in servers for name, _words in server.tools}
     missing: dict[str, list[tuple[str, str]]] = {}
-    for name in of_servers:
+    for name in server_tools:
         if name not in shown:
             missing.setdefault(name.partition(SEPARATOR)[0], []).append((name, ""))
-    why = _("This server is not set up, switched off, or none of your groups may use it.")
-    return servers + [ToolOffer(server, names, Sentence.verbatim(why)) for server, names in missing.items()]
+    reason = _("This server is not set up, switched off, or none of your groups may use it.")
+    return servers + [ToolOffer(server, names, Sentence.verbatim(reason)) for server, names in missing.items()]
 
 
 def _tickable(offer: ToolOffer, chosen: Iterable[str]) -> ToolOffer:
-    every = (offer.every, _("All tools of this server, also those it gets later."))
+    all_tools = (offer.every, _("All tools of this server, also those it gets later."))
     absent = _("Not offered at the moment.") if offer.tools or offer.failure else ""
     offered = {offer.every, *(name for name, _words in offer.tools)}
-    lacking = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in offered]
-    return replace(offer, tools=[every, *offer.tools, *((name, absent) for name in lacking)])
+    missing = [name for name in chosen if name.startswith(f"{offer.server}{SEPARATOR}") and name not in offered]
+    return replace(offer, tools=[all_tools, *offer.tools, *((name, absent) for name in missing)])

@@ -1,6 +1,6 @@
-"""Changes of the owner of projects, personas and their files, for example when a user leaves.
+"""Change the owner of projects, personas and their files, for example when a user leaves.
 
-Without such a change, deleting a user deletes all of these.
+Otherwise deleting the user deletes all of these.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from projects.models import Membership, Project, ProjectFile
 
 @dataclass(frozen=True, slots=True)
 class Possessions:
-    """Numbers of the rows of a user that can be handed over. `files`: their own files in their projects."""
+    """Number of a user's rows that can be handed over. `files`: the user's own files in their projects."""
 
     projects: int
     personas: int
@@ -49,41 +49,41 @@ def hand_over(*, user: AbstractUser, person: User, to: str) -> tuple[Possessions
     require_right(user, "change", Project)
     require_right(user, "change", Persona)
     require_rank(user, person)
-    taker = _taker(person, to)
+    new_owner = _taker(person, to)
     with transaction.atomic():
         rows = list(Project.objects.select_for_update().filter(owner=person))
         require_movable(*rows)
         projects = [row.pk for row in rows]
-        files = _files(person).update(owner=taker)  # before the owner of the projects changes
-        Membership.objects.filter(project__in=projects, user=taker).delete()
-        Project.objects.filter(pk__in=projects).update(owner=taker, updated=timezone.now())
-        personas = hand_over_personas(person=person, to=taker)
-        changes = {"projects": len(projects), "personas": personas, "files": files, "to": str(taker.pk)}
+        files = _files(person).update(owner=new_owner)  # before the owner of the projects changes
+        Membership.objects.filter(project__in=projects, user=new_owner).delete()
+        Project.objects.filter(pk__in=projects).update(owner=new_owner, updated=timezone.now())
+        personas = hand_over_personas(person=person, to=new_owner)
+        changes = {"projects": len(projects), "personas": personas, "files": files, "to": str(new_owner.pk)}
         record(user=user, action="person.handed_over", row=person, name=person.get_username(), changes=changes)
         changes = {**changes, "from": str(person.pk)}
-        record(user=user, action="person.handed_over", row=taker, name=taker.get_username(), changes=changes)
-    return Possessions(len(projects), personas, files), taker
+        record(user=user, action="person.handed_over", row=new_owner, name=new_owner.get_username(), changes=changes)
+    return Possessions(len(projects), personas, files), new_owner
 
 
 def hand_over_project(*, user: AbstractUser, project: Project, to: User) -> None:
-    """Give a project with `files_of_project` to another user. Raises as the function `hand_over`."""
+    """Give a project with `files_of_project` to another user. Raises the errors of `hand_over`."""
     person = project.owner
     require_right(user, "change", project)
     require_rank(user, person)
     require_movable(project)
-    taker = _taker(person, to.get_username())
+    new_owner = _taker(person, to.get_username())
     with transaction.atomic():
-        files = files_of_project(project).update(owner=taker)
-        Membership.objects.filter(project=project, user=taker).delete()
-        Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-        changes = {"owner": [str(person.pk), str(taker.pk)], "files": files}
+        files = files_of_project(project).update(owner=new_owner)
+        Membership.objects.filter(project=project, user=new_owner).delete()
+        Project.objects.filter(pk=project.pk).update(owner=new_owner, updated=timezone.now())
+        changes = {"owner": [str(person.pk), str(new_owner.pk)], "files": files}
         record(user=user, action="project.handed_over", row=project, changes=changes)
 
 
 def files_of_project(project: Project) -> QuerySet[File]:
     """Return the owner's files that are in no other project of theirs.
 
-    They change their owner together with the project, so that the project stays complete when the user leaves.
+    Their owner changes with the project's owner, so that the project stays complete when the user leaves.
     """
     others = ProjectFile.objects.filter(project__owner=project.owner_id).exclude(project=project).values("file")
     return File.objects.filter(owner=project.owner_id, pk__in=project.entries.values("file")).exclude(pk__in=others)
@@ -95,18 +95,18 @@ def _files(person: User) -> QuerySet[File]:
 
 def _taker(person: User, name: str) -> User:
     """Return the active user with this name, who takes over from `person`."""
-    taker = User.objects.filter(username=name.strip()).first()
-    if taker is None:
+    new_owner = User.objects.filter(username=name.strip()).first()
+    if new_owner is None:
         sentence = Sentence("Nobody has this user name. Check how it is written; capital letters count.")
         raise ProductError("unknown_person", sentence, status=422)
-    if not taker.is_active:
+    if not new_owner.is_active:
         raise ProductError(
             "not_active",
-            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(taker)),
+            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(new_owner)),
             status=422,
         )
-    if taker.pk == person.pk:
+    if new_owner.pk == person.pk:
         raise ProductError(
             "same_person", "Everything belongs to this person already. Choose somebody else.", status=422
         )
-    return taker
+    return new_owner

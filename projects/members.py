@@ -1,4 +1,4 @@
-"""Members of projects: users, who accept an invitation (`invitations`), and groups, which owners add directly."""
+"""Manage members of projects: users, who accept an invitation (`invitations`), and groups, added by owners directly."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import transaction
@@ -26,7 +26,7 @@ def members_of(project: Project) -> QuerySet[Membership]:
 
 @transaction.atomic
 def add_member(*, user: User, project: Project, person: User, role: str) -> None:
-    """Add a user without an invitation, as an administrator. A member gets the role; the owner needs no membership."""
+    """Add a user without an invitation, as an administrator. A present member gets the role. The owner is not added."""
     require_right(user, "change", project)
     if person.pk != project.owner_id:
         Membership.objects.update_or_create(project=project, user=person, defaults={"role": check_role(role)})
@@ -38,7 +38,7 @@ def add_member(*, user: User, project: Project, person: User, role: str) -> None
 def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGroup]:
     """Return the groups that the user may add: groups they are in or manage; for administrators, all groups.
 
-    Only administrators may add “Everyone”, since the project is then in everybody's list.
+    Only administrators may add “Everyone”, since every user then sees the project in their list.
     """
     rows = PeopleGroup.objects.exclude(memberships__project=project)
     if has_right(user, "change", project):
@@ -48,9 +48,9 @@ def groups_to_choose(user: AbstractUser, project: Project) -> QuerySet[PeopleGro
 
 @transaction.atomic
 def add_group(*, user: User, project: Project, group: object, role: str = Role.READER) -> Membership:
-    """Add a group (its id). Its users have the role as long as they are in the group. A present group gets the role.
+    """Add a group (its id). Its users have the role while they are in the group.
 
-    Raises `NotFound` for a group that the user does not see.
+    A group that is already a member gets the new role. Raises `NotFound` for a group that the user does not see.
     """
     require_owner(user=user, project=project)
     pk = identifier(group, "group")
@@ -77,7 +77,7 @@ def change_role(*, user: User, project: Project, member: object, role: str) -> M
 
 @transaction.atomic
 def remove_member(*, user: User, project: Project, member: object) -> None:
-    """Remove a member; owners may remove any member, others only themselves. Files that they added stay."""
+    """Remove a member. Owners may remove any member, others only themselves. Files that the member added stay."""
     if identifier(member, "member") != user.pk:
         require_owner(user=user, project=project)
     membership = _membership(project, member)
@@ -89,27 +89,27 @@ def remove_member(*, user: User, project: Project, member: object) -> None:
 def hand_over(*, user: User, project: Project, member: object) -> Project:
     """Make a member the owner of the project. The previous owner stays a member with the role of an owner.
 
-    `files_of_project` change their owner too. Raises `not_owner` (403), `NotFound` for a user who is only a member by a
-    group, `not_active` (422) and `legal_hold` (409).
+    `files_of_project` change their owner too. Raises `not_owner` (403), `NotFound` for a user who is a member only
+    through a group, `not_active` (422) and `legal_hold` (409).
     """
     if role_of(user, project) != Role.OWNER:
         raise ProductError("not_owner", "Only the owner of this project can do this. Ask them.", status=403)
     locked = Project.objects.select_for_update().get(pk=project.pk)
     require_movable(locked)
     membership = _membership(project, member)
-    taker = or_404(membership.user, "member")
-    if not taker.is_active:
+    new_owner = or_404(membership.user, "member")
+    if not new_owner.is_active:
         raise ProductError(
             "not_active",
-            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(taker)),
+            Sentence("“{taker}” is deactivated. Choose an active person.", taker=str(new_owner)),
             status=422,
         )
-    files = files_of_project(locked).update(owner=taker)
+    files = files_of_project(locked).update(owner=new_owner)
     membership.delete()
     Membership.objects.create(project=project, user_id=locked.owner_id, role=Role.OWNER)
-    Invitation.objects.filter(project=project, person=taker).delete()
-    Project.objects.filter(pk=project.pk).update(owner=taker, updated=timezone.now())
-    changes = {"owner": [str(locked.owner_id), str(taker.pk)], "files": files}
+    Invitation.objects.filter(project=project, person=new_owner).delete()
+    Project.objects.filter(pk=project.pk).update(owner=new_owner, updated=timezone.now())
+    changes = {"owner": [str(locked.owner_id), str(new_owner.pk)], "files": files}
     record(user=user, action="project.handed_over", row=project, changes=changes)
     return Project.objects.select_related("owner").get(pk=project.pk)
 
@@ -120,7 +120,7 @@ def _membership(project: Project, member: object) -> Membership:
 
 
 def _member_change(membership: Membership) -> dict[str, object]:
-    """Return the group or the user of a membership as a part of an entry of the audit."""
+    """Return the group or the user of a membership for an audit entry."""
     if membership.group_id is not None:
         return {"group": str(membership.group_id)}
     return {"member": str(membership.user_id)}

@@ -1,7 +1,7 @@
 """Export the package's interface. The product imports this module and `readers.confinement`.
 
-import-linter refuses imports of the other modules from outside. The modules that this one loads import no library of a
-format: only the confined process that reads a file loads these.
+import-linter refuses outside imports of the other modules. The modules that are imported here load no format libraries.
+Only the confined process that reads a file loads these libraries.
 """
 
 from readers.formats import media_types

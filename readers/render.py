@@ -24,21 +24,21 @@ MEMORY = 1 << 30  # bytes of address space
 RECOGNISED = "recognised"
 TURNED = "turned"
 SHOWN = "shown"
-DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # an inch
+DOTS = {RECOGNISED: 200, TURNED: 200, SHOWN: 150}  # per inch
 MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
-_POINTS = 72  # an inch
-_QUALITY = 82  # of a JPEG
-_YELLOW = (255, 225, 110)  # of a marker pen
-_AROUND = 2  # pixels around the letters
-_DARK = 100  # of 255; a marker pen is not visible on a darker ground
-_COVER = 0.4  # share of a dark ground that the pen covers
+_POINTS = 72  # per inch
+_QUALITY = 82  # JPEG quality
+_YELLOW = (255, 225, 110)  # colour of a marker pen
+_AROUND = 2  # pixels between the letters and the edge of the mark
+_DARK = 100  # brightness up to 255; a marker pen is not visible on a darker background
+_COVER = 0.4  # opacity of the pen on a dark background
 FAILED = 3
 
 Corner = tuple[int, int]
 
 
 class Marked(NamedTuple):
-    """Marks on a page: a passage, the letters and digits that are expected before it, and places."""
+    """Marks on a page: a passage, the number of letters and digits expected before it, and places."""
 
     passage: str
     before: int
@@ -48,7 +48,7 @@ class Marked(NamedTuple):
 def drawn(document: pypdfium2.PdfDocument, number: int, purpose: str, marked: Marked) -> Image.Image:
     """Return the picture of a page. Raises `PdfiumError`."""
     if document.get_formtype() != raw.FORMTYPE_NONE:
-        document.init_forms()  # draws the values of forms, too
+        document.init_forms()  # so that the values of forms are drawn
     page = document[number]
     width, height = page.get_size()
     scale = min(DOTS[purpose] / _POINTS, (MOST_PIXELS[purpose] / max(width * height, 1)) ** 0.5)
@@ -88,7 +88,7 @@ if __name__ == "__main__":
     marked = Marked(*json.loads(sys.stdin.readline()))
     limit(int(parent), MEMORY)
     seal((Path(where),))
-    Image.init()  # loads the writers of pictures before anything is read
+    Image.init()  # loads the image encoders before any input is read
 
     try:
         document = pypdfium2.PdfDocument(Path(where).read_bytes(), password=key or None)

@@ -1,15 +1,17 @@
-"""Limits of how often one address opens the public pages in a minute: `settings.PAGE_RATES`.
+"""Limit the requests per minute from one address to the public pages (`settings.PAGE_RATES`).
 
-The kinds are
+The kinds of pages:
 
-* `sign-in`: the sign-in pages when they are only shown. They are cheap, and an office opens many at nine.
-* `attempts`: requests that begin or try a sign-in. Each way has its own count, so that a flood of one does not close
-  the others. A sign-in takes back its own requests. So only failed and unfinished attempts stay counted, and 300 people
-  behind one address may sign in within the same minute. A try that `accounts.access.login_throttle` has refused is
-  taken back, too: it cost nothing, and an attacker must not close the page for other people at the same address.
-* `openid`, where providers sign people out, and `shared`, the pages of shared conversations.
+* `sign-in`: requests that only show a sign-in page. They are cheap, and an office sends many of them at 9 o'clock.
+* `attempts`: requests that begin or complete a sign-in. Each sign-in method has its own count, so that a flood of one
+  does not block the others. A successful sign-in removes its own requests from the count. So only failed and unfinished
+  attempts are counted, and 300 people behind one address may sign in within the same minute. An attempt that
+  `accounts.access.login_throttle` refuses is removed, too. It costs nothing, and an attacker must not block the page
+  for other people at the same address.
+* `openid`: the pages through which identity providers sign people out.
+* `shared`: the pages of shared conversations.
 
-While Redis is away nothing is counted.
+Nothing is counted while Redis is unavailable.
 """
 
 from collections.abc import Callable
@@ -24,12 +26,12 @@ from accounts.access.login_throttle import address_of
 from core.api.rate_limit import WINDOW, count_in_window, require, take_back
 
 View = Callable[..., HttpResponseBase]
-REFUSED = 429  # the status of an unchecked try
-MOST_FREE = 10  # sign-ins of one person a minute that are taken back: each costs the hashing of a password
+REFUSED = 429  # the status of an attempt whose password was not checked
+MOST_FREE = 10  # sign-ins per person and minute that are not counted; each costs a password hash
 
 
 def limited(kind: str, view: View) -> View:
-    """Return the view, raising `throttled` (429) once an address has opened pages of the kind too often."""
+    """Wrap a view so that it raises `throttled` (429) if an address requests pages of this kind too often."""
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -40,10 +42,10 @@ def limited(kind: str, view: View) -> View:
 
 
 def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool = False) -> View:
-    """Return the view of a step of a sign-in, raising `throttled` (429) after too many attempts of this `way`.
+    """Wrap the view of a sign-in step so that it raises `throttled` (429) after too many attempts with this method.
 
-    `requests`: the number of requests of a sign-in that ends with this step, the step itself included. `get_works`: a
-    GET is an attempt as well.
+    `way`: the sign-in method. `requests`: the number of requests in a sign-in that ends with this step, including the
+    step itself. `get_works`: a GET request is an attempt as well.
     """
     limited_page = limited("sign-in", view)
 
@@ -54,11 +56,11 @@ def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool 
         limit = settings.PAGE_RATES.get("attempts", 0)
         attempt = count_in_window(f"pages:attempts:{way}:{address_of(request)}", limit, WINDOW)
         require(attempt, "attempts")
-        before = _progress(request)
+        previous = _progress(request)
         response = view(request, *args, **kwargs)
         if attempt is not None and response.status_code == REFUSED:
             take_back(attempt)
-        elif attempt is not None and (after := _progress(request)) and after != before and _is_free(after):
+        elif attempt is not None and (progress := _progress(request)) and progress != previous and _is_free(progress):
             take_back(attempt, requests)
         return response
 
@@ -66,7 +68,7 @@ def limited_sign_in(way: str, view: View, *, requests: int = 1, get_works: bool 
 
 
 class SignInProgress(NamedTuple):
-    """The person who has signed in, or still has to give the second factor. `since` is in Unix time."""
+    """The person who has signed in, or has yet to enter the second factor. `since` is in Unix time."""
 
     person: str
     since: int

@@ -1,8 +1,8 @@
-"""Sign-ins and refused passwords in the audit, with a bound on the number of rows.
+"""Record sign-ins and refused passwords in the audit, with a limit on the number of rows.
 
-Refusals are counted by minute and person; all unknown names have one count. The first, tenth, hundredth … refusal of a
-minute is a row. There are at most `LISTED` rows a minute, whatever the number of names. While Redis is away only the
-log has them.
+Refusals are counted per minute and person. All unknown names share one count. The first, tenth, hundredth … refusal in
+a minute adds a row. There are at most `LISTED` rows per minute, whatever the number of names. While Redis is
+unavailable, refusals are only in the log.
 """
 
 from django.db import transaction
@@ -11,7 +11,7 @@ from accounts.models import User
 from core.api.rate_limit import count_in_window
 from core.audit.services import record
 
-LISTED = 30  # rows a minute, of all people together
+LISTED = 30  # rows per minute for all people together
 MINUTE = 60  # seconds
 
 
@@ -22,7 +22,7 @@ def signed_in(user: User) -> None:
 
 
 def sign_in_refused(name: str) -> None:
-    """Record a refused sign-in. A name without an account is not stored: people type passwords where it belongs."""
+    """Record a refused sign-in. A name without an account is not stored: people type passwords into this field."""
     _refused("person.sign_in_failed", None, User.objects.filter(username=name.replace("\0", "")).first())
 
 
@@ -32,18 +32,18 @@ def password_refused(user: User) -> None:
 
 
 def code_refused(user: User) -> None:
-    """Record that a person entered the password, and a wrong second factor."""
+    """Record that a person entered the right password and a wrong second factor."""
     _refused("second_factor.refused", user, user)
 
 
 def _refused(action: str, user: User | None, person: User | None) -> None:
-    of_person = count_in_window(f"audit:{action}:{person.pk if person else ''}", LISTED, MINUTE)
-    if of_person is None or str(of_person.used).strip("0") != "1":
+    person_count = count_in_window(f"audit:{action}:{person.pk if person else ''}", LISTED, MINUTE)
+    if person_count is None or str(person_count.used).strip("0") != "1":
         return
-    of_all = count_in_window("audit:refused", LISTED, MINUTE)
-    if of_all is None or of_all.exceeded:
+    total_count = count_in_window("audit:refused", LISTED, MINUTE)
+    if total_count is None or total_count.exceeded:
         return
-    changes = {"times": of_person.used} | ({"more_are_not_listed": True} if of_all.used == LISTED else {})
+    changes = {"times": person_count.used} | ({"more_are_not_listed": True} if total_count.used == LISTED else {})
     with transaction.atomic():
         name = person.get_username() if person else ""
         record(user=user, action=action, row=person, name=name, changes=changes)

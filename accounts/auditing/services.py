@@ -1,4 +1,4 @@
-"""The export of the audit, which is an act itself."""
+"""Export the audit. The export itself is recorded in the audit."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -20,7 +20,10 @@ KINDS: Mapping[str, tuple[str, Callable[[QuerySet[Entry]], Iterator[str]]]] = {
 
 @transaction.atomic
 def export(*, user: AbstractUser, chosen: AuditFilter, kind: str) -> StreamingHttpResponse:
-    """Export the chosen acts in one of `KINDS`. Raises `LookupError` for an unknown act, and `right_missing`."""
+    """Export the entries that the filter selects, in one of `KINDS`.
+
+    Raises `LookupError` for an unknown act, and `right_missing`.
+    """
     require_right(user, "view", Entry)
     media_type, write = KINDS[kind]
     rows = chosen.rows()

@@ -27,7 +27,7 @@ _ONE = [
 
 @dataclass(frozen=True, slots=True)
 class LimitTarget:
-    """The person, group or token that a limit holds for; without any of them it holds for everyone."""
+    """The person, group or token that a limit applies to. Without any of them it applies to everyone."""
 
     user: User | None = None
     group: PeopleGroup | None = None
@@ -36,7 +36,7 @@ class LimitTarget:
 
 @extend_schema_field({"oneOf": [{"type": "string", "enum": [EVERYONE]}, *_ONE]})
 class ForField(serializers.Field[Any, Any, Any, Any]):
-    """Whom a limit holds for: `"everyone"`, each by themselves, or an object with the id of one."""
+    """The target of a limit: `"everyone"`, counted per person, or an object with the id of one target."""
 
     default_error_messages: ClassVar = {
         "invalid": gettext_lazy('Write "everyone", or an object with one member: {names}, and the id of one.'),
@@ -78,10 +78,10 @@ class LimitSerializer(Strict, serializers.ModelSerializer[Limit]):
         model = Limit
         fields: ClassVar = ["id", "for", "unit", "per", "amount", "created"]
         read_only_fields: ClassVar = ["id", "created"]
-        validators: ClassVar[list[Any]] = []  # the service says what is wrong of all that belongs together
+        validators: ClassVar[list[Any]] = []  # the service validates fields that depend on each other
 
     def get_fields(self) -> Any:
-        """Return the fields with `for`, which is a keyword of Python and no name of an attribute."""
+        """Return the fields and add `for`, a Python keyword, which cannot be declared as a class attribute."""
         self._declared_fields["for"] = ForField()
         return super().get_fields()
 
@@ -114,7 +114,7 @@ class LimitViewSet(ScopedView, viewsets.ModelViewSet[Limit]):
 
 
 def _changed(limit: Limit, serializer: BaseSerializer[Limit]) -> Limit:
-    """Set the fields of the body on a limit that is not stored yet."""
+    """Set the fields of the request body on a limit, without storing it."""
     fields = serializer.validated_data
     target: LimitTarget | None = fields.get("for")
     if target is not None:

@@ -1,4 +1,4 @@
-"""The adapters of django-allauth: when a fresh sign-in is due, how secrets are stored, the product's name."""
+"""Adapt django-allauth: when a fresh sign-in is due, how secrets are stored, and the product's name."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
         """Require a fresh sign-in, with all factors that the person has.
 
-        allauth's own rule counts no sign-in as fresh, accepts a password without the second factor, and requires
+        allauth's own rule never counts a sign-in as fresh, accepts a password without the second factor, and requires
         nothing of a person who has neither.
         """
         if not is_fresh(self.request):
@@ -28,7 +28,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
         return False
 
     def add_message(self, *values: Any, **options: Any) -> None:
-        """Add no message: the response to each act tells its result."""
+        """Add no message: the response to each action shows its result."""
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no types
@@ -38,7 +38,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
         return encrypt(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Return the secret. Raises `secret_lost` (409): the codes of an empty secret could be computed by anybody."""
+        """Return the secret. Raises `secret_lost` (409): anyone can compute the codes of an empty secret."""
         secret = decrypt(encrypted_text)
         if is_lost(secret):
             sentence = Sentence(
@@ -49,7 +49,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # it has no
         return secret
 
     def generate_authenticator_name(self, user: AbstractUser, type: str) -> str:
-        """Return the name of a passkey whose person has given it none."""
+        """Return the default name of a passkey."""
         return "Passkey"
 
     def _get_site_name(self) -> str:

@@ -1,6 +1,6 @@
-"""Webhooks in the admin: their owners, their state, and the outcome of each try.
+"""Show webhooks in the admin: their owners, their state, and the outcome of each delivery attempt.
 
-An address may hold a secret, so only its host is shown. Of a payload only the ids are shown.
+An address may contain a secret, so only its host is shown. Payloads are reduced to their ids.
 """
 
 from typing import Any, cast
@@ -87,8 +87,8 @@ class WebhookDeliveryAdmin(RecordAdmin):
     @display(description="About")
     def ids(self, delivery: WebhookDelivery) -> str:
         data = delivery.payload.get("data", {})
-        named = {name: str(Sentence(name)) for name in data if name not in ("url", "page")}
-        return ", ".join(f"{words} {data[name]}" for name, words in named.items())
+        matching = {name: str(Sentence(name)) for name in data if name not in ("url", "page")}
+        return ", ".join(f"{words} {data[name]}" for name, words in matching.items())
 
     @display(description="Status", ordering="status", label={"waiting": "info", "done": "success", "failed": "danger"})
     def status_label(self, delivery: WebhookDelivery) -> str:
@@ -98,12 +98,12 @@ class WebhookDeliveryAdmin(RecordAdmin):
     def tries(self, delivery: WebhookDelivery) -> SafeString:
         lines = [
             (
-                each["at"],
-                _("no answer") if each["status"] is None else each["status"],
-                each["ms"],
-                str(Sentence.load(each["detail"])),
+                attempt["at"],
+                _("no answer") if attempt["status"] is None else attempt["status"],
+                attempt["ms"],
+                str(Sentence.load(attempt["detail"])),
             )
-            for each in delivery.log
+            for attempt in delivery.log
         ]
         return format_html_join("", "<p>{}: {}, {} ms. {}</p>", lines)
 

@@ -17,10 +17,10 @@ MARKS = (Mark.Kind.PINNED, Mark.Kind.EXCLUDED)
 
 
 def mark_turn(*, user: User, message: Message, mark: str | None) -> Message:
-    """Mark the whole turn of a message on the branch on show; None removes the mark. Returns the message.
+    """Mark the whole turn of a message on the displayed branch. None removes the mark. Returns the message.
 
-    A mark that is set while an answer is being written holds from the next one on. Raises `bad_mark`, `no_question` and
-    `other_branch` (409).
+    A mark that is set while an answer is being written takes effect with the next answer. Raises `bad_mark`,
+    `no_question` and `other_branch` (409).
     """
     _check(user, message, mark)
     with transaction.atomic():
@@ -33,8 +33,9 @@ def mark_turn(*, user: User, message: Message, mark: str | None) -> Message:
 def mark_file(*, user: User, message: Message, file: UUID, mark: str | None) -> Message:
     """Mark one file of a question. Returns the question.
 
-    `excluded` leaves the file out, `pinned` pins its turn and sends the file again, None removes the mark of the file,
-    else that of its turn. Raises `NotFound` for a file that is not the question's, and the errors of `mark_turn`.
+    `excluded` leaves the file out. `pinned` pins its turn and sends the file again. None removes the file's mark; if it
+    has none, the mark of its turn. Raises `NotFound` for a file that is not attached to the question, and the errors of
+    `mark_turn`.
     """
     _check(user, message, mark)
     question = _question(message)
@@ -69,9 +70,10 @@ def _question(message: Message) -> Message:
 
 
 def _set(conversation: Conversation, question: Message, marks: Mapping[UUID | None, str | None]) -> None:
-    """Set marks by the id of a file of the question; None is its turn. Raises `other_branch` (409).
+    """Set marks. The keys are ids of the question's files; None stands for its turn. Raises `other_branch` (409).
 
-    They hold from the end of the branch on show on. Answers side by side are one end until one of them is chosen.
+    The marks take effect after the end of the displayed branch. Answers side by side all count as its end, until one of
+    them is chosen.
     """
     leaf = conversation.leaf_id
     if leaf is None or ids_down_to(leaf, question.depth)[-1] != question.pk:

@@ -1,4 +1,4 @@
-"""Titles: at first the beginning of the first message; after the first answer a better one from the model."""
+"""Title conversations: first with the start of the first message, then, after the first answer, by the model."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from llm.types.model_call import ModelMessage, ModelRequest
 from personas.services import rules_at
 from personas.texts import Texts
 
-SMALLEST_WINDOW = 4_096  # tokens; models with less write titles that are worse than the message's beginning
+SMALLEST_WINDOW = 4_096  # tokens; smaller models write titles that are worse than the start of the message
 SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
 READ = 400  # characters of the reply; a model that writes an essay is cut off
 TIMEOUT = 60.0  # seconds
@@ -32,20 +32,20 @@ logger = logging.getLogger(__name__)
 
 
 def claim(conversation_id: UUID) -> UUID | None:
-    """Claim the title of a conversation. Returns the turn whose model should write it, to one caller only.
+    """Claim the title of a conversation. Only one caller gets the turn whose model should write it.
 
-    It is the turn of the newest complete answer that is not left out; None where there is none.
+    This is the turn of the newest complete answer that is not excluded. Returns None if there is no such answer.
     """
-    leaf = Conversation.objects.filter(pk=conversation_id).values_list("leaf", flat=True).first()
-    untitled = Conversation.objects.filter(pk=conversation_id, titled=False)
-    good = Turn.objects.filter(status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
-    good = good.exclude(answer__in=marks_on(conversation_id, leaf).excluded)
-    turn = good.filter(conversation__in=untitled).order_by("-id").values_list("pk", flat=True).first()
-    return turn if turn is not None and untitled.update(titled=True) else None
+    leaf_id = Conversation.objects.filter(pk=conversation_id).values_list("leaf", flat=True).first()
+    conversations = Conversation.objects.filter(pk=conversation_id, titled=False)
+    complete = Turn.objects.filter(status=Turn.Status.DONE, model__context_window__gte=SMALLEST_WINDOW)
+    complete = complete.exclude(answer__in=marks_on(conversation_id, leaf_id).excluded)
+    turn = complete.filter(conversation__in=conversations).order_by("-id").values_list("pk", flat=True).first()
+    return turn if turn is not None and conversations.update(titled=True) else None
 
 
 async def write(turn_id: UUID) -> None:
-    """Ask the turn's model for a title and store it. Without a usable reply the automatic title stays."""
+    """Ask the turn's model for a title and store it. Without a usable reply, the automatic title stays."""
     turn, texts, rights = await on_database(_turn, turn_id)
     if turn is None or turn.model is None or not rights.uses_model(turn.model.pk):
         return
@@ -78,16 +78,16 @@ def cleaned(text: str) -> str:
 
 async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -> str:
     answer = without_reasoning(turn.answer.text)
-    shown = f"{turn.user_message.text[:SHOWN]}\n\n{answer[:SHOWN]}"
+    excerpt = f"{turn.user_message.text[:SHOWN]}\n\n{answer[:SHOWN]}"
     request = ModelRequest(
         model=model.name,
-        messages=(ModelMessage("system", texts["title"]), ModelMessage("user", shown)),
+        messages=(ModelMessage("system", texts["title"]), ModelMessage("user", excerpt)),
         max_output=min(1_024, model.context_window // 4),  # room for a model that reasons first
         window=model.window,
     )
-    charge = Billing(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
-    reply = await ask(model, request, charge, longest=READ, patience=patience)
-    # A text of that length without an end is an essay, or reasoning without a tag.
+    billing = Billing(turn.conversation, ModelCall.Purpose.TITLE, turn.conversation.owner_id, token=turn.token_id)
+    reply = await ask(model, request, billing, longest=READ, patience=patience)
+    # A reply that is cut off is an essay, or reasoning without a tag.
     return reply.text if reply.ended and not reply.unread else ""
 
 
@@ -98,7 +98,7 @@ def _turn(turn_id: UUID) -> tuple[Turn | None, Texts, Rights]:
 
 
 def _require_unused(turn: Turn) -> None:
-    """Check the person's limits. Raises `limit_reached`; then the title follows the next answer."""
+    """Check the person's limits. Raises `limit_reached`. Then the next answer triggers the title."""
     try:
         require_unused(turn.conversation.owner_id, turn.token_id)
     except ProductError:

@@ -1,4 +1,4 @@
-"""The prompt lab: turns are planned again, one after the other, for the admin's page and the command alike.
+"""The prompt lab plans turns again, one after the other. The admin page and the command both use it.
 
 `start_replay` stores a replay; a worker claims it (`run`) and stores the comparison of each turn. The command calls
 `chosen` and `planned` itself and stores nothing.
@@ -34,13 +34,13 @@ from core.jobs import JobKind
 from core.permissions import require_right
 from core.sentences import Sentence
 
-AMONG = 20_000  # newest turns, of which a sample is taken
-AT_ONCE = 50  # turns that are read, each with its reports
-SAVED = 20  # turns after which the row says how far it is
-SHOWN = 50  # changed sources of a turn
+AMONG = 20_000  # newest turns from which a sample is taken
+AT_ONCE = 50  # turns per query, each with its reports
+SAVED = 20  # turns between two updates of the progress
+SHOWN = 50  # changed sources per turn
 MAX_ATTEMPTS = 3
 TIMEOUT = 120.0  # seconds for one answer
-LONGEST = 100_000  # characters of one
+LONGEST = 100_000  # characters per answer
 
 REPLAYS = JobKind(
     model=Replay,
@@ -59,8 +59,8 @@ logger = logging.getLogger(__name__)
 class TurnComparison:
     """The figures of one turn, as it was sent and as it is planned.
 
-    Both are None where `problems` say why the turn cannot be compared; `planned` alone is None where the prompts would
-    not fit. `replanned` has the prompts. `answer` is empty until a model was asked.
+    Both are None if the turn cannot be compared; `problems` give the reasons. Only `planned` is None if the prompts
+    would not fit. `replanned` has the prompts. `answer` is empty until a model is called.
     """
 
     turn: Turn
@@ -83,7 +83,7 @@ class TotalsJson(TypedDict):
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the turns that could be compared, whose number is `compared`."""
+    """Sums over the turns that could be compared. `compared` is their number."""
 
     turns: int = 0
     compared: int = 0
@@ -109,8 +109,8 @@ class Totals:
 def chosen(*, conversation: Conversation | None = None, most: int, owner: User | None = None) -> list[UUID]:
     """Return at most `most` turns to plan, by conversation and time. Raises `nothing_to_replay` (404).
 
-    They are the newest of the conversation. Without one they are a sample of all, or of those of `owner`, spread evenly
-    over the newest `AMONG`. The sample is the same until turns are added.
+    They are the newest turns of the conversation. Without a conversation they are a sample of all turns, or of the
+    turns of `owner`, spread evenly over the newest `AMONG`. The sample is the same until turns are added.
     """
     rows: QuerySet[Turn] = stored_turns().filter(conversation__deleted=None)
     rows = rows.filter(conversation=conversation) if conversation is not None else rows
@@ -136,16 +136,16 @@ def _compare(replayer: Replayer, turn: Turn) -> TurnComparison:
         replanned = replayer.turn(turn)
     except CannotReplan as error:
         return TurnComparison(turn, problems=list(error.problems))
-    sent, now = figures(replanned)
+    sent_figures, planned_figures = figures(replanned)
     if replanned.refused is not None:
-        return TurnComparison(turn, sent, problems=[refusal(replanned.refused)], replanned=replanned)
-    before, after = ([*each["sources"]] for each in (replanned.past[-1].stored, replanned.planned[-1].report))
-    changes = [each for each in compare(before, after) if each["kind"] != "task"]
-    return TurnComparison(turn, sent, now, changes=changes, replanned=replanned)
+        return TurnComparison(turn, sent_figures, problems=[refusal(replanned.refused)], replanned=replanned)
+    before, after = ([*report["sources"]] for report in (replanned.past[-1].stored, replanned.planned[-1].report))
+    changes = [change for change in compare(before, after) if change["kind"] != "task"]
+    return TurnComparison(turn, sent_figures, planned_figures, changes=changes, replanned=replanned)
 
 
 def refusal(error: ContextError) -> Problem:
-    """Return why the prompt would not fit, without the name of a file."""
+    """Return the reason why the prompt would not fit, without file names."""
     extra = error.extra
     if error.code == "file_too_long":
         return Problem(
@@ -162,7 +162,7 @@ def refusal(error: ContextError) -> Problem:
 async def answered(results: Sequence[TurnComparison], asker: User | None = None) -> None:
     """Ask the models for the last call of each turn that could be planned, and set `answer`.
 
-    The results of tools are those of that time; no tool is called. An error of the model is a problem of its turn.
+    Tools are not called; their stored results are sent. An error of the model is recorded as a problem of its turn.
     """
     for result in results:
         if result.replanned is not None and result.planned is not None:
@@ -173,10 +173,10 @@ async def _answer(result: TurnComparison, replanned: ReplannedTurn, asker: User 
     last = replanned.planned[-1]
     request = await on_database(model_request, last.context, last.prompt, last.step)
     request = replace(request, tool_choice="none", required_tool=None)
-    charge = Billing(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
+    billing = Billing(result.turn.conversation, ModelCall.Purpose.REPLAY, asker.pk if asker is not None else None)
     try:
         async with asyncio.timeout(TIMEOUT):
-            result.answer = (await ask(last.context.model, request, charge, longest=LONGEST)).text
+            result.answer = (await ask(last.context.model, request, billing, longest=LONGEST)).text
     except TimeoutError:
         result.problems.append(Problem("model_timeout", Sentence("The model took too long to answer.")))
     except ProductError as error:
@@ -189,7 +189,7 @@ def variation_of(job: Replay) -> Variation:
 
 
 def cells(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return figures for people: tokens, cached share, left out and cost, each as sent and as planned."""
+    """Return the figures as text: tokens, cached share, sources left out, and cost, each as sent and as planned."""
     names = ("tokens", "cached_share", "left_out", "cost")
     return tuple(_cell(figures.get(name)) for name in names for figures in (sent, planned))
 
@@ -201,7 +201,7 @@ def _cell(value: Any) -> str:
 def check(*, user: User, job: Replay) -> int:
     """Return the number of turns of a replay that is not stored yet, and set its author.
 
-    A replay that asks the model is for conversations of its author alone, since the texts of others are theirs. Raises
+    A replay that asks the model may only use its author's own conversations, since other texts are private. Raises
     `bad_number_of_turns`, `too_many_to_ask`, `not_yours_to_ask` (403) and `nothing_to_replay` (404).
     """
     require_right(user, "add", Replay)
@@ -252,7 +252,7 @@ def conversation_of(text: str) -> Conversation:
 
 
 def run(pk: UUID) -> None:
-    """Claim a replay and carry it out. Its end, good or bad, is stored in the row."""
+    """Claim a replay and carry it out. Success or failure is stored in the row."""
     job = REPLAYS.claim(pk, "author", "conversation", "model__provider", "profile", "system_prompt")
     if job is None:
         return
@@ -303,7 +303,7 @@ def _row(job: Replay, result: TurnComparison) -> ReplayedTurn:
 
 
 def _save(job: Replay, *, rows: Sequence[ReplayedTurn] = (), **fields: Any) -> bool:
-    """Store columns of the replay and `rows` in one transaction. Returns False where the claim is lost."""
+    """Store columns of the replay and `rows` in one transaction. Returns False if the claim is lost."""
     if "status" in fields:
         fields["finished"] = timezone.now()
     with transaction.atomic():

@@ -11,9 +11,9 @@ from django.db.models.functions import Left
 
 from chat.models import Attachment, Message, Turn
 
-BEGINNING = 300  # characters of a file by which a summary can say what it was
+BEGINNING = 300  # characters of a file from which a summary can describe it
 
-# Walks up from a message by its parents. One query whatever the length; the limit keeps a page's cost constant.
+# Walks up from a message through its ancestors in one query. The depth limit keeps the cost of a page constant.
 _ANCESTORS = """
 WITH RECURSIVE branch AS (
     SELECT id, parent_id, depth FROM chat_message WHERE id = %s
@@ -23,7 +23,7 @@ WITH RECURSIVE branch AS (
 SELECT id FROM branch
 """
 
-# Walks down from a message by its children, as far as they were deleted at the same time, or not at all.
+# Walks down from a message through descendants in the same state: not deleted, or deleted at the same time.
 _BELOW = """
 WITH RECURSIVE below AS (
     SELECT id, parent_id, role, deleted FROM chat_message WHERE id = %s
@@ -60,14 +60,14 @@ def branch_rows(leaf_id: UUID | None) -> "QuerySet[Message]":
 
 
 def rows_between(above: UUID | None, end: UUID) -> list[Message]:
-    """Return the messages of a branch below `above` (all from its root for None) down to `end`, oldest first.
+    """Return the messages of a branch from below `above` (None: from the root) down to `end`, oldest first.
 
-    Each of their attachments has its file and, as `beginning`, the first characters of its text; None without a text.
+    Each attachment has its file. Its `beginning` is the start of the file's text, None without a text.
     """
     if above == end:
         return []
     depth = Message.objects.filter(pk=above).values_list("depth", flat=True).first() if above else None
-    # The walk takes a message's parent while that message is deeper than the bound; the bound itself is not ours.
+    # The walk takes a message's parent while the message is deeper than the bound. So `above` is not included.
     rows = Message.objects.raw(_ANCESTORS, [end, -1 if depth is None else depth])
     attachments = Attachment.objects.select_related("file").annotate(beginning=Left("file__content__text", BEGINNING))
     messages = Message.objects.filter(pk__in=[row.pk for row in rows])
@@ -76,12 +76,12 @@ def rows_between(above: UUID | None, end: UUID) -> list[Message]:
 
 def sibling_rows(message: Message) -> "QuerySet[Message]":
     """Return the message and its siblings, as a query set that can be paged."""
-    same = Message.objects.filter(conversation=message.conversation_id, parent=message.parent_id)
-    return with_rows(same)
+    siblings_and_self = Message.objects.filter(conversation=message.conversation_id, parent=message.parent_id)
+    return with_rows(siblings_and_self)
 
 
 def with_rows(messages: "QuerySet[Message]") -> "QuerySet[Message]":
-    """Read the rows that every reader of a message needs in the same query."""
+    """Select and prefetch the rows that every page or program with messages needs."""
     rows = messages.select_related("conversation", "turn__model", "model__provider").defer("turn__report")
     return rows.prefetch_related(_ATTACHED)
 
@@ -95,23 +95,23 @@ class BelowMessage(NamedTuple):
 
 
 def below(message_id: UUID) -> list[BelowMessage]:
-    """Return the message and everything below it, in all branches; of a deleted one what was deleted with it."""
+    """Return the message and its descendants in all branches. For a deleted message, only those deleted with it."""
     with connection.cursor() as cursor:
         cursor.execute(_BELOW, [message_id])
         return [BelowMessage(*row) for row in cursor.fetchall()]
 
 
 def newest_leaf(message_id: UUID) -> UUID | None:
-    """Return the leaf of the newest branch through the message; None when there is no such message."""
+    """Return the leaf of the newest branch through the message. None if the message does not exist."""
     rows = below(message_id)
     inner = {row.parent for row in rows}
     return max((row.id for row in rows if row.id not in inner), default=None)
 
 
 def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
-    """Return for each message of one conversation the ids of its siblings and its own, oldest first.
+    """Return the ids of each message and its siblings, oldest first. All messages are of one conversation.
 
-    First messages, which have no parent, are branches of the conversation.
+    First messages have no parent. The first messages of a conversation are siblings.
     """
     places = Q(parent__in={message.parent_id for message in messages if message.parent_id})
     roots = {message.conversation_id for message in messages if not message.parent_id}
@@ -124,11 +124,11 @@ def siblings(messages: Sequence[Message]) -> dict[UUID, list[UUID]]:
 
 
 def ids_side_by_side(answer: Message) -> list[UUID]:
-    """Return the answers that were written side by side with this one, itself included, by slot."""
+    """Return the ids of the answers written side by side with this answer, including itself, in the order of slots."""
     group: list[UUID] = []
     turns = Turn.objects.filter(user_message=answer.parent_id).order_by("id")
     for pk, slot in turns.values_list("answer", "slot"):
-        if slot == 0:  # here the answers of a later request begin
+        if slot == 0:  # the answers to a later request begin here
             if answer.pk in group:
                 break
             group = []

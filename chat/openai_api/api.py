@@ -59,7 +59,10 @@ View = Callable[Concatenate[HttpRequest, Caller, Arguments], Coroutine[Any, Any,
 def for_tokens(
     method: str, *scopes: str
 ) -> "Callable[[View[Arguments]], Callable[..., Coroutine[Any, Any, HttpResponseBase]]]":
-    """Make a view for one method and for tokens with one of the scopes. Calls count to the rate limit `chat`."""
+    """Return a decorator for views of one method that need a token with one of the scopes.
+
+    Calls count towards the rate limit `chat`.
+    """
 
     def decorate(view: "View[Arguments]") -> Callable[..., Coroutine[Any, Any, HttpResponseBase]]:
         @csrf_exempt
@@ -110,13 +113,13 @@ def _with_limits(response: HttpResponseBase, allowance: RateAllowance | None) ->
 @for_tokens("GET", "chat")
 async def models(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     rows = await threaded(named_models)(caller.user)
-    return JsonResponse({"object": "list", "data": [each.as_json() for each in rows]})
+    return JsonResponse({"object": "list", "data": [entry.as_json() for entry in rows]})
 
 
 @for_tokens("GET", "chat")
 async def model(request: HttpRequest, caller: Caller, name: str) -> HttpResponseBase:
-    named = await threaded(find)(caller.user, name)
-    return JsonResponse(named.as_json())
+    entry = await threaded(find)(caller.user, name)
+    return JsonResponse(entry.as_json())
 
 
 @for_tokens("POST", "chat")
@@ -143,9 +146,9 @@ async def chat_completions(request: HttpRequest, caller: Caller) -> HttpResponse
 
 
 def _replaces_system(request: HttpRequest, caller: Caller) -> bool:
-    """Tell whether the program's system messages replace the workspace's system prompt.
+    """Return whether the program's system messages replace the workspace's system prompt.
 
-    The header of the request decides, without it the scope of the token. Raises `bad_header` (400) and `missing_scope`
+    The request's header decides; without the header, the token's scope. Raises `bad_header` (400) and `missing_scope`
     (403).
     """
     choice = request.headers.get(SYSTEM, "").strip().lower()

@@ -1,7 +1,8 @@
 """Name the personas and models that a user may use as `model`.
 
-A model has its plain name, a persona the slug of its name. If several have the same name, the oldest keeps it, models
-before personas, so that a new persona never takes a name over. The others are named by their UUID, which always works.
+A model has its plain name, a persona the slug of its name. If several have the same name, the oldest model keeps it, or
+else the oldest persona. So a new persona never takes over a name. The others have their UUID as a name. A UUID always
+works.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ class ModelEntry(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A persona, or a model as itself, with the name by which this user's programs ask it."""
+    """A persona, or a model without a persona, with the name that this user's programs send for it."""
 
     name: str
     row: Persona | Model
@@ -40,7 +41,7 @@ class NamedModel:
 
     @property
     def persona(self) -> Persona | None:
-        """The persona, None for a model as itself."""
+        """The persona; None for a model without one."""
         return self.row if isinstance(self.row, Persona) else None
 
     @property

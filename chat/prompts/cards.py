@@ -25,13 +25,13 @@ ICONS = {
 }
 READABLE_KINDS = ("file", "project_file")
 NOT_WHOLE = ("shortened", "stubbed", "by_search", "left_out")
-MOST_ALIKE = 4  # rows of one kind and state; more of them become a fold
+MOST_ALIKE = 4  # rows of one kind and state; more rows are folded into one
 
 
 class MarkTarget(NamedTuple):
-    """The object that a user can mark in a row: the turn of `message`, or one `file` of it.
+    """The object that a user can mark in a row: the turn of `message`, or one `file` of the message.
 
-    `mark` is its present mark.
+    `mark` is its current mark.
     """
 
     message: str
@@ -43,9 +43,9 @@ class MarkTarget(NamedTuple):
 class SourceRow:
     """One source of a prompt, as a row of a card.
 
-    `state` is a key of `ICONS`. `words` say how and why, unless the source is sent in full. `tokens` is None for a
-    source without tokens of its own. `message` is the element of the page that the row links to. `rows` are the rows of
-    a fold. `file` is the id of a file that the model does not see whole, so that the user can have all of it read.
+    `state` is a key of `ICONS`. `words` explain the state, unless the source is sent in full. `tokens` is None for a
+    source without its own tokens. The row links to the page element `message`. `rows` are the rows of a fold. `file` is
+    the id of a file that the model sees only in part, so that the user can have all of it read.
     """
 
     title: str
@@ -84,7 +84,7 @@ class Card:
 
     @property
     def is_one(self) -> bool:
-        """Tell whether the card's only row repeats its head."""
+        """Return whether the card's only row repeats its head."""
         return [(row.title, row.state) for row in self.rows] == [(self.label, "full")]
 
 
@@ -114,7 +114,7 @@ def cards_of(report: ResolvedReport, marks: Marks) -> list[Card]:
 
 
 def _not_read(report: ResolvedReport) -> Iterator[SourceRow]:
-    """Yield rows for the messages that are no sources: those that the summary covers, and those not loaded."""
+    """Yield rows for messages that are not sources: messages that the summary covers, and messages not loaded."""
     if summary := report.get("summary"):
         words = ngettext("%(count)s older message", "%(count)s older messages", summary["messages"])
         title = words % {"count": grouped(summary["messages"])}
@@ -127,28 +127,28 @@ def _not_read(report: ResolvedReport) -> Iterator[SourceRow]:
 def _placed(report: ResolvedReport, marks: Marks) -> Iterator[tuple[str, SourceRow]]:
     """Yield each source as a row with its group.
 
-    In the report, files and images stand before their message, and an image's tokens are part of the message's. Here
-    images are rows of their own, and their tokens are taken from the message's row.
+    In the report, files and images come before their message, and the message's tokens include its images. Here images
+    have separate rows, and their tokens are subtracted from the message's row.
     """
-    sections = {each["source"]: each["section"] for each in report["messages"] if each["source"]}
-    unseen = {each.get("id") for each in report["sources"] if each.get("reason") == "no_vision"}
-    waiting: list[SourceEntry] = []
+    sections = {entry["source"]: entry["section"] for entry in report["messages"] if entry["source"]}
+    unseen = {entry.get("id") for entry in report["sources"] if entry.get("reason") == "no_vision"}
+    pending_files: list[SourceEntry] = []
     for source in report["sources"]:
         kind = source["kind"]
         if kind in ("file", "image") and source.get("reason") != "no_vision":
-            waiting.append(source)
+            pending_files.append(source)
         elif kind == "message":
             group = GROUP_OF[sections.get(source.get("id") or "", "history")]
-            yield from _with_files(group, source, waiting, marks, unseen)
-            waiting = []
+            yield from _with_files(group, source, pending_files, marks, unseen)
+            pending_files = []
         elif kind == "image":
-            if not any(each.get("id") == source.get("id") and each["kind"] == "file" for each in report["sources"]):
+            if not any(entry.get("id") == source.get("id") and entry["kind"] == "file" for entry in report["sources"]):
                 yield "files", _row(source)
         elif kind in ("task", "project_file"):
             yield "tasks" if kind == "task" else "files", _row(source)
         else:
             yield GROUP_OF[kind], _row(source)
-    yield from (("files", _row(each)) for each in waiting)
+    yield from (("files", _row(entry)) for entry in pending_files)
 
 
 def _with_files(
@@ -172,9 +172,9 @@ def _with_files(
     row = _row(message)
     if row.tokens:
         row = replace(row, tokens=row.tokens - images)
-    whole = _uuid((message.get("id") or "").partition("#")[0])
-    if whole is not None:
-        row = replace(row, message=f"m-{whole}")
+    row_message = _uuid((message.get("id") or "").partition("#")[0])
+    if row_message is not None:
+        row = replace(row, message=f"m-{row_message}")
     if question is not None:
         row = replace(row, target=MarkTarget(str(question), "", marks.by_message.get(question)))
     yield group, row
@@ -184,7 +184,7 @@ def _row(source: SourceEntry) -> SourceRow:
     state = source["state"]
     role = source.get("role", "")
     whole = state == "full" and not source.get("reason")
-    not_whole = source["kind"] in READABLE_KINDS and state in NOT_WHOLE
+    partial = source["kind"] in READABLE_KINDS and state in NOT_WHOLE
     return SourceRow(
         name_of(source) if source.get("id") != "draft" else source.get("title") or _("Your message"),
         state,
@@ -193,12 +193,12 @@ def _row(source: SourceEntry) -> SourceRow:
         by=str(ROLES.get(role, "")),
         words="" if whole else state_of(source),
         used=source.get("used", False),
-        file=str(_uuid(source.get("id")) or "") if not_whole else "",
+        file=str(_uuid(source.get("id")) or "") if partial else "",
     )
 
 
 def _joined(group: str, rows: Sequence[SourceRow]) -> list[SourceRow]:
-    """Join a tool's call and its results into one row, and put tasks below the row of their list."""
+    """Join a tool call and its results into one row, and put tasks below the row of their list."""
     if group == "tasks":
         whole = [row for row in rows if row.kind != "task"]
         tasks = [row for row in rows if row.kind == "task"]
@@ -221,7 +221,7 @@ def _joined(group: str, rows: Sequence[SourceRow]) -> list[SourceRow]:
 def _complete(rows: list[SourceRow], total: int) -> list[SourceRow]:
     """Add a row for the tokens around the other rows.
 
-    Texts that were counted together may cost less than the sum of their own counts. Then only the whole has a number.
+    Texts that are counted together may cost less than the sum of their separate counts. Then only the total is shown.
     """
     rest = total - sum(row.tokens or 0 for row in rows)
     if rest < 0:
@@ -231,7 +231,7 @@ def _complete(rows: list[SourceRow], total: int) -> list[SourceRow]:
 
 
 def _folded(rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-    """Yield the rows, with a fold for more than `MOST_ALIKE` rows of one kind, state and reason."""
+    """Yield the rows. More than `MOST_ALIKE` rows of one kind, state and reason are folded into one row."""
     for (kind, state, words), group in groupby(rows, key=lambda row: (row.kind, row.state, row.words)):
         alike = [*group]
         if len(alike) <= MOST_ALIKE or any(row.rows for row in alike):
@@ -255,7 +255,7 @@ def _count(kind: str, state: str, rows: Sequence[SourceRow]) -> str:
 
 
 def _uuid(text: str | None) -> UUID | None:
-    """Return the id of a source's row, None for a draft and for a step of an answer, which is marked as a whole."""
+    """Return the id of a source's row. None for a draft, and for a step, since an answer is only marked as a whole."""
     try:
         return UUID(text or "")
     except ValueError:

@@ -1,12 +1,12 @@
 """Decide which files a prompt holds whole and how the model reaches the others.
 
 1. `project_files` splits a project's files by their sum: inline, or by search.
-2. `PromptFiles.fitted` moves files to search until the required sections fit beside the inline ones.
-3. `PromptFiles.build` builds the prompt with the list of files (L). L names the project's files by search and the
-   attachments of the branch that are out of sight. A longer list may push out more files, so the prompt is built again
-   until the list is complete.
-4. A model with tools searches the listed files itself. For a model without tools the product searches its question and
-   sends the best passages with the list, so that a small model reaches a large project. A brief message such as
+2. `PromptFiles.fitted` moves files to search until the required sections and the inline files fit together.
+3. `PromptFiles.build` builds the prompt with the list of files (L). L names the project's files that are reached by
+   search, and the attachments of the branch that the prompt does not contain. A longer list may push out more files, so
+   the prompt is built again until the list is complete.
+4. A model with tools searches the listed files itself. For a model without tools the product searches for its question
+   and sends the best passages with the list, so that a small model can use a large project. A brief message such as
    “thanks” gets only passages that match it.
 
 The rules: docs/develop/context.md, “Files and projects”.
@@ -39,7 +39,7 @@ from personas.models import BudgetProfile
 from personas.texts import Texts
 from projects.models import ProjectFile
 
-# Texts above a list of files: for a model with tools, and for a model without tools, with passages and without.
+# Texts above a list of files: for a model with tools, for one without tools with passages, and without passages.
 HEADERS = BY_SEARCH, FOUND, NOT_SHOWN = ("files_by_search", "files_found", "files_not_shown")
 NO_MATCH = gettext_noop(
     "The message is too short to search the files with, so no passage was sent. Name a file, or use words "
@@ -55,24 +55,24 @@ NOT_INDEXED = {
     ),
 }
 NAMED = 3  # files named in one such sentence
-# Words of the longest message whose passages must match it. No cosine separates small talk from a question that a
+# Longest message, in words, whose passages must match it. No cosine separates small talk from a question that a
 # passage answers in other words (bundled embedder: up to 0.22, and from 0.02), and a superfluous passage harms less
 # than a missing one. So longer messages always get passages.
 BRIEF = 3
-# The largest share of the room for each of the two lists, in percent. The lists are required, so without a bound a
-# project of a thousand files would leave no room for a question.
+# The largest share of the room for each of the two lists, in percent. The lists are required. Without a limit, a
+# project with a thousand files would leave no room for a question.
 LIST_SHARE = 10
-PASSAGES_DIVISOR = 4  # passages of attachments take at most a quarter of the room; those of a project use its line
-HEADER = 40  # tokens that suffice for the built-in text above a list and the line below it
-JOINT = 4  # tokens by which a joined text may count more than its parts
+PASSAGES_DIVISOR = 4  # passages from attachments take at most a quarter of the room; a project's passages use its line
+HEADER = 40  # tokens; enough for the built-in text above a list and the line below it
+JOINT = 4  # tokens that a joined text may have in addition to the sum of its parts
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
     """A project's files, as documents without text: sent whole (`inline`) or reached `by_search`.
 
-    `line` are the tokens that the inline files may have together. `pinned` are ids. `gave_way` are the ids of files
-    that were inline until the required sections were counted.
+    `line`: the most tokens of all inline files together. `pinned`: ids. `gave_way`: ids of files that were inline until
+    the required sections were counted.
     """
 
     inline: tuple[Document, ...] = ()
@@ -87,7 +87,7 @@ class ProjectFiles:
         return sum(document.tokens or 0 for document in self.inline)
 
     def cost(self, overhead: int) -> int:
-        """Return the tokens of P with its overhead, 0 without inline files."""
+        """Return the tokens of P with its overhead. 0 without inline files."""
         return self.inline_tokens + overhead if self.inline else 0
 
     def without(self, ids: frozenset[str]) -> "ProjectFiles":
@@ -96,7 +96,7 @@ class ProjectFiles:
         return replace(self, inline=inline, by_search=tuple(each for each in self.by_search if each.id not in ids))
 
     def one_less(self) -> "ProjectFiles":
-        """Return the project with one more file by search: the largest that is not pinned, else the last pinned one."""
+        """Move one more file to search: the largest file that is not pinned, else the last pinned file."""
         others = [each for each in reversed(self.inline) if each.id not in self.pinned]
         moved = max(others, key=lambda each: each.tokens or 0) if others else self.inline[-1]
         inline = tuple(each for each in self.inline if each is not moved)
@@ -106,10 +106,10 @@ class ProjectFiles:
 def project_files(
     entries: Sequence[ProjectFile], documents: Documents, *, room: int, profile: BudgetProfile
 ) -> ProjectFiles:
-    """Split a project's files by their sum alone, and report failed files in `documents`.
+    """Split a project's files only by the sum of their tokens, and report failed files in `documents`.
 
     `room` is window − reserved output − system prompt − persona prompt, in tokens. Images are left out, since they have
-    no text to search; a message can attach them.
+    no text to search. A message can attach them.
     """
     texts = [entry for entry in entries if entry.file.status in READABLE and not entry.file.is_image]
     for entry in entries:
@@ -127,7 +127,7 @@ def project_files(
 def older_attachments(leaf: MessageRow, documents: Documents) -> list[File]:
     """Return the files of the branch above the messages in `documents`, newest first.
 
-    Every file that was in a prompt before has a citation number. A conversation without further numbers costs no query.
+    Every file of an earlier prompt has a citation number. So a conversation without further numbers costs no query.
     """
     loaded = {str(file.pk) for files in documents.attached.values() for file in files}
     numbered = [each for pk in documents.numbers.assigned if pk not in loaded and (each := _as_id(pk))]
@@ -160,12 +160,12 @@ def _as_id(source: str) -> UUID | None:
 class PromptFiles:
     """The files of one prompt.
 
-    `question` is the text to search for; empty for a model that searches itself. `older` are the attachments of the
-    branch above the engine's messages, newest first. `with_documents` returns a request with S and R for a prompt that
-    has numbered documents.
+    `question`: the text to search for; empty if the model can search. `older`: the attachments of the branch above the
+    engine's messages, newest first. `with_documents` returns a request with S and R for a prompt with numbered
+    documents.
 
-    `build` sets the results: `listed` are the ids of the attachments in the list of files, `notes` are sentences on
-    files that no search finds, `passages` tells whether the prompt holds passages.
+    `build` sets the results. `listed`: the ids of the attachments in the list of files. `notes`: sentences about files
+    that no search finds. `passages`: whether the prompt contains passages.
     """
 
     project: ProjectFiles
@@ -185,8 +185,8 @@ class PromptFiles:
     def build(self, request: ContextRequest, first: Sequence[ContextMessage] = ()) -> Prompt:
         """Build the prompt with P and L, which `request` lacks. Raises `ContextError`.
 
-        `first` are the messages of the first cycle of an append-only turn. P and L stay those of that cycle while the
-        turn fits beside them, since nothing above the newest addition may change.
+        `first`: the messages of the first cycle of an append-only turn. While the turn fits, P and L of that cycle do
+        not change, since nothing above the newest addition may change.
         """
         if first:
             settled, prompt = self._settled(replace(request, messages=first))
@@ -194,14 +194,14 @@ class PromptFiles:
             settled = replace(settled, messages=[*settled.messages, *request.messages[len(first) :]])
             if required_tokens(settled) <= request.room.input_limit:
                 prompt = build(settled)
-                if self._out_of_sight(settled, prompt) <= unseen:  # else older turns have changed as well
+                if self._out_of_sight(settled, prompt) <= unseen:  # otherwise older turns have changed as well
                     return prompt
         return self._settled(request)[1]
 
     def fitted(self, request: ContextRequest, required: int) -> ProjectFiles:
-        """Return the project with as many inline files as fit beside the other required sections.
+        """Return the project with as many inline files as fit in addition to the other required sections.
 
-        `required` are the tokens of these sections. Files attached to the question are removed: each file is sent once.
+        `required`: the tokens of these sections. Files attached to the question are removed: each file is sent once.
         """
         question = request.messages[current_turn_start(request.messages)]
         project = self.project.without(frozenset(document.id for document in question.files))
@@ -216,10 +216,10 @@ class PromptFiles:
         return project
 
     def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
-        """Build the prompt with a list of all files out of sight. Return the request and the prompt.
+        """Build the prompt with a list of all files that it does not contain. Return the request and the prompt.
 
-        A longer list may push another file out of sight, so the prompt is built again. A listed file stays listed, so
-        this ends.
+        A longer list may push another file out of the prompt, so the prompt is built again. A listed file stays listed,
+        so the loop ends.
         """
         request, project, required = self._with_rules(request)
         left = request.room.input_limit - required - project.cost(request.message_overhead)
@@ -243,8 +243,8 @@ class PromptFiles:
     def _with_rules(self, request: ContextRequest) -> tuple[ContextRequest, ProjectFiles, int]:
         """Return the request, the project's files, and the tokens of the other required sections.
 
-        The request has the rules for documents if it has documents. The rules alone never keep a question from being
-        sent: if all documents give way, the rules go with them.
+        A request with documents contains the rules for documents. The rules alone never prevent sending a question: if
+        all documents are dropped, the rules are dropped as well.
         """
         question = current_turn_start(request.messages)
         ruled = self.with_documents(request)
@@ -258,9 +258,9 @@ class PromptFiles:
         return request, self.fitted(request, required), required
 
     def _with_project(self, request: ContextRequest, project: ProjectFiles) -> ContextRequest:
-        """Return the request with the texts of the inline files and reports on the other ones.
+        """Return the request with the texts of the inline files and reports on the other files.
 
-        Each file is sent once: with the newest message, else with the project's files.
+        Each file is sent once: with the newest message that has it, else with the project's files.
         """
         rows = File.objects.in_bulk([UUID(each.id) for each in project.inline])
         texts = texts_of(rows.values())
@@ -301,7 +301,7 @@ class PromptFiles:
         yield from {file.pk: file for file in (*loaded, *self.older)}.values()
 
     def _out_of_sight(self, request: ContextRequest, prompt: Prompt) -> set[str]:
-        """Return the ids of the attachments whose contents are not in the prompt."""
+        """Return the ids of the attachments whose contents the prompt lacks."""
         shown = {file.id for file in request.project_files}
         for sent in prompt.messages:
             shown.update(image.id for image in sent.images)
@@ -314,14 +314,14 @@ class PromptFiles:
     def _listing(
         self, project: ProjectFiles, attached: Sequence[File], request: ContextRequest, left: int
     ) -> Block | None:
-        """Return L in at most `left` tokens with its overhead, None if there is nothing to list."""
+        """Return L in at most `left` tokens with its overhead. None without files to list."""
         limit = max(0, request.room.input_limit)
         left -= request.message_overhead + JOINT
         files = {"project": project.by_search, "conversation": self._described(attached)}
         lists: dict[str, str] = {}
-        for whose, each in files.items():
+        for source, each in files.items():
             if lines := self._list(each, limit, left):
-                lists[whose] = lines
+                lists[source] = lines
                 left -= self._list_cost(lines)
         self.passages = False
         if not lists:
@@ -383,12 +383,12 @@ class PromptFiles:
         return self._unindexed
 
     def _index_notes(self, ids: Sequence[str]) -> tuple[Sentence, ...]:
-        """Return a sentence for each kind of files in the list that no search finds."""
+        """Return a sentence for each index state of listed files that no search finds."""
         rows = [row for pk in ids if (row := self._without_index().get(pk))]
         names: dict[File.Index, list[str]] = {}
         for row in rows:
             names.setdefault(row.index_state, []).append(row.name)
-        return tuple(Sentence(NOT_INDEXED[state], names=_named(each)) for state, each in names.items())
+        return tuple(Sentence(NOT_INDEXED[state], names=_named(file_names)) for state, file_names in names.items())
 
     @property
     def _header(self) -> int:
@@ -396,8 +396,8 @@ class PromptFiles:
         texts = self.documents.texts
         if texts.own.keys().isdisjoint({*HEADERS, "more_files"}):
             return HEADER
-        longest = max(self._count(texts.fill(name, whose="conversation")) for name in HEADERS)
-        return max(HEADER, longest + self._count(texts.fill("more_files", count=100_000)) + JOINT)
+        longest_header = max(self._count(texts.fill(name, whose="conversation")) for name in HEADERS)
+        return max(HEADER, longest_header + self._count(texts.fill("more_files", count=100_000)) + JOINT)
 
     def _list_cost(self, lines: str) -> int:
         return self._count(lines) + self._header
@@ -408,7 +408,7 @@ class PromptFiles:
         return self._counts[text]
 
     def _best_passages(self, ids: Sequence[UUID], limit: int) -> str:
-        """Return the best passages of these files as documents, in at most `limit` tokens; empty without any."""
+        """Return the best passages of these files as documents, in at most `limit` tokens. Empty without passages."""
         result = self._search(frozenset(ids))
         no_match = bool(ids) and not result.hits and self._is_brief()
         self.notes = (*result.notes, *((Sentence(NO_MATCH),) if no_match else ()))
@@ -459,15 +459,15 @@ def listing_line(
 def listing_text(headers: Mapping[str, str], lists: Mapping[str, str], passages_text: str, texts: Texts) -> str:
     """Return L: each list below its header, then the passages.
 
-    The keys of `lists` and `headers` tell whose files they are: `project` or `conversation`. The values of `headers`
+    The keys of `lists` and `headers` are `project` or `conversation`, the source of the files. The values of `headers`
     are names of texts.
     """
-    listed = [f"{texts.fill(headers[whose], whose=whose)}\n{lines}" for whose, lines in lists.items()]
+    listed = [f"{texts.fill(headers[source], whose=source)}\n{lines}" for source, lines in lists.items()]
     return "\n\n".join([*listed, passages_text] if passages_text else listed)
 
 
 def _names(question: str, file: str) -> bool:
-    """Tell whether the question contains the file's name, with or without its extension."""
+    """Return whether the question contains the file's name, with or without its extension."""
     stem = file.rpartition(".")[0] or file
     question_words, stem_words = (" ".join(re.findall(r"[^\W_]+", text.casefold())) for text in (question, stem))
     names_stem = bool(stem_words) and f" {stem_words} " in f" {question_words} "

@@ -1,6 +1,6 @@
 """Describe a plan or a report for the context panel, in words and shares.
 
-One panel serves both: what a model will see, and what it saw.
+The same panel shows a plan before the call and a report after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,10 +40,10 @@ class Segment(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """The place on the branch from which on the model sees the messages.
+    """The point on the branch from which the model sees the messages.
 
-    `first` is the id of the first message that it sees; empty if it sees none above the question. `words` say what
-    happened to the messages above. `unseen` are the ids of messages below that are left out.
+    `first`: the id of the first message that the model sees; empty if it sees none above the question. `words` explain
+    what happened to the messages above. `unseen`: the ids of messages below that are left out.
     """
 
     first: str
@@ -70,11 +70,11 @@ class PanelMessage(MessageEntry):
 class Panel:
     """A report in words and shares.
 
-    `seen`: the prompt was sent; otherwise it is planned. `cost` is that of a plan. `number` is that of the call, from
-    1. `usage` are the tokens of all calls of the turn by the provider's count, the fields of
-    `llm.types.model_call.Usage`; empty while unknown. `changes` are the differences to the call before, for a turn's
-    first call to the turn before; `since` says which. `marks` are the present marks of the branch on show. `outgoing`
-    lists what tools of the turn sent out of the workspace.
+    `seen`: the prompt was sent; otherwise it is planned. `cost`: the cost of a plan. `number`: the number of the call,
+    from 1. `usage`: the tokens of all calls of the turn by the provider's count, with the fields of
+    `llm.types.model_call.Usage`; empty while unknown. `changes`: the differences from the previous call, or for a
+    turn's first call from the previous turn; `since` names which. `marks`: the current marks of the displayed branch.
+    `outgoing` lists the data that the turn's tools sent out of the workspace.
     """
 
     report: ResolvedReport
@@ -108,8 +108,8 @@ class Panel:
         window = max(1, self.report["window"])
         totals = cards.totals(self.report)
         widths = {group: max(NARROWEST, round(1000 * tokens / window)) for group, tokens in totals.items()}
-        if widths and (over := sum(widths.values()) - max(self.room, NARROWEST * len(widths))) > 0:
-            widths[max(widths, key=lambda group: widths[group])] -= over
+        if widths and (excess := sum(widths.values()) - max(self.room, NARROWEST * len(widths))) > 0:
+            widths[max(widths, key=lambda group: widths[group])] -= excess
         starts = accumulate(widths.values(), initial=0)
         return [
             Segment(group, str(wording.GROUPS[group]), totals[group], start, width)
@@ -128,20 +128,20 @@ class Panel:
 
     @property
     def sight(self) -> Sight | None:
-        """Return the place from which on the model sees the messages, None if it sees all."""
+        """Return the point from which the model sees the messages. None if it sees all."""
         messages = [each for each in self.report["sources"] if each["kind"] == "message"]
-        out = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
+        dropped = [each for each in messages if each["state"] == "left_out" and each.get("reason") in wording.NO_ROOM]
         summary = self.report.get("summary")
-        left_out = len(out) + self.report["unloaded"]
+        left_out = len(dropped) + self.report["unloaded"]
         if not left_out and not summary:
             return None
         sent = [_row_id(each) for each in messages if each["state"] != "left_out"]
         first = next((pk for pk in sent if pk is not None and self.marks.by_message.get(pk) is None), None)
-        shown = [str(pk) for each in out if (pk := _row_id(each)) is not None]
-        return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), shown)
+        unseen = [str(pk) for each in dropped if (pk := _row_id(each)) is not None]
+        return Sight(str(first or ""), self._border(summary["messages"] if summary else 0, left_out), unseen)
 
     def _border(self, summarised: int, left_out: int) -> str:
-        """Return the words at the place from which on the model sees the messages."""
+        """Return the label at the point from which the model sees the messages."""
         begins = _("The model saw from here on") if self.seen else _("The model sees from here on")
         above = ngettext(
             "%(count)s message above as a summary", "%(count)s messages above as a summary", summarised
@@ -153,7 +153,7 @@ class Panel:
 
     @property
     def served(self) -> str:
-        """Return how much of the prompt the provider's cache served or will serve; empty while unknown."""
+        """Return how much of the prompt the provider's cache served or will serve. Empty while unknown."""
         cache = self.report.get("cache")
         if cache is None:
             cached = self.usage.get("cached_input") or 0
@@ -161,8 +161,8 @@ class Panel:
             return percent(cached, whole) if cached and whole else ""
         if cache["read"] is None:
             whole = self.report["used"] + self.report["tools_tokens"]
-            about = {"tokens": grouped(cache["expected"]), "percent": percent(cache["expected"], whole)}
-            return _("about %(tokens)s tokens (%(percent)s)") % about if cache["expected"] else ""
+            values = {"tokens": grouped(cache["expected"]), "percent": percent(cache["expected"], whole)}
+            return _("about %(tokens)s tokens (%(percent)s)") % values if cache["expected"] else ""
         total = cache["read"] + (cache["written"] or 0) + (cache["uncached"] or 0)
         numbers = {"read": grouped(cache["read"]), "total": grouped(total), "percent": percent(cache["read"], total)}
         read = _("%(read)s of %(total)s tokens (%(percent)s)") % numbers
@@ -171,7 +171,7 @@ class Panel:
 
     @property
     def missed(self) -> str:
-        """Return the section from which on the prompt is read again, and the reason; empty if the cache serves it."""
+        """Return the first section that the cache does not serve, and the reason. Empty if the cache serves all."""
         cache = self.report.get("cache")
         if cache is None or cache["missed_section"] is None or cache["reason"] is None:
             return ""
@@ -187,7 +187,7 @@ class Panel:
 
     @property
     def price(self) -> str:
-        """Return the cost of a plan in short; empty without a price."""
+        """Return the cost of a plan in short form. Empty without a price."""
         return wording.cost_ahead(self.cost)
 
     @property
@@ -216,7 +216,7 @@ class Panel:
 
     @property
     def facts(self) -> list[Fact]:
-        """Return the facts under which the prompt was made: the model, its settings, and the versions."""
+        """Return details of the prompt: the model, its settings, and the versions."""
         report = self.report
         count = report.get("provider_count")
         effort = report.get("effort", "")
@@ -242,7 +242,7 @@ class Panel:
 
     @property
     def window(self) -> list[Fact]:
-        """Return the window, its reserves and the room for messages (docs/develop/context.md, “The room”)."""
+        """Return the context window, its reserves and the room for messages (docs/develop/context.md, “The room”)."""
         report = self.report
         answer = report["reserved_output"]
         tools = report["tools_tokens"]
@@ -290,7 +290,7 @@ def of_plan(plan: Plan, marks: Marks = NO_MARKS) -> Panel | None:
 
 
 def _row_id(source: SourceEntry) -> UUID | None:
-    """Return the id of a message's row, also for a step of it; None for a draft."""
+    """Return the id of a message's row, also for a step of the message. None for a draft."""
     try:
         return UUID((source.get("id") or "").partition("#")[0])
     except ValueError:
@@ -299,8 +299,8 @@ def _row_id(source: SourceEntry) -> UUID | None:
 
 def _turn_before(turn: Turn) -> ResolvedReport | None:
     """Return the report of the previous turn on the branch."""
-    before = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
-    return reports.of_turn(before) if before is not None else None
+    previous = Turn.objects.filter(answer=turn.user_message.parent_id).first() if turn.user_message.parent_id else None
+    return reports.of_turn(previous) if previous is not None else None
 
 
 def _changes(before: ResolvedReport, report: ResolvedReport) -> list[tuple[str, str]]:
@@ -311,13 +311,13 @@ def _changes(before: ResolvedReport, report: ResolvedReport) -> list[tuple[str, 
 
 
 def _change(change: Change) -> str:
-    """Return a change in words. A changed source has both its states or sizes."""
-    was = change["was"]
-    if was is None:
+    """Return a change in words. A changed source shows both states or both sizes."""
+    previous = change["was"]
+    if previous is None:
         return str(wording.CHANGES[change["change"]])
-    if was["state"] != change["state"]:
-        return f"{wording.STATES[was['state']]} → {wording.state_of(change)}"
+    if previous["state"] != change["state"]:
+        return f"{wording.STATES[previous['state']]} → {wording.state_of(change)}"
     return _("%(before)s → %(after)s tokens") % {
-        "before": grouped(was.get("tokens") or 0),
+        "before": grouped(previous.get("tokens") or 0),
         "after": grouped(change.get("tokens") or 0),
     }

@@ -1,4 +1,4 @@
-"""The acts of people on readings: estimate, begin, stop, go on, remove, and take the notes into a conversation."""
+"""User actions on readings: estimate, start, stop, resume, remove, and take the notes into a conversation."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -42,14 +42,14 @@ from llm.types.model_call import Usage
 from personas.services import model_for, rules_at
 from personas.texts import Texts
 
-MOST_FILES = 50  # of one reading
-MOST_NAMES = 255  # characters of the names of all
+MOST_FILES = 50  # per reading
+MOST_NAMES = 255  # characters of all file names together
 LONGEST_NAME = 60  # characters of a file's name above the notes on it
 MAX_TRIES = 3  # claims without progress
 STOPPED = Sentence("Stopped before it was read.")
 NOT_YET = Sentence("Not read yet.")
 
-# A reading in `CHECKING` is answered. Where its worker is lost it is done, not read again, see `jobs.settle_lost`.
+# A reading in `CHECKING` has its answer. If its worker is lost, it is done and not read again, see `jobs.settle_lost`.
 READINGS = JobKind(
     model=Reading,
     task="chat.tasks.read_all",
@@ -64,7 +64,7 @@ READINGS = JobKind(
 
 @dataclass(frozen=True, slots=True)
 class ReadingRequest:
-    """A question of a person on files. `model` None is the model that the person's conversations have."""
+    """A person's question about files. `model` None: the default model of the conversation's persona or the person."""
 
     user: User
     files: Sequence[File]
@@ -76,7 +76,7 @@ class ReadingRequest:
 def reading_request(
     *, user: User, files: Sequence[object], question: str, model: object, conversation: object
 ) -> ReadingRequest:
-    """Return the request with the rows of these ids. None and "" are no id; a file that is named twice counts once.
+    """Return the request with the rows of these ids. None and "" mean no id. A file that is named twice counts once.
 
     Raises `NotFound` and `too_many_files`.
     """
@@ -100,7 +100,7 @@ def reading_request(
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A part that is to be read: its file and its tokens."""
+    """A part that is still to be read: its file and its tokens."""
 
     file: File | None
     name: str
@@ -109,7 +109,7 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True)
 class FileCost:
-    """The most that the calls for the parts of one file take. `cost` is in US dollars, None without a price."""
+    """The upper bound of the calls for the parts of one file. `cost` is in US dollars, None without a price."""
 
     file: File | None
     name: str
@@ -128,10 +128,10 @@ class FileCost:
 
 @dataclass(frozen=True, slots=True)
 class ReadingEstimate:
-    """The most that a reading takes: the calls of `plan`, and those of the `checker`, which checks citations.
+    """The upper bound of a reading: the calls of `plan`, and the calls of the `checker`, which checks citations.
 
-    `cost` is in US dollars for both, None where one has no price. `files` have the costs of their parts; the rest is
-    for folds, answer and check.
+    `cost` is in US dollars for both, None if either has no price. `files` have the costs of their parts. The rest is
+    for the folds, the answer and the check.
     """
 
     model: Model
@@ -161,7 +161,7 @@ class ReadingEstimate:
 
 
 def estimate(*, request: ReadingRequest) -> ReadingEstimate:
-    """Return the most that reading all of the files for the question takes.
+    """Return the upper bound of reading all the files for the question.
 
     Raises `nothing_to_read` (409) for a file without text, `no_files`, `no_model`, and `reading_window_too_small`.
     """
@@ -171,9 +171,9 @@ def estimate(*, request: ReadingRequest) -> ReadingEstimate:
 
 
 def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading:
-    """Store a reading and have a worker carry it out. `calls` is the number that the person agreed to.
+    """Store a reading and queue it for a worker. `calls` is the number of calls that the person agreed to.
 
-    Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) where the number has
+    Raises `empty_question`, `question_too_long`, `plan_changed` (409, with the new plan in `plan`) if the number has
     changed, `readings_running` and `limit_reached` (429), and the errors of `estimate`.
     """
     question = request.question.strip()
@@ -225,7 +225,7 @@ def start_reading(*, user: User, request: ReadingRequest, calls: int) -> Reading
 
 
 def plan_again(*, reading: Reading, only_answer: bool = False) -> ReadingEstimate:
-    """Return the most that going on with a reading takes: the parts that were not read, the folds and the answer.
+    """Return the upper bound of resuming a reading: the parts that were not read, the folds and the answer.
 
     With `only_answer` no part is read.
 
@@ -254,13 +254,13 @@ def plan_again(*, reading: Reading, only_answer: bool = False) -> ReadingEstimat
 
 
 def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: bool = False) -> Reading:
-    """Go on with a reading that was stopped, failed, or left parts out. Only the missing parts are read.
+    """Resume a reading that was stopped, failed, or left parts out. Only the missing parts are read.
 
     With `only_answer` it is answered from the parts that were read. Raises `plan_changed` (409), `readings_running` and
     `limit_reached` (429), and the errors of `plan_again`.
     """
-    agreed = plan_again(reading=reading, only_answer=only_answer)
-    _require_agreed(agreed, calls)
+    current = plan_again(reading=reading, only_answer=only_answer)
+    _require_agreed(current, calls)
     with transaction.atomic():
         require_turn(user, reading.token_id or origin().token_id)
         resumed = Reading.objects.exclude(status__in=Reading.LIVE).filter(pk=reading.pk)
@@ -269,15 +269,15 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
             code="",
             detail="",
             finished=None,
-            calls=agreed.plan.calls,
-            tokens=agreed.tokens,
-            cost=agreed.cost,
+            calls=current.plan.calls,
+            tokens=current.tokens,
+            cost=current.cost,
             asked=0,
             tries=0,
             only_answer=only_answer,
             heartbeat=timezone.now(),
         ):
-            if agreed.plan.parts:  # folds of fewer parts are not those of all
+            if current.plan.parts:  # existing folds cover fewer parts
                 reading.parts.filter(level__gt=0).delete()
                 failed = reading.parts.filter(level=0, state=ReadingPart.State.FAILED)
                 failed.update(state=ReadingPart.State.WAITING, code="", detail="")
@@ -287,7 +287,7 @@ def resume_reading(*, user: User, reading: Reading, calls: int, only_answer: boo
 
 
 def stop_reading(*, user: User, reading: Reading) -> Reading:
-    """Stop a reading within some seconds; its notes stay. Staff may do so for others. Raises `not_running` (409)."""
+    """Stop a reading within a few seconds. Its notes stay. Staff may stop any reading. Raises `not_running` (409)."""
     if reading.person_id != user.pk and not has_right(user, "change", reading):
         raise NotFound("reading")
     rows = Reading.objects.live().filter(pk=reading.pk)
@@ -300,9 +300,9 @@ def stop_reading(*, user: User, reading: Reading) -> Reading:
 
 
 def settle(rows: QuerySet[Reading]) -> bool:
-    """End the reading among `rows` if it is answered; its citations stay as far as they were checked.
+    """End the reading in `rows` if it has its answer. Citations stay as far as they were checked.
 
-    `rows` has one reading at most. Returns False where it is not answered.
+    `rows` has one reading at most. Returns False if it has no answer yet.
     """
     answered = rows.filter(status=Reading.Status.CHECKING)
     person = answered.values_list("person", flat=True).first()
@@ -313,9 +313,9 @@ def settle(rows: QuerySet[Reading]) -> bool:
 
 
 def remove_reading(*, user: User, reading: Reading) -> None:
-    """Remove a reading with its notes; its costs stay in the ledger.
+    """Remove a reading with its notes. Its costs stay in the ledger.
 
-    Raises `reading_running` (409), and `legal_hold` (409) where its person or its conversation is under one.
+    Raises `reading_running` (409), and `legal_hold` (409) if its person or its conversation is under a legal hold.
     """
     require_free(reading)
     with transaction.atomic():
@@ -327,9 +327,9 @@ def remove_reading(*, user: User, reading: Reading) -> None:
 
 
 def erase_old(people: QuerySet[User], before: datetime) -> None:
-    """Delete readings of these people without a conversation that ended before, unless a legal hold keeps them."""
-    old = free(Reading.objects.all()).exclude(status__in=Reading.LIVE).filter(conversation=None, person__in=people)
-    old.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
+    """Delete these people's readings without a conversation that ended before this time, unless a legal hold exists."""
+    readings = free(Reading.objects.all()).exclude(status__in=Reading.LIVE).filter(conversation=None, person__in=people)
+    readings.filter(Q(finished__lt=before) | Q(finished=None, created__lt=before)).delete()
 
 
 def take_along(*, user: User, reading: Reading) -> File:
@@ -344,7 +344,7 @@ def take_along(*, user: User, reading: Reading) -> File:
 
 
 def as_markdown(reading: Reading) -> str:
-    """Return the reading as Markdown: question, how much was read, the answer, and the notes with their passages."""
+    """Return the reading as Markdown: question, coverage, answer, and the notes with their passages."""
     rows = list(reading.parts.filter(level=0))
     layout = layout_of(reading)
     percent = percent_of(rows)
@@ -383,7 +383,7 @@ def coverage(reading: Reading, rows: Sequence[ReadingPart], layout: TextLayout) 
 
 
 def percent_of(rows: Sequence[ReadingPart]) -> int:
-    """Return the percent of the whole text that was read; 100 only if that is all."""
+    """Return the percentage of the whole text that was read. 100 only if all of it was read."""
     return planning.coverage_of(_as_parts(rows), [], "", NO_SENTENCE).percent
 
 
@@ -397,7 +397,7 @@ def _as_parts(rows: Sequence[ReadingPart]) -> list[planning.PartCoverage]:
 
 
 def text_of(reading: Reading) -> str:
-    """Return the text that the passages divide. Raises `file_gone` and `file_changed` (409)."""
+    """Return the text that is divided into passages. Raises `file_gone` and `file_changed` (409)."""
     files = list(reading.files.all())
     seen = File.objects.visible_to(reading.person).filter(pk__in=[row.file_id for row in files])
     texts = dict(FileText.objects.filter(file__in=seen).values_list("file", "text"))
@@ -418,7 +418,7 @@ def text_of(reading: Reading) -> str:
 
 
 def usable_model(reading: Reading) -> Model:
-    """Return the model of a reading while its person may use it. Raises `model_gone` (409)."""
+    """Return the model of a reading if its person may still use it. Raises `model_gone` (409)."""
     model = models_of(reading.person).select_related("provider").filter(pk__in=[reading.model_id]).first()
     if model is None:
         detail = Sentence("The model was removed or switched off. Ask again with another model.")
@@ -443,7 +443,7 @@ def digest(texts: Iterable[str]) -> str:
 def budget_of(texts: Texts, model: Model, question: str, *, several: bool) -> Budget:
     """Return the budget of a call. `several`: the reading has several files. Raises `reading_window_too_small`."""
     count = tokens.tokenizer(model.tokenizer or tokens.CATCH_ALL).count
-    name = LONGEST_NAME if several else 0  # a character is a token at most, nearly always less than half of one
+    name = LONGEST_NAME if several else 0  # tokens; a character takes at most one token, nearly always less than half
     return planning.budget_for(model, count(asking.longest(texts)), count(question), name)
 
 
@@ -457,7 +457,7 @@ def _model(request: ReadingRequest) -> Model:
 
 
 def _names(files: Sequence[File]) -> str:
-    """Return the names of the files, cut off where they do not fit."""
+    """Return the names of the files, cut off at `MOST_NAMES`."""
     names = ", ".join(file.name for file in files)
     return names if len(names) <= MOST_NAMES else names[: MOST_NAMES - 1] + "…"
 
@@ -518,7 +518,7 @@ def _estimate(model: Model, unread: Sequence[_Unread], notes: Sequence[int], bud
 
 
 def _cost(model: Model, usage: Usage) -> Decimal | None:
-    """Return the cost in US dollars; None where the model has no price."""
+    """Return the cost in US dollars; None if the model has no price."""
     return model.prices.cost(usage) if model.prices is not None else None
 
 
@@ -527,7 +527,7 @@ def _money(cost: Decimal | None) -> str:
 
 
 def _require_agreed(current: ReadingEstimate, calls: int) -> None:
-    """Check that the person agreed to the number of calls that it takes now. Raises `plan_changed` (409)."""
+    """Check that the person agreed to the current number of calls. Raises `plan_changed` (409)."""
     if calls != current.plan.calls:
         detail = Sentence(
             "It takes up to {calls} calls of the model now. Look at the plan, then begin again.",

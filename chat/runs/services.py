@@ -1,4 +1,4 @@
-"""Actions of people on runs, for pages, the API and the admin. `state_machine` decides what follows."""
+"""User actions on runs, for pages, the API and the admin. `state_machine` decides the next step."""
 
 from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
@@ -51,11 +51,12 @@ def create_run(
     starts_itself: bool = False,
     unasked: bool = False,
 ) -> Run:
-    """Create a run in a conversation of its own. It drafts the task's checklist, or works through the existing one.
+    """Create a run in a new conversation. The run drafts the task's checklist, or works through the existing checklist.
 
-    `starts_itself`: the drafted checklist is begun without a person's look at it. `unasked`: the server begins the run;
-    a person who then creates a run takes this one over. Raises `not_a_day_task`, `right_missing` (403), and with 409
-    `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached` (429).
+    `starts_itself`: the run starts the drafted checklist without a person's approval. `unasked`: the server creates the
+    run. A person who then creates a run for the task takes over this run. Raises `not_a_day_task`, `right_missing`
+    (403), and with 409 `for_the_user`, `finished`, `was_moved`, `run_open` and `model_without_tools`; `limit_reached`
+    (429).
     """
     require(user, May.RUN_TASKS)
     task = visible_task(user, task.pk)
@@ -102,14 +103,14 @@ def _begin(run: Run, persona: Persona | None) -> None:
 
 
 def start_run(*, user: User, run: Run) -> Run:
-    """Accept the drafted checklist as it is now, and begin with it."""
+    """Accept the drafted checklist as it is now, and start it."""
     require(user, May.RUN_TASKS)
     runs.start(user=user, run_id=run.pk)
     return _with_notice(user, run)
 
 
 def retry_run(*, user: User, run: Run) -> Run:
-    """Go on where the run waits, failed or was stopped."""
+    """Resume a run that waits, has failed or was stopped."""
     require(user, May.RUN_TASKS)
     runs.retry(user=user, run_id=run.pk)
     return _with_notice(user, run)
@@ -123,7 +124,7 @@ def answer_run(*, user: User, run: Run, text: str = "") -> Run:
 
 
 def stop_run(*, user: User, run: Run) -> Run:
-    """Stop a run with the answer that is being written. One that has ended stays as it is; staff may stop all."""
+    """Stop a run and the answer that is being written. A run that has ended does not change. Staff may stop any run."""
     if run.owner_id != user.pk and not has_right(user, "change", run):
         raise NotFound("run")
     with transaction.atomic():

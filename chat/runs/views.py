@@ -1,6 +1,6 @@
-"""A task's run on pages: its steps item by item, and the reason why it waits.
+"""Show a task's run on pages: its steps item by item, and the reason why it waits.
 
-It is a fragment for the pages of tasks and conversations, and a page of its own without scripts.
+The view is a fragment on the pages of tasks and conversations. Without scripts it is a separate page.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ STEP_STATUSES = {
 
 
 class StepView(NamedTuple):
-    """A step for a page. `message`: the answer's id, None when it was deleted."""
+    """A step for a page. `message`: the answer's id, None if it was deleted."""
 
     words: str
     turn: UUID | None
@@ -58,7 +58,7 @@ class StepView(NamedTuple):
 
 
 class ItemView(NamedTuple):
-    """An item for a page. `code` begins with the dot."""
+    """An item for a page. `code` is the end of the item's code, from the dot on."""
 
     row: Task
     code: str
@@ -86,12 +86,12 @@ class RunView:
 
     @property
     def confirms(self) -> bool:
-        """Return whether it waits at a breakpoint or a proposed item, for which no text is needed."""
+        """Return whether the run waits at a breakpoint or a proposed item, which need no text."""
         return self.waits and self.row.code in ("breakpoint", PROPOSED)
 
     @property
     def answers(self) -> bool:
-        """Return whether a text can be sent to it."""
+        """Return whether the user can send a text to the run."""
         return self.waits and self.row.code in ("breakpoint", PROPOSED, "question", "item_unfinished", NO_CHECKLIST)
 
     @property
@@ -106,7 +106,7 @@ class RunView:
 
     @property
     def tag(self) -> str:
-        """Return a digest of all that the page shows."""
+        """Return a digest of everything that the page shows."""
         run = (self.row.status, self.row.code, self.row.detail, self.row.needs, self.used, self.draft)
         items = [
             (each.row.title, each.words, each.row.blocking, each.row.needs, each.current, each.steps)
@@ -117,7 +117,7 @@ class RunView:
 
 @with_row(visible_task, "GET", "POST")
 def task_run(request: Request, task: Task) -> HttpResponse:
-    """Show the task's newest run, or the button that begins one. A POST begins one."""
+    """Show the task's newest run, or the button that starts a run. A POST starts a run."""
     if request.method == "GET":
         return _shown(request, task)
     try:
@@ -129,13 +129,13 @@ def task_run(request: Request, task: Task) -> HttpResponse:
 
 @with_row(services.visible_run)
 def act(request: Request, run: Run, what: str) -> HttpResponse:
-    """Start, stop, answer or retry a run, as `what` names it."""
+    """Start, stop, answer or retry a run. `what` names the action."""
     try:
         if what == "answer":
             services.answer_run(user=request.user, run=run, text=unix_lines(request.POST.get("text", "")))
         else:
-            does = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
-            does[what](user=request.user, run=run)
+            actions = {"start": services.start_run, "stop": services.stop_run, "retry": services.retry_run}
+            actions[what](user=request.user, run=run)
     except ProductError as error:
         return _refused(request, run.task, error)
     return _after(request, run.task, run)
@@ -161,10 +161,10 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     run = services.runs_of(request.user).filter(task=task).first()
     view = run_view(run) if run else None
     compact = "compact" in request.GET or "compact" in request.POST
-    seen = request.GET.get("seen")
+    shown_state = request.GET.get("seen")
     may_start = drafts.can_be_drafted(task)
-    now = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
-    if seen == now and problem is None:  # so a refusal on the page stays until something changes
+    state = (view.tag if view is not None else "startable" if may_start else "none") + task.draft
+    if shown_state == state and problem is None:  # nothing new; an error on the page stays until something changes
         return HttpResponse(status=204)
     context = {
         "task": task,
@@ -176,10 +176,10 @@ def _shown(request: Request, task: Task, *, status: int = 200, problem: ProductE
     if not request.htmx:
         return render(request, "chat/run.html", {**context, "section": "tasks"}, status=status)
     response = render(request, "chat/_run.html", context, status=status)
-    if problem is not None:  # pages show a refusal only where the response names the place
+    if problem is not None:  # pages show an error response only if it names its target
         response["HX-Retarget"] = f"#run-{task.pk}"
         response["HX-Reswap"] = "outerMorph"
-    if seen or request.method == "POST":
+    if shown_state or request.method == "POST":
         response["HX-Trigger"] = "taskschange"  # the page's list of items has changed, too
     return response
 
@@ -222,13 +222,13 @@ def run_view(run: Run) -> RunView:
 
 
 def _used(run: Run) -> str:
-    so_far = used(run)
+    usage = used(run)
     caps = profile_of(run)
     template = _("%(steps)s of %(most_steps)s steps · %(minutes)s of %(most)s min · %(percent)s of what it may read")
     return template % {
-        "steps": so_far.steps,
+        "steps": usage.steps,
         "most_steps": caps.run_max_steps,
-        "percent": percent(so_far.tokens, caps.run_max_tokens),
-        "minutes": int(so_far.minutes),
+        "percent": percent(usage.tokens, caps.run_max_tokens),
+        "minutes": int(usage.minutes),
         "most": caps.run_max_minutes,
     }

@@ -13,8 +13,8 @@ from chat.turns.submit import regenerate
 from core.errors import ProductError
 from projects.planner.models import RunStep
 
-WITHIN = timedelta(minutes=10)  # after its end; later its person decides
-LOST_AFTER = timedelta(seconds=10)  # after its end; the process that has ended it has resumed it by then, or was killed
+WITHIN = timedelta(minutes=10)  # after its end; later the person decides
+LOST_AFTER = timedelta(seconds=10)  # after its end; by then the process that ended it has resumed it or was killed
 AMONG = 1_000  # newest turns that did not end well
 _KEY = "resumed-"
 
@@ -22,11 +22,15 @@ logger = logging.getLogger(__name__)
 
 
 def resume(conversation_id: UUID) -> bool:
-    """Continue the newest answer of a conversation, or ask anew where it has no text. Return whether it goes on.
+    """Continue the newest answer of a conversation, or regenerate it if it has no text. Return whether it is resumed.
 
-    An answer is resumed once: one that is interrupted again may be the cause that ends the workers, so it waits for its
-    person. It is not resumed where a tool was called, which could act twice; where a program waits for it, as with
-    OpenAI's protocol; in a run, which tries its steps again by itself; and next to answers of other models.
+    An answer is resumed once. An answer that is interrupted twice may itself crash the workers, so it waits for the
+    person. An answer is not resumed:
+
+    * if a tool was called, which could act twice;
+    * if a program waits for it, as with OpenAI's protocol;
+    * in a run, which retries its steps by itself;
+    * next to answers of other models.
     """
     turn = _interrupted(conversation_id)
     if turn is None or not _may_go_on(turn):
@@ -45,7 +49,7 @@ def resume(conversation_id: UUID) -> bool:
 
 
 def due() -> list[UUID]:
-    """Return the conversations whose newest answer should be resumed and is not, since a process was killed."""
+    """Return the conversations whose newest answer was not resumed because a process was killed."""
     now = timezone.now()
     newest = Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:AMONG]
     rows = Turn.objects.filter(
@@ -67,12 +71,12 @@ def _interrupted(conversation_id: UUID) -> Turn | None:
 
 
 def _may_go_on(turn: Turn) -> bool:
-    tools = any(part["type"].startswith("tool") for part in turn.answer.parts)
-    again = (turn.idempotency_key or "").startswith(_KEY)
-    ours = (
+    has_tools = any(part["type"].startswith("tool") for part in turn.answer.parts)
+    resumed = (turn.idempotency_key or "").startswith(_KEY)
+    from_user = (
         turn.conversation.origin != Conversation.Origin.API and not turn.options and turn.conversation.owner.is_active
     )
-    return ours and not (tools or again or turn.slot or turn.stop_requested) and not _asked_by_run(turn)
+    return from_user and not (has_tools or resumed or turn.slot or turn.stop_requested) and not _asked_by_run(turn)
 
 
 def _asked_by_run(turn: Turn) -> bool:

@@ -1,6 +1,6 @@
-"""Checks that nothing is under way in a conversation: no answer, no summary that is in time, no run.
+"""Check that a conversation is idle: no answer, no summary within its time limit, no run.
 
-They end summaries that are late, and so are beside them.
+The checks also end overdue summaries.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from projects.planner.models import Run
 
 @contextmanager
 def idle(user: User, conversation: Conversation) -> Iterator[Conversation]:
-    """Open a transaction for a change of the person's own conversation, which is locked and in which nothing goes on.
+    """Open a transaction that changes the person's own conversation. The conversation is locked and idle.
 
     Raises `NotFound`, and `already_answering` and `summarising` (409).
     """
@@ -43,10 +43,10 @@ class RunWaits(ProductError):
 
 
 def require_idle(conversation: Conversation, *, of_run: bool = False) -> ConversationStatus:
-    """Return the status of a locked conversation in which nothing is under way.
+    """Return the status of a locked, idle conversation. `of_run`: the conversation's own run does not count.
 
-    Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). A summary that takes too long is
-    no reason to wait.
+    Raises `already_answering`, `summarising`, `run_in_progress` or `RunWaits` (409). An overdue summary is ended
+    and does not count.
     """
     status = status_of(conversation)
     if status.answering:
@@ -65,7 +65,7 @@ def require_idle(conversation: Conversation, *, of_run: bool = False) -> Convers
 
 
 def require_no_run(conversation: Conversation) -> None:
-    """Check that no run is at work or waits. Raises `run_in_progress` or `RunWaits` (409)."""
+    """Check that no run is working or waiting. Raises `run_in_progress` or `RunWaits` (409)."""
     run = Run.objects.filter(conversation=conversation, status__in=Run.UNFINISHED).first()
     if run is not None:
         raise RunWaits(run) if run.status == Run.Status.WAITING else run_in_progress()

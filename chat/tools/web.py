@@ -1,4 +1,4 @@
-"""Tools for the web. Their results are numbered as documents of the conversation."""
+"""Tools for the web. Their results get citation numbers like the documents of the conversation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ OPEN_GUIDANCE = ToolGuidance("open_url", is_search=True)
 
 
 class NumberedResults:
-    """A tool whose `documents` get numbers of the conversation. The model sees their JSON, the page their addresses."""
+    """A tool whose `documents` get citation numbers. The model sees their JSON, the page shows their addresses."""
 
     def __init__(self, tool: Tool, conversation: Conversation, gate: Gate) -> None:
         self.tool = tool

@@ -1,6 +1,6 @@
-"""The product's own processes, which the supervisor forks: all modules are loaded once, and their memory is shared.
+"""The product's processes, which the supervisor forks. All modules are loaded once, and the processes share the memory.
 
-Loading takes seconds of a processor and 200 MB, which each process would need on its own.
+Otherwise each process would need seconds of processor time and 200 MB.
 """
 
 import gc
@@ -23,7 +23,7 @@ from django.urls import get_resolver
 
 SERVER = "config.http.server"
 READY = "takes what is queued"
-# Modules that each worker would else import itself when it starts.
+# Modules that each worker would otherwise import when it starts.
 OF_WORKERS = (
     "billiard.pool",
     "celery.app.amqp",
@@ -46,15 +46,15 @@ OF_WORKERS = (
     "llm.providers.openai",
     "llm.providers.responses",
 )
-WEB_CONNECTIONS = 12  # to PostgreSQL on the same machine: more views at a time than processors gain nothing
-DRAIN_SECONDS = 7  # `Children.stop` waits 10, and the person who has pressed Ctrl-C waits, too
-TICK = 1  # seconds between two checks of the clock whether it has to end
+WEB_CONNECTIONS = 12  # to PostgreSQL on the same machine; more concurrent views than processors gain nothing
+DRAIN_SECONDS = 7  # `Children.stop` waits 10, and so does the person who pressed Ctrl-C
+TICK = 1  # seconds between the clock's checks for a stop
 
 logger = logging.getLogger(__name__)
 
 
 def load() -> None:
-    """Load everything that a request or a Celery task needs, without connections, which belong to one process."""
+    """Load everything that a request or a Celery task needs. Open no connections: they belong to one process."""
     settings.DRAIN_SECONDS = min(settings.DRAIN_SECONDS, DRAIN_SECONDS)
     gc.disable()  # collections take a quarter of the loading time and free nothing
     import_module("config.asgi")
@@ -66,7 +66,7 @@ def load() -> None:
     app.loader.import_default_modules()
     app.finalize()
     import_module("llm.tokens").count("")  # reads the vocabulary
-    gc.freeze()  # the collector would write to every object, which ends the sharing of its page
+    gc.freeze()  # the collector would write to every object, and its memory page would no longer be shared
     gc.enable()
 
 
@@ -91,14 +91,14 @@ def web(descriptor: int) -> None:
 def worker(queue: str, threads: int, schedule: str = "") -> Callable[[], None]:
     """Return the main function of a worker, which prints `READY` once it takes jobs.
 
-    With the file of a `schedule` it also runs the sweepers' clock: beat as its own process would take 30 MB.
+    With a `schedule` file it also runs beat, the sweepers' clock, which would take 30 MB as a separate process.
     """
     return partial(_work, queue, threads, schedule)
 
 
 def _work(queue: str, threads: int, schedule: str) -> None:
     """Run a worker without Celery's command line, whose packages for prompts and completion take 15 MB."""
-    # Celery warns about root on every start, and root is the usual user in a container.
+    # Celery warns about root on every start, but containers usually run as root.
     warnings.filterwarnings("ignore", "You're running the worker")
     os.environ["CELERY_SKIP_CHECKS"] = "true"
     worker_ready.connect(_say_ready)  # runs after the handlers of the queues' own modules
@@ -125,14 +125,14 @@ def _say_ready(**kwargs: Any) -> None:
 
 
 def _keep_clock(app: Any, schedule: str) -> None:
-    """Run beat on a thread, from the readiness of the worker until its end."""
+    """Run beat in a thread from the time the worker is ready until it ends."""
     beat = import_module("celery.beat").Service(app, TICK, schedule, remote_control=False)
 
     def keep() -> None:
         try:
             beat.start()
         except Exception:
-            # Without its clock no sweeper runs: so the worker ends, and the supervisor starts both again.
+            # Without beat no sweeper runs. So the worker ends, and the supervisor restarts both.
             logger.exception("the sweepers' clock stands still")
             os.kill(os.getpid(), signal.SIGTERM)
 

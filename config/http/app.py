@@ -1,4 +1,4 @@
-"""The pages as an app on a person's device: its manifest, its service worker, and the page for a lost network."""
+"""Serve the pages as an installable app: its manifest, its service worker, and the offline page."""
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -37,15 +37,15 @@ def manifest(request: HttpRequest) -> JsonResponse:
 
 @require_GET
 def offline(request: HttpRequest) -> HttpResponse:
-    """Show that there is no network, and that drafts are safe. The service worker stores this page."""
+    """Show the offline page, which says that drafts are safe. The service worker stores this page."""
     return render(request, "offline.html")
 
 
 @require_GET
 def service_worker(request: HttpRequest) -> HttpResponse:
-    """Return the service worker, at the root, since its scope is all addresses below its own.
+    """Return the service worker. Its address is at the root, since its scope is all addresses below its own.
 
-    Its text names the files of this version, so that browsers install the worker of a new version.
+    Its text names the files of this version, so that browsers install the worker of each new version.
     """
     context = {"files": [static(name) for name in SHELL], "offline": reverse("offline")}
     response = render(request, "service-worker.js", context, content_type="text/javascript")

@@ -1,13 +1,13 @@
-"""Bounds on the time that a web process waits for a database that cannot be reached.
+"""Limit the time that a web process waits for an unreachable database.
 
-1. libpq gives up a connection attempt (`connect_timeout`), and a connection whose network loses everything (keepalives,
+1. libpq gives up a connection attempt (`connect_timeout`), and a connection that loses its network (keepalives,
    `tcp_user_timeout`).
 2. The pool tries to connect for `RECONNECT_SECONDS`. Then it calls `refuse_waiting`: each request that waits for a
    connection is refused, and the next one opens a new pool.
 3. `problems` answers a refused request with 503.
 
-A request waits for up to 30 s while the database works, since several hundred may be sent at once. A request whose
-statement is under way waits for as long as the server does: a server that hangs looks like a long query.
+While the database works, a request waits up to 30 s for a connection, since several hundred requests may arrive at
+once. A request whose statement is running has no time limit: a server that hangs looks like a long query.
 """
 
 import threading
@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connections
 from psycopg_pool import ConnectionPool
 
-RECONNECT_SECONDS = 2.0  # a refused page may ask twice, for the person and for the name of the workspace
+RECONNECT_SECONDS = 2.0  # a refused page may query twice: for the person and for the workspace's name
 MAX_WAITING = 1000  # requests, each with a thread
 REFUSE_ALL = -1
 LIBPQ_OPTIONS = {
@@ -29,7 +29,7 @@ LIBPQ_OPTIONS = {
 
 
 def bound_waits(database: dict[str, Any]) -> None:
-    """Add the bounds to Django's settings of a database. Options of its URL take precedence."""
+    """Add the bounds to Django's settings of a database. Options in its URL take precedence."""
     options = database["OPTIONS"]
     database["OPTIONS"] = {**LIBPQ_OPTIONS, **options}
     options["pool"] |= {
@@ -40,12 +40,12 @@ def bound_waits(database: dict[str, Any]) -> None:
 
 
 def refuse_waiting(pool: "ConnectionPool[Any]") -> None:
-    """Close the pool in a thread of its own: the pool calls this from a thread that the closing waits for."""
+    """Close the pool in a new thread. The pool calls this function from a thread that `close` waits for."""
     threading.Thread(target=_close, args=(pool,), name="refuse-waiting", daemon=True).start()
 
 
 def _close(pool: "ConnectionPool[Any]") -> None:
-    pool.max_waiting = REFUSE_ALL  # requests whose connection failed its check would still queue up after the closing
+    pool.max_waiting = REFUSE_ALL  # otherwise requests whose connection failed its check would queue after the close
     pool.close(timeout=0)
     for connection in connections.all():
         if connection.pool is pool:  # type: ignore[attr-defined]  # no stubs have it

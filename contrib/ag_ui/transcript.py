@@ -1,4 +1,4 @@
-"""The messages of a run as its client has them. A MESSAGES_SNAPSHOT event repeats them."""
+"""Collect the messages of a run as its client sees them. A MESSAGES_SNAPSHOT event repeats them."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ class _TranscriptMessage:
     role: str
     pieces: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)  # ids
-    answers: str = ""  # of a tool's message: the id of the call
+    answers: str = ""  # in a tool message: the id of the call
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Transcript:
             return agui.ReasoningMessage(id=id_, role="reasoning", content=text)
         if message.role == "tool":
             return agui.ToolMessage(id=id_, role="tool", content=text, tool_call_id=message.answers)
-        calls = [self._call(each) for each in message.calls]
+        calls = [self._call(call_id) for call_id in message.calls]
         return agui.AssistantMessage(id=id_, role="assistant", content=text or None, tool_calls=calls or None)
 
     def _call(self, id_: str) -> agui.ToolCall:

@@ -18,14 +18,15 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 
 
 class ClusterError(Exception):
-    """The cluster cannot run. The sentence says what to do."""
+    """The cluster cannot run. The message says what to do."""
 
 
 @dataclass
 class Process:
     """A process that can be started again. Its log is in `directory`.
 
-    It gets `environment`, and of our own variables only `INHERITED`. `should_run`: `tend` restarts it.
+    The process gets `environment`, and from the variables of this process only `INHERITED`. `should_run`: `tend`
+    restarts it.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Process:
     stop_signal: signal.Signals = signal.SIGTERM
     should_run: bool = False
     _running: "subprocess.Popen[bytes] | None" = None
-    _ended: float | None = None  # when it was seen to have ended by itself
+    _ended: float | None = None  # time of the check that found it ended by itself
 
     @property
     def log(self) -> Path:
@@ -50,7 +51,7 @@ class Process:
         return self._running is not None and self._running.poll() is None
 
     def start(self, **environment: str) -> None:
-        """Start it with extra variables. Call this in the main thread: the process dies with the calling thread."""
+        """Start the process with extra variables. Call it in the main thread: the process dies with this thread."""
         self.should_run, self._ended = True, None
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with self.log.open("ab") as log:
@@ -66,7 +67,7 @@ class Process:
             )
 
     def tend(self) -> bool:
-        """Restart it a little after it has ended by itself. Return whether that was done."""
+        """Restart the process `RESTARTED_AFTER` seconds after it ended by itself. Return whether it was restarted."""
         if not self.should_run or self.alive:
             return False
         self._ended = self._ended or time.monotonic()
@@ -76,20 +77,20 @@ class Process:
         return True
 
     def signal(self, number: signal.Signals) -> None:
-        for each in self._family():
+        for process in self._family():
             with suppress(psutil.NoSuchProcess):
-                each.send_signal(number)
+                process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill it and its children. `tend` restarts it if `should_run` is true."""
-        family, running = self._family(), self._running  # `tend` may soon replace it
+        """Kill the process and its children. `tend` restarts it if `should_run` is true."""
+        family, running = self._family(), self._running  # `tend` may replace the process soon
         self.signal(signal.SIGKILL)
         psutil.wait_procs(family, timeout=10)
         if running is not None:
             running.wait(10)
 
     def ask_to_end(self) -> None:
-        """Send its stop signal to it alone and not to its children, as systemd does (KillMode=mixed)."""
+        """Send the stop signal to the process but not to its children, as systemd does (KillMode=mixed)."""
         self.should_run = False
         if self._running is not None and self.alive:
             self._running.send_signal(self.stop_signal)

@@ -1,6 +1,6 @@
-"""The table of the audit: one row for each act. Rows are only added; triggers of the database refuse anything else.
+"""The audit table, with one row for each act. It is append-only: database triggers refuse updates and deletions.
 
-It has no foreign keys: a row outlives the people and rows that it names.
+The table has no foreign keys, since an entry outlives the people and rows that it names.
 """
 
 from typing import Any, ClassVar
@@ -13,11 +13,11 @@ from core.audit.origin import How
 
 
 class Entry(models.Model):
-    """An act: the person, the act, the row, the time and the origin, with the names of that time.
+    """An act: the person, the act, the row, the time and the origin, with the names as they were at that time.
 
-    `changes` has [before, after] by field, or null for a secret or a text: then it only says that the field changed.
-    `sequence`, `previous` and `hash` are the place in the chain (`core.audit.chain`), which the database sets as the
-    transaction is committed.
+    `changes` has [before, after] by field, or null for a secret or a text. A null only says that the field changed.
+    `sequence`, `previous` and `hash` are the entry's place in the chain (`core.audit.chain`). The database sets them
+    when the transaction is committed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,4 +1,4 @@
-"""Notes of the requests that leave the workspace, taken where they are sent, so also of those that then fail."""
+"""Record requests that leave the workspace. They are recorded when they are sent, so failed requests are included."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _noted: ContextVar[list[OutgoingRequest] | None] = ContextVar("noted", default=N
 
 @contextmanager
 def noting() -> Iterator[list[OutgoingRequest]]:
-    """Yield a list that collects the requests that this task, and the tasks that it starts, send in the block."""
+    """Yield a list of the requests that this task, and tasks that it starts, send within the block."""
     noted: list[OutgoingRequest] = []
     token = _noted.set(noted)
     try:
@@ -28,7 +28,7 @@ def noting() -> Iterator[list[OutgoingRequest]]:
 
 
 def note(host: str, what: str) -> None:
-    """Note a request. Without `noting` around it this does nothing."""
+    """Record a request. Outside of `noting` this does nothing."""
     noted = _noted.get()
     if noted is not None:
         noted.append({"host": host, "what": what})

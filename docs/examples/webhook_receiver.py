@@ -10,7 +10,7 @@ PORT = 8080
 
 def is_ours(headers, body):
     if abs(time.time() - int(headers["webhook-timestamp"])) > 300:
-        return False  # too old: somebody may have kept it
+        return False  # too old: it may be a replay
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()

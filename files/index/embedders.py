@@ -29,13 +29,13 @@ LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
 REMOTE_BATCH = 64  # texts
 PATIENT = 60.0  # seconds for an answer while a file is indexed
 HURRIED = 5.0  # seconds for an answer while a user waits for results
-SEARCH_SECONDS = 2.0  # seconds for the answer of a worker, which takes milliseconds, while a user waits
-HALVINGS = 3  # of texts that are too long for an endpoint
+SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; it usually takes milliseconds
+HALVINGS = 3  # halvings of texts that are too long for an endpoint
 
 
 class EmbeddingClient(Protocol):
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
-        """Return one vector a text; None for a text without words. Adds to `usage`. Raises `ModelError`."""
+        """Return one vector for each text; None for a text without words. Adds to `usage`. Raises `ModelError`."""
 
 
 def active_embedder() -> Embedder:
@@ -50,7 +50,7 @@ def active_embedder() -> Embedder:
 
 
 def embedders_of(ids: Collection[UUID], version: UUID | None) -> list[Embedder]:
-    """Return the embedders with these ids, as they were at this version of the workspace or later."""
+    """Return the embedders with these ids, as of this version of the workspace or later."""
     rows = _EMBEDDERS.get(version)
     return [rows[pk] for pk in sorted(ids) if pk in rows]
 
@@ -61,7 +61,7 @@ _EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 def embed(
     embedder: Embedder, texts: Sequence[str], payer: Payer = NOBODY, *, timeout: float = PATIENT
 ) -> list[Vector | None]:
-    """Return one vector a text, as `EmbeddingClient.embed`. Calls of a server are stored in the ledger."""
+    """Return one vector for each text, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger."""
     client = client_of(embedder, timeout=timeout)
     if embedder.kind == Embedder.Kind.BUNDLED:
         return client.embed(texts, SearchUsage())
@@ -70,7 +70,7 @@ def embed(
 
 
 def count_tokens(texts: Sequence[str]) -> int:
-    """Return the tokens of all texts by the catch-all tokenizer."""
+    """Return the number of tokens of all texts, counted by the catch-all tokenizer."""
     return sum(map(tokens.count, texts))
 
 
@@ -84,19 +84,19 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> EmbeddingClien
 
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
-    """Embed with the bundled embedder, which every installation has, also if another one is active."""
+    """Embed with the bundled embedder, even if another one is active. Every installation has it."""
     return _BundledClient(PATIENT).embed(texts, SearchUsage())
 
 
 class _BundledClient:
-    """Client of the bundled embedder, in this process or, after `embed_in_workers`, in a worker."""
+    """Client of the bundled embedder. It runs in this process or, after `embed_in_workers`, in a worker."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
 
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
         usage.add(0, count_tokens(texts))
-        # Batches have texts of similar length, since a short text costs as much as the text it is padded to.
+        # Batches have texts of similar length, since all texts of a batch are padded to the longest one.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
@@ -118,7 +118,7 @@ _in_workers = False
 
 
 def embed_in_workers() -> None:
-    """Have workers do the work of the bundled embedder from now on, not this process."""
+    """Run the bundled embedder in workers from now on, and not in this process."""
     global _in_workers
     _in_workers = True
 
@@ -126,12 +126,12 @@ def embed_in_workers() -> None:
 def batches(order: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
     """Split the indexes of texts, shortest text first, so that no padded batch exceeds its limits."""
     batch: list[int] = []
-    for at in order:
-        padded = (len(batch) + 1) * min(len(texts[at]), LONGEST_TEXT)
+    for index in order:
+        padded = (len(batch) + 1) * min(len(texts[index]), LONGEST_TEXT)
         if batch and (len(batch) == BUNDLED_BATCH or padded > BATCH_CHARACTERS):
             yield batch
             batch = []
-        batch.append(at)
+        batch.append(index)
     if batch:
         yield batch
 

@@ -1,8 +1,8 @@
-"""The two rankings that search combines: BM25 over lexemes, and cosines of vectors. Both are limited to some files.
+"""The two rankings that search combines: BM25 over lexemes, and cosines of vectors. Both cover only the visible files.
 
-BM25 is exact: document frequencies, the number of chunks and their average length are those of the visible files. The
-query returns one row for each lexeme, with its entries in all of these files; the scores are computed here. This takes
-8 ms at the median among 100,000 chunks. Frequencies from a GIN index over `tsvector` took 140 ms.
+BM25 is exact: document frequencies, the number of chunks and their average length are computed over the visible files.
+The SQL query returns one row for each lexeme, with its entries in all of these files. The scores are computed in
+Python. The median time is 8 ms with 100,000 chunks. Frequencies from a GIN index over `tsvector` took 140 ms.
 """
 
 import math
@@ -29,11 +29,11 @@ from files.models import Chunk, Embedder, File, Posting
 
 K1 = 1.5
 B = 0.75
-MAX_TERMS = 64  # words of a query that are used, the first ones
-# Visible chunks up to which all vectors are compared, in about 10 ms. Above that, the index proposes chunks.
+MAX_TERMS = 64  # the first words of a query; further words are ignored
+# Up to this number of visible chunks all vectors are compared, in about 10 ms. Above it the index proposes chunks.
 EXACT_UP_TO = 20_000
-# The index examines eight times as many chunks as are returned. With four times as many, among 100,000 chunks of random
-# words, a fifth of the nearest ones was missing.
+# The index examines eight times as many chunks as are returned. With four times as many, a fifth of the nearest chunks
+# was missing (measured with 100,000 chunks of random words).
 LOOKED_AT = 8
 ENTRY = np.dtype([("chunk", ">i8"), ("frequency", ">u2"), ("length", ">u2")])
 
@@ -84,7 +84,7 @@ class VisibleCollection:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Phrasing with its lexemes. `weights` of repeated words by their position; other words have the weight 1."""
+    """Phrasing with its lexemes. `weights`: of repeated words, by position. Other words have the weight 1."""
 
     text: str
     words: Words
@@ -93,7 +93,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSearch:
-    """Visible collection, prepared queries, and the `embedders` whose vectors any chunk has."""
+    """Visible collection, prepared queries, and the `embedders` of which any chunk has vectors."""
 
     collection: VisibleCollection
     queries: list[Query]
@@ -103,11 +103,11 @@ class PreparedSearch:
 def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSearch:
     """Read everything that a search needs before it ranks, in one statement. PostgreSQL must accept the `queries`."""
     try:
-        seen, parameters = files.order_by().values("pk").query.sql_with_params()
+        file_ids_sql, parameters = files.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:
         return PreparedSearch(VisibleCollection(0, 0, ()), [Query(query, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
-        cursor.execute(PREPARE.format(seen=seen), [*parameters, [readable(query) for query in queries]])
+        cursor.execute(PREPARE.format(seen=file_ids_sql), [*parameters, [readable(query) for query in queries]])
         rows = cursor.fetchall()
     sizes = {row[0]: (int(row[1]), int(row[2])) for row in rows}
     languages = tuple(sorted(sizes))
@@ -135,19 +135,21 @@ def _query(text: str, lexemes: list[QueryLexeme], languages: Group[str]) -> Quer
 def _words(lexemes: list[QueryLexeme], languages: Group[str]) -> Words:
     """Return the lexemes of a query by language, with the first position of their word.
 
-    `simple` has no stop words. It gets those of the language that removes most words of the query. Otherwise a few
-    chunks in `simple` among many English ones would make “what is the” look rare and important.
+    `simple` has no stop words. It uses the stop words of the language that removes most words of the query. Otherwise a
+    few chunks in `simple` among many English ones would make “what is the” look rare and important.
     """
     words: dict[str, dict[str, int]] = {name: {} for name in languages}
-    positions: dict[str, set[int]] = defaultdict(set)  # of words that are no stop words, by language
-    for each in sorted(lexemes):
-        positions[each.language].add(each.position)
-        if len(words[each.language]) < MAX_TERMS:
-            words[each.language][each.lexeme] = each.position
+    positions: dict[str, set[int]] = defaultdict(set)  # by language; without stop words
+    for lexeme in sorted(lexemes):
+        positions[lexeme.language].add(lexeme.position)
+        if len(words[lexeme.language]) < MAX_TERMS:
+            words[lexeme.language][lexeme.lexeme] = lexeme.position
     stemmed = [positions[name] for name in languages if name != SIMPLE]
     if SIMPLE in words and stemmed:
         fewest = min(stemmed, key=len)
-        words[SIMPLE] = {word: at for word, at in words[SIMPLE].items() if at in fewest} or words[SIMPLE]
+        words[SIMPLE] = {word: position for word, position in words[SIMPLE].items() if position in fewest} or words[
+            SIMPLE
+        ]
     return words
 
 
@@ -165,7 +167,7 @@ class Scores:
     scores: npt.NDArray[np.float64]
 
     def best(self, count: int) -> list[int]:
-        """Return the ids of the `count` highest scores, in no order."""
+        """Return the ids of the chunks with the `count` highest scores, unordered."""
         if len(self.chunks) <= count:
             return [int(chunk) for chunk in self.chunks]
         return [int(chunk) for chunk in self.chunks[np.argpartition(-self.scores, count)[:count]]]
@@ -180,7 +182,7 @@ class Scores:
 
 
 def bm25(files: QuerySet[File], query: Query, collection: VisibleCollection) -> Scores:
-    """Return BM25 scores by Robertson and Zaragoza (2009), with Lucene's idf, which is never negative.
+    """Return BM25 scores as in Robertson and Zaragoza (2009), with Lucene's idf, which is never negative.
 
     A repeated word of the query is weighted by the square root of its repetitions.
     """
@@ -190,20 +192,20 @@ def bm25(files: QuerySet[File], query: Query, collection: VisibleCollection) -> 
 def positions_of(words: Words) -> dict[str, int]:
     """Return the first position of each lexeme over all languages.
 
-    Equal lexemes of different words in two languages are rare, and each text has postings by its own language's rules.
+    Two different words rarely have the same lexeme in two languages. Each text's postings follow its own language.
     """
     positions: dict[str, int] = {}
     for lexemes in words.values():
-        for lexeme, at in lexemes.items():
-            positions[lexeme] = min(at, positions.get(lexeme, at))
+        for lexeme, position in lexemes.items():
+            positions[lexeme] = min(position, positions.get(lexeme, position))
     return positions
 
 
 def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
     """Return the postings of lexemes in the files, by the position of their word.
 
-    Entries of all languages are joined, so that a word's frequency is that in the whole collection. Otherwise every
-    word of a rare language would be rare.
+    Entries of all languages are joined, so that a word's frequency counts over the whole collection. Otherwise every
+    word of a rare language would count as rare.
     """
     entries = defaultdict(list)
     rows = Posting.objects.filter(lexeme__in=positions, file__in=files.values("pk"))
@@ -213,11 +215,14 @@ def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
 
 
 def score_postings(entries: Postings, collection: VisibleCollection, weights: Mapping[int, float]) -> Scores:
-    """Return the BM25 scores of all chunks in these postings. `weights` other than 1 by the word's position."""
+    """Return the BM25 scores of all chunks in these postings. `weights`: by the word's position, 1 if missing."""
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))
     average = collection.words / collection.chunks
-    parts = [_score_word(array, collection.chunks, average, weights.get(at, 1.0)) for at, array in entries.items()]
+    parts = [
+        _score_word(array, collection.chunks, average, weights.get(position, 1.0))
+        for position, array in entries.items()
+    ]
     chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
     return Scores(chunks, scores)
@@ -250,24 +255,24 @@ def nearest(
     `visible`: number of chunks in the files. The caller has checked that the chunks `also` are among them. If the index
     proposes too few visible chunks, all are compared.
     """
-    every = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
-    rows = every.filter(file__in=files.values("pk"))
-    others = every.filter(pk__in=also)
+    all_chunks = Chunk.objects.filter(embedder=embedder, embedding__isnull=False).order_by()
+    rows = all_chunks.filter(file__in=files.values("pk"))
+    extra_chunks = all_chunks.filter(pk__in=also)
     distance = CosineDistance("embedding", vector)
     if visible > EXACT_UP_TO and embedder.dimensions <= LARGEST_INDEXED:
         proposed = _propose(rows, embedder.dimensions, vector, count)
         if len(proposed) == count:
-            others = others.exclude(pk__in=proposed)
-            return proposed | _cosines(others.annotate(distance=distance).values_list("pk", "distance"))
+            extra_chunks = extra_chunks.exclude(pk__in=proposed)
+            return proposed | _cosines(extra_chunks.annotate(distance=distance).values_list("pk", "distance"))
     best = rows.annotate(distance=distance).order_by("distance", "pk").values_list("pk", "distance")[:count]
-    more = others.annotate(distance=distance).values_list("pk", "distance")
-    return _cosines(best.union(more) if also else best)
+    extra_rows = extra_chunks.annotate(distance=distance).values_list("pk", "distance")
+    return _cosines(best.union(extra_rows) if also else best)
 
 
 def two_cosines(
     embedder: Embedder, vector: Vector, best: Group[int], chunks: Group[int]
 ) -> dict[int, tuple[float, float]]:
-    """Return (cosine to the vector, cosine to the mean of the `best` chunks) of each chunk with a vector.
+    """Return for each chunk with a vector: cosine to `vector`, and cosine to the mean of the `best` chunks.
 
     Empty if none of the best chunks has a vector of this embedder.
     """
@@ -280,8 +285,12 @@ def two_cosines(
     with connection.cursor() as cursor:
         cursor.execute(TWO_DISTANCES, parameters)
         rows = cursor.fetchall()
-    # The mean of opposite vectors is zero, and the cosine to it is not a number.
-    return {chunk: (1 - near, 1 - towards) for chunk, near, towards in rows if not math.isnan(towards)}
+    # The mean of opposite vectors is zero, and the cosine to zero is not a number.
+    return {
+        chunk: (1 - distance, 1 - mean_distance)
+        for chunk, distance, mean_distance in rows
+        if not math.isnan(mean_distance)
+    }
 
 
 def _cosines(rows: "QuerySet[Chunk, tuple[int, float]]") -> dict[int, float]:
@@ -290,7 +299,7 @@ def _cosines(rows: "QuerySet[Chunk, tuple[int, float]]") -> dict[int, float]:
 
 
 def _propose(rows: QuerySet[Chunk], dimensions: int, vector: Vector, count: int) -> dict[int, float]:
-    """Return the cosines of at most `count` chunks by the index, which may find too few that pass the filter."""
+    """Return the cosines of at most `count` chunks from the index. It may find too few chunks that pass the filter."""
     size = Func(F("embedding"), function="vector_dims", output_field=IntegerField())
     half = Cast("embedding", HalfVectorField(dimensions=dimensions))
     ranked = rows.alias(size=size).filter(size=dimensions).annotate(distance=CosineDistance(half, vector))

@@ -1,4 +1,4 @@
-"""Speak OpenAI's Chat Completions protocol, as OpenAI and the many servers that copy it understand it."""
+"""Speak OpenAI's Chat Completions protocol, as OpenAI and the many compatible servers understand it."""
 
 import base64
 import json
@@ -35,28 +35,28 @@ from llm.types.model_call import (
     Usage,
 )
 
-# Members of a request that only some servers know. A server that refuses one does not get it again.
+# Request members that only some servers know. After a refusal, the member is not sent again for this model.
 SHOWN_THOUGHTS = "extra_body"
 TEMPLATE_SWITCH = "chat_template_kwargs"
 _OPTIONAL_MEMBERS = ("stream_options", SHOWN_THOUGHTS, TEMPLATE_SWITCH)
-# Open models whose chat template has a switch for thinking, by their names.
+# Names of open models whose chat template has a switch for thinking.
 _SWITCHED = re.compile(r"qwen-?3|qwq|glm-?[4-9]|gemma-?[4-9]|granite|hunyuan|nemotron|smollm-?3|exaone|ernie")
-_THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # around the thoughts that Gemini shows
+_THOUGHT_TAG = re.compile(r"^\s*</?thought>|</thought>\s*$")  # tags around Gemini's visible thoughts
 
-_ONLY_CALL = "function_call"  # stands for the missing number of a call
+_ONLY_CALL = "function_call"  # replaces the missing number of a call
 
-Filler = Mapping[str, Mapping[str, Any]]  # members of a message with calls, and of its first call
+Filler = Mapping[str, Mapping[str, Any]]  # extra members for a message with calls, and for its first call
 
-# Stand-ins for reasoning behind calls of another model. DeepSeek wants the field with every call of the conversation,
-# and takes an empty one. Google wants a signature with the first call of each step of the turn, and has a word for
-# calls that were never signed.
+# Placeholders for the reasoning of another model's calls. DeepSeek requires the field with every call of the
+# conversation, and accepts an empty one. Google requires a signature with the first call of each step of the turn, and
+# accepts a fixed value for unsigned calls.
 _EMPTY_REASONING: Filler = {"message": {"reasoning_content": ""}}
 _NEVER_SIGNED: Filler = {
     "call": {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 }
 _FILLERS_OF = {"deepseek": _EMPTY_REASONING, "gemini": _NEVER_SIGNED}
-# Mistral's models take only ids of calls of nine letters and digits, also for calls of other models.
-CALL_ID = "tool call id"  # in Mistral's refusal
+# Mistral's models accept only call ids of nine letters and digits, also for calls of other models.
+CALL_ID = "tool call id"  # text in Mistral's refusal
 SHORT_ID = 9
 _SHORT_IDS = re.compile(r"(?:mis|minis|magis|devs|codes|pix|vox)tral")
 FILLERS: Filler = {**_EMPTY_REASONING, **_NEVER_SIGNED}
@@ -75,12 +75,13 @@ class OpenAIClient(HttpClient):
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
         super().__init__(Connection(base_url, api_key, silence), api_key)
-        self._local_server = Connection(server_url(base_url), api_key, silence)  # for questions outside of the protocol
-        # The member that limits the answer, by model. Newer models refuse the first name and teach the second.
+        self._local_server = Connection(server_url(base_url), api_key, silence)  # for requests outside of the protocol
+        # By model, the member that limits the answer. Newer models refuse `max_tokens`; then the client uses the newer
+        # name.
         self._limits: dict[str, str] = defaultdict(lambda: "max_tokens")
         self._responses = responses.ResponsesClient(base_url, api_key, silence)
         self._of_responses: set[str] = set()  # models that need the Responses protocol, at least for tools
-        # Models by the thing that they refused: calls without their reasoning, ids, an order of messages, members.
+        # Models by the refused feature: calls without reasoning, ids, an order of messages, optional members.
         names = ("reasoning_missing", CALL_ID, ONE_SYSTEM_MESSAGE, ALTERNATING_ROLES, *_OPTIONAL_MEMBERS)
         self._peculiar: dict[str, set[str]] = {name: set() for name in names}
 
@@ -102,12 +103,12 @@ class OpenAIClient(HttpClient):
         return await self._server.send("/chat/completions", body | limit)
 
     def _ordered(self, request: ModelRequest) -> ModelRequest:
-        """Return the request with messages in the order that the template takes, and a unique id for each call."""
+        """Return the request with messages in the order that the template accepts, and a unique id for each call."""
         request = replace(request, messages=with_own_ids(request.messages))
         if request.model in self._peculiar[ALTERNATING_ROLES]:
             return replace(request, messages=tuple(merge_neighbours(tuple(_one_system_message(request.messages)))))
-        one = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _ONE_SYSTEM_MODELS.search(request.model.lower())
-        return replace(request, several_system_messages=request.several_system_messages and not one)
+        single = request.model in self._peculiar[ONE_SYSTEM_MESSAGE] or _ONE_SYSTEM_MODELS.search(request.model.lower())
+        return replace(request, several_system_messages=request.several_system_messages and not single)
 
     def _reader(self) -> "OpenAIReader":
         return OpenAIReader(self._api_key)
@@ -118,9 +119,9 @@ class OpenAIClient(HttpClient):
         if refusal.parameter == "max_tokens" == self._limits[request.model]:
             self._limits[request.model] = "max_completion_tokens"
             return True
-        peculiar = self._peculiar.get(refusal.parameter, self._peculiar.get(refusal.code))
-        if peculiar is not None and request.model not in peculiar:
-            peculiar.add(request.model)
+        affected = self._peculiar.get(refusal.parameter, self._peculiar.get(refusal.code))
+        if affected is not None and request.model not in affected:
+            affected.add(request.model)
             return True
         return super()._learn(request, refusal)
 
@@ -139,8 +140,8 @@ class OpenAIClient(HttpClient):
 
     async def close(self) -> None:
         await super().close()
-        for each in (self._local_server, self._responses):
-            await each.close()
+        for client in (self._local_server, self._responses):
+            await client.close()
 
 
 def _leave_out(name: str, body: JsonObject, effort: str | None) -> None:
@@ -150,7 +151,7 @@ def _leave_out(name: str, body: JsonObject, effort: str | None) -> None:
 
 
 def filler(model: str) -> Filler:
-    """Return the stand-in for reasoning that a model wants behind calls of another model."""
+    """Return the placeholder for reasoning that a model requires with calls of another model."""
     return next((fill for name, fill in _FILLERS_OF.items() if name in model.lower()), {})
 
 
@@ -173,7 +174,7 @@ def _shorten_ids(messages: list[JsonObject]) -> None:
 
 
 def wire_request(request: ModelRequest) -> JsonObject:
-    """Return the request's JSON object, without the limit of the answer, whose name depends on the server."""
+    """Return the request's JSON object without the answer's limit, whose name depends on the server."""
     messages = request.messages if request.several_system_messages else tuple(_one_system_message(request.messages))
     body: JsonObject = {
         "model": request.model,
@@ -195,8 +196,8 @@ def wire_request(request: ModelRequest) -> JsonObject:
 def _sampling(request: ModelRequest) -> JsonObject:
     """Return the members for sampling and thinking.
 
-    DeepSeek and the templates of open models have a switch for thinking, next to the usual effort. Gemini's models show
-    their thoughts only on request.
+    DeepSeek and the templates of open models have a switch for thinking, in addition to the usual effort. Gemini's
+    models show their thoughts only on request.
     """
     parameters: JsonObject = {**request.sampling.set_values()}
     name = request.model.lower()
@@ -215,7 +216,7 @@ def _sampling(request: ModelRequest) -> JsonObject:
 
 
 def _one_system_message(messages: tuple[ModelMessage, ...]) -> Iterator[ModelMessage]:
-    """Yield the messages with all system messages as one at the start: many chat templates know no other."""
+    """Yield one joined system message, then the other messages. Many chat templates accept only this order."""
     texts = [message.text for message in messages if message.role == "system" and message.text]
     if texts:
         yield ModelMessage("system", "\n\n".join(texts))
@@ -223,13 +224,13 @@ def _one_system_message(messages: tuple[ModelMessage, ...]) -> Iterator[ModelMes
 
 
 def merge_neighbours(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Merge neighbours of one role into one message. A user's text after a tool's result goes below that result."""
+    """Merge neighbouring messages of one role. A user's text after a tool's result is appended to the result."""
     merged: list[ModelMessage] = []
     for message in messages:
         last = merged[-1] if merged else None
-        below = last is not None and (last.role, message.role) == ("tool", "user") and not message.images
+        below_result = last is not None and (last.role, message.role) == ("tool", "user") and not message.images
         same = last is not None and last.role == message.role != "tool" and not last.tool_calls
-        if last is None or not (same or below):
+        if last is None or not (same or below_result):
             merged.append(message)
             continue
         text = "\n\n".join(text for text in (last.text, message.text) if text)
@@ -265,7 +266,7 @@ def _message(message: ModelMessage) -> JsonObject:
 
 
 def _add_reasoning(wire: JsonObject, reasoning: ReasoningState) -> None:
-    """Add the fields of reasoning that the server sent with this answer and its calls, unchanged."""
+    """Add unchanged the reasoning fields that the server sent with this answer and its calls."""
     for item in reasoning.items:
         wire |= item.get("message", {})
         for call in wire.get("tool_calls", ()):
@@ -273,7 +274,7 @@ def _add_reasoning(wire: JsonObject, reasoning: ReasoningState) -> None:
 
 
 def _tools(request: ModelRequest) -> JsonObject:
-    """Return the members of the request about tools; without tools none, since servers refuse the others then."""
+    """Return the request members about tools. Empty without tools, since servers then refuse the other members."""
     if not request.tools:
         return {}
     members: JsonObject = {"tools": [_tool(tool) for tool in request.tools]}
@@ -293,7 +294,7 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call that is still arriving. `number` is the server's own, None when it sends none."""
+    """A tool call that is still arriving. `number` is the server's index; None if it sends none."""
 
     index: int
     number: Any
@@ -301,10 +302,10 @@ class _Call:
     name: str = ""
     started: bool = False
     arguments: str = ""
-    extra: JsonObject = field(default_factory=dict)  # Google's signature of a thought, which must go back
+    extra: JsonObject = field(default_factory=dict)  # Google's signature of a thought, which must be sent back
 
     def add_name(self, piece: str) -> None:
-        """Add a piece of the name. Servers send it whole, in pieces, again with every chunk, or growing."""
+        """Add a piece of the name. Servers send it whole, in pieces, repeated with every chunk, or growing."""
         if not self.started:
             self.name = piece if piece.startswith(self.name) else self.name + piece
 
@@ -321,7 +322,7 @@ class _Call:
 
 
 class OpenAIReader(StepReader):
-    """Reader of an answer in chunks, with all deviations of servers that are known."""
+    """Reader of an answer in chunks. It handles all known deviations of servers."""
 
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
@@ -331,7 +332,7 @@ class OpenAIReader(StepReader):
         self._usage: Usage | None = None
         self._cache_reported = False
         self._calls: list[_Call] = []
-        self._reasoning: dict[str, list[Any]] = {}  # pieces, by the name of the field they came in
+        self._reasoning: dict[str, list[Any]] = {}  # pieces by field name
 
     @property
     def finished(self) -> bool:
@@ -352,7 +353,7 @@ class OpenAIReader(StepReader):
     def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
         choice = answer["choices"][0]
         message = dict(choice["message"])
-        # Number the calls by their order, whatever their ids are: here a call never comes in pieces.
+        # Number the calls by their order, regardless of ids: in a whole answer no call comes in pieces.
         calls = message.get("tool_calls") or ()
         if calls:
             message["tool_calls"] = [{**call, "index": index} for index, call in enumerate(calls)]
@@ -383,7 +384,7 @@ class OpenAIReader(StepReader):
         for piece in [calls] if isinstance(calls, dict) else calls:
             yield from self._tool_call(piece)
         if isinstance(call := delta.get("function_call"), dict):
-            # The form before `tool_calls` existed: one call, without number and id.
+            # The older form, from before `tool_calls`: one call without number and id.
             yield from self._tool_call({"index": _ONLY_CALL, "function": call})
         if (reason := choice.get("finish_reason")) and is_finish(_text(reason)):
             if is_failure(reason):
@@ -421,19 +422,19 @@ class OpenAIReader(StepReader):
         yield from self._start_ready()
 
     def _same_call(self, piece: JsonObject, name: str) -> _Call | None:
-        """Return the call that a piece continues; None where it begins one.
+        """Return the call that a piece continues. None if it begins a new call.
 
-        Some servers number every call 0, some send no number, or no id.
+        Some servers number every call 0. Others send no number or no id.
         """
         number = piece.get("index")
         identity = piece.get("id")
         if not name and self._calls:
-            # The piece begins no call. Gateways lose count: its index may be of no call, or of an older one.
-            own = [call for call in self._calls if (call.id == identity if identity else call.number == number)]
+            # The piece continues a call. Gateways miscount: its index may match no call, or an older one.
+            matching = [call for call in self._calls if (call.id == identity if identity else call.number == number)]
             numbers = [call.number for call in self._calls]
-            if not own and identity and number is not None and number not in numbers and self._calls[-1].id:
+            if not matching and identity and number is not None and number not in numbers and self._calls[-1].id:
                 return None  # a new call, whose name comes later
-            return own[-1] if own else self._calls[-1]
+            return matching[-1] if matching else self._calls[-1]
         numbered = [call for call in self._calls if number is None or call.number == number]
         if not numbered:
             return None
@@ -441,16 +442,17 @@ class OpenAIReader(StepReader):
         if identity and name and identity != last.id:
             return None
         if not identity and name and last.started:
-            # Without a number it is a new call. With one that every call has, it is new once the arguments are whole.
-            more = (piece.get("function") or {}).get("arguments")
-            whole = last.arguments.endswith("}") and is_object(last.arguments)
-            return None if number is None or (more and whole) else last
+            # Without a number it is a new call. With a number that all calls share, it is new once the last call's
+            # arguments are complete.
+            more_arguments = (piece.get("function") or {}).get("arguments")
+            complete = last.arguments.endswith("}") and is_object(last.arguments)
+            return None if number is None or (more_arguments and complete) else last
         return last
 
     def _start_ready(self) -> Iterator[StepEvent]:
-        """Start calls in their order, each once it has a name and an argument, or another call follows it.
+        """Start calls in order, each when it has a name and either arguments or a following call.
 
-        Until then more of the name may arrive.
+        Until then, more of the name may arrive.
         """
         for call in self._calls:
             if not call.name or not (call.arguments or call is not self._calls[-1]):
@@ -470,14 +472,14 @@ class OpenAIReader(StepReader):
         yield StepFinished(reason, self._usage, reasoning, detail, cache_reported=self._cache_reported)
 
     def _reasoning_state(self) -> ReasoningState | None:
-        """Return the fields of reasoning that came with the calls, joined, as the message must send them back."""
+        """Return the reasoning fields that came with the calls, joined for sending them back with the message."""
         message: JsonObject = {
             name: "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else [*chain(*pieces)]
             for name, pieces in self._reasoning.items()
         }
         if "reasoning_details" in message:
-            message.pop("reasoning", None)  # the same once more, as text
-        # The first of several calls with one id counts: it keeps the id.
+            message.pop("reasoning", None)  # repeats the details as text
+        # If several calls share an id, the first one keeps it.
         calls = {call.sent_id: call.extra for call in reversed(self._calls) if call.extra}
         if not (message or calls):
             return None
@@ -503,18 +505,18 @@ def _parts(content: list[Any]) -> Iterator[StepEvent]:
 
 
 def _cached(usage: JsonObject) -> Any:
-    """Return the tokens that the server read from its cache, as it reports them. The second name is DeepSeek's."""
-    read = members(usage.get("prompt_tokens_details")).get("cached_tokens")
-    return usage.get("prompt_cache_hit_tokens") if read is None else read
+    """Return the reported number of tokens that the server read from its cache. The second name is DeepSeek's."""
+    cached_tokens = members(usage.get("prompt_tokens_details")).get("cached_tokens")
+    return usage.get("prompt_cache_hit_tokens") if cached_tokens is None else cached_tokens
 
 
 def _usage(usage: JsonObject) -> Usage:
-    into = members(usage.get("prompt_tokens_details"))
-    out = members(usage.get("completion_tokens_details"))
+    input_details = members(usage.get("prompt_tokens_details"))
+    output_details = members(usage.get("completion_tokens_details"))
     return Usage(
         input=tokens(usage.get("prompt_tokens")),
         output=tokens(usage.get("completion_tokens")),
         cached_input=tokens(_cached(usage)),
-        reasoning=tokens(out.get("reasoning_tokens")),
-        cache_written=tokens(into.get("cache_write_tokens")),
+        reasoning=tokens(output_details.get("reasoning_tokens")),
+        cache_written=tokens(input_details.get("cache_write_tokens")),
     )

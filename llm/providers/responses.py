@@ -1,7 +1,7 @@
-"""Speak OpenAI's Responses protocol without state: OpenAI stores nothing, and every request has all that it needs.
+"""Speak OpenAI's Responses protocol without state: OpenAI stores nothing, and every request is complete.
 
-The output of a step goes back item by item, unchanged, with its encrypted reasoning and the results of its calls. Older
-turns go back as plain text and calls only: ids tie items together, and an edited or shortened answer would break them.
+The output items of a step are sent back unchanged, with their encrypted reasoning and the results of the calls. Older
+turns are sent back only as text and calls. Ids link items, and an edited or shortened answer would break the links.
 https://platform.openai.com/docs/api-reference/responses
 """
 
@@ -35,12 +35,12 @@ from llm.types.model_call import (
     Usage,
 )
 
-LEAST_OUTPUT = 16  # tokens; the protocol refuses less
+LEAST_OUTPUT = 16  # tokens; the protocol refuses smaller limits
 ENCRYPTED = "reasoning.encrypted_content"
 LONGEST_CALL_ID = 64  # characters
 
 
-# Members of a request that a request for a count may have.
+# Request members that are allowed in a request for a token count.
 _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
 
 
@@ -51,7 +51,7 @@ class ResponsesClient(HttpClient):
 
     def __init__(self, base_url: str, api_key: str, silence: float) -> None:
         super().__init__(Connection(base_url, api_key, silence), api_key)
-        # Models that do not reason refuse encrypted reasoning. Some accounts may not have summaries.
+        # Models without reasoning refuse encrypted reasoning. Some accounts are not allowed to get summaries.
         self._without_encrypted: set[str] = set()
         self._without_summary: set[str] = set()
 
@@ -76,7 +76,7 @@ class ResponsesClient(HttpClient):
             return True
         effort = request.sampling.reasoning_effort
         if refusal.parameter in ("reasoning", "reasoning.summary") or (_of_effort(refusal) and effort is None):
-            unsummarised = request.model not in self._without_summary  # else the effort is at fault
+            unsummarised = request.model not in self._without_summary  # otherwise the effort caused the refusal
             self._without_summary.add(request.model)
             return unsummarised or super()._learn(request, refusal)
         return super()._learn(request, refusal)
@@ -111,7 +111,7 @@ def wire_request(request: ModelRequest) -> JsonObject:
 
 
 def _points(request: ModelRequest, leading: int) -> set[int]:
-    """Return the numbers of the messages, from 0, up to which the cache should store the input."""
+    """Return the indexes of the messages up to which the cache should store the input."""
     return {point - leading - 1 for point in request.cache_points}
 
 
@@ -159,7 +159,7 @@ def _tool(tool: ToolDefinition) -> JsonObject:
 
 
 def _can_go_back(message: ModelMessage) -> bool:
-    """Return whether the items can go back unchanged: all calls are of the message, and no server refuses them."""
+    """Return whether the items can be sent back unchanged: all calls are the message's, and no server refuses them."""
     items = message.reasoning.items if message.reasoning is not None else ()
     calls = [item for item in items if item.get("type") == "function_call"]
     if not {item["call_id"] for item in calls} <= {call.id for call in message.tool_calls}:
@@ -174,7 +174,7 @@ class _Items:
         self._ids = CallIds(longest=LONGEST_CALL_ID)
 
     def build(self, messages: tuple[ModelMessage, ...], points: Collection[int]) -> Iterator[JsonObject]:
-        """Yield the items. `points`: numbers of the messages, from 0, up to which the cache should store the input."""
+        """Yield the items. `points`: indexes of the messages up to which the cache should store the input."""
         unchanged = self._ids.reserve(messages)
         for number, message in enumerate(messages):
             if message.role == "tool":
@@ -241,9 +241,9 @@ class ResponsesReader(StepReader):
     def __init__(self, api_key: str) -> None:
         super().__init__(api_key)
         self._response: JsonObject | None = None
-        self._items: dict[int, JsonObject] = {}  # finished, by their place in the output
-        self._calls: dict[int, int] = {}  # index of the call, by its place in the output
-        self._written: dict[int, int] = {}  # characters of arguments so far, by place in the output
+        self._items: dict[int, JsonObject] = {}  # finished items, by index in the output
+        self._calls: dict[int, int] = {}  # number of the call, by its index in the output
+        self._written: dict[int, int] = {}  # characters of arguments so far, by index in the output
         self._refused = False
         self._started = False  # a part of the answer has arrived
 
@@ -274,7 +274,7 @@ class ResponsesReader(StepReader):
                 raise errors.from_event(event["response"], self._api_key)
             case "error":
                 raise errors.from_event(event, self._api_key)
-        return []  # the other events repeat what these say
+        return []  # the other events repeat the same content
 
     def _completed(self, response: JsonObject) -> list[StepEvent]:
         if not self._started and isinstance(response.get("output"), list):
@@ -312,7 +312,7 @@ class ResponsesReader(StepReader):
         return [ToolCallDelta(self._calls[place], delta)] if delta else []
 
     def _finished_item(self, place: int, item: JsonObject) -> list[StepEvent]:
-        """Store the finished item, which goes back: the item that began may be incomplete."""
+        """Store the finished item, which will be sent back. The item in the start event may be incomplete."""
         self._items[place] = {key: value for key, value in item.items() if value is not None}
         if item.get("type") != "function_call":
             return []
@@ -327,17 +327,17 @@ class ResponsesReader(StepReader):
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         detail = ""
         if response.get("status") == "incomplete":
-            word = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
-            reason = _INCOMPLETE.get(word, "other")
-            detail = word[:LONGEST_DETAIL] if reason == "other" else ""
+            cause = str(members(response.get("incomplete_details")).get("reason") or "incomplete")
+            reason = _INCOMPLETE.get(cause, "other")
+            detail = cause[:LONGEST_DETAIL] if reason == "other" else ""
         reported = members(response.get("usage"))
         usage = _usage(reported)
-        read = members(reported.get("input_tokens_details")).get("cached_tokens")
+        cached_tokens = members(reported.get("input_tokens_details")).get("cached_tokens")
         reasoning = self._reasoning(usage) if self._calls else None
-        yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(read, int))
+        yield StepFinished(reason, usage, reasoning, detail, cache_reported=isinstance(cached_tokens, int))
 
     def _reasoning(self, usage: Usage | None) -> ReasoningState | None:
-        """Return the items to send back; None where one cannot go back. The calls then go back without reasoning."""
+        """Return the items to send back. None if any item cannot be sent back: then the calls lack reasoning."""
         items = [self._items[place] for place in sorted(self._items)]
         if any(item.get("type") == "reasoning" and not item.get("encrypted_content") for item in items):
             return None
@@ -351,12 +351,12 @@ def _call_id(item: JsonObject, index: int) -> str:
 def _usage(usage: JsonObject) -> Usage | None:
     if not usage:
         return None
-    into = members(usage.get("input_tokens_details"))
-    out = members(usage.get("output_tokens_details"))
+    input_details = members(usage.get("input_tokens_details"))
+    output_details = members(usage.get("output_tokens_details"))
     return Usage(
         input=tokens(usage.get("input_tokens")),
         output=tokens(usage.get("output_tokens")),
-        cached_input=tokens(into.get("cached_tokens")),
-        reasoning=tokens(out.get("reasoning_tokens")),
-        cache_written=tokens(into.get("cache_write_tokens")),
+        cached_input=tokens(input_details.get("cached_tokens")),
+        reasoning=tokens(output_details.get("reasoning_tokens")),
+        cache_written=tokens(input_details.get("cache_write_tokens")),
     )

@@ -1,8 +1,8 @@
-"""Mend messages of MCP servers that are not quite JSON-RPC, before the package reads them.
+"""Repair messages of MCP servers that deviate from JSON-RPC, before the package reads them.
 
-The package refuses a whole message for one bad character, and then waits for a valid answer until the time is up.
-Known cases: JavaScript that cuts a text within an emoji and writes half of a surrogate pair, programs that write
-Latin-1, a byte order mark, errors that are a text, numbers and nesting beyond the package's limits.
+The package refuses a whole message for one bad character, and then waits for a valid answer until the timeout.
+Known cases: JavaScript that cuts a text within an emoji and leaves half of a surrogate pair, Latin-1 output, a byte
+order mark, errors that are plain text, and numbers or nesting beyond the package's limits.
 """
 
 import json
@@ -14,14 +14,14 @@ from mcp_types import jsonrpc_message_adapter
 
 from core.json_types import JsonObject
 
-MAX_NESTING = 150  # levels; the package refuses a message of more than 200
-MAX_DIGITS = 4_000  # of an integer; the package refuses one of more than 4,300
+MAX_NESTING = 150  # levels; the package refuses more than 200
+MAX_DIGITS = 4_000  # digits of an integer; the package refuses more than 4,300
 TOO_DEEP = "[nested too deeply to be read]"
-SERVER_ERROR = -32000  # JSON-RPC's code for errors without another
+SERVER_ERROR = -32000  # JSON-RPC's generic code for server errors
 
 
 def mended(message: bytes) -> bytes | None:
-    """Return the message in a form that the package reads, mostly unchanged; None where it is no message at all."""
+    """Return the message in a form that the package reads, mostly unchanged. None if it is not a message."""
     try:
         jsonrpc_message_adapter.validate_json(message, by_name=False)
     except ValueError:
@@ -46,7 +46,7 @@ def _rewritten(message: bytes) -> bytes | None:
 
 
 def _envelope(message: Mapping[str, Any]) -> JsonObject:
-    """Return the message with the members that JSON-RPC demands."""
+    """Return the message with the members that JSON-RPC requires."""
     envelope = {**message, "jsonrpc": "2.0"}
     if isinstance(envelope.get("id"), float):
         envelope["id"] = int(envelope["id"])

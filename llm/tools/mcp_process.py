@@ -1,7 +1,7 @@
 """Run a tool server as a process, and carry the protocol's messages over its standard streams.
 
-The package's own transport reads lines of any length and leaves the standard error to the worker's log. This one limits
-lines, and collects the last output for the explanation of a failure.
+The package's own transport reads lines of any length and leaves the standard error to the worker's log. This module
+limits the length of lines, and collects the last output to explain a failure.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 
-PATIENCE = 2.0  # seconds to end after the input was closed, and again after the signal to end
+PATIENCE = 2.0  # seconds that the process has to end after its input is closed, and again after SIGTERM
 STDERR_TAIL = 8_192  # bytes
 
 Arriving = MemoryObjectSendStream[SessionMessage]
@@ -31,9 +31,9 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 async def process_streams(
     program: str, arguments: Sequence[str], environment: Mapping[str, str], *, most: int, exchange: Exchange
 ) -> AsyncGenerator[tuple[Incoming, Outgoing], None]:
-    """Start a process and yield the streams of its messages. The process has ended when the context is left.
+    """Start a process and yield the streams of its messages. The process ends before the context exits.
 
-    `most`: bytes of one message. Raises `OSError` where the program cannot be started.
+    `most`: the most bytes of one message. Raises `OSError` if the program cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         program,
@@ -43,7 +43,7 @@ async def process_streams(
         stderr=asyncio.subprocess.PIPE,
         env={**get_default_environment(), **environment},
         limit=most,
-        start_new_session=True,  # so that its own children can be ended with it
+        start_new_session=True,  # so that its children can be ended with it
     )
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -90,7 +90,7 @@ async def _read(
 
 
 def _message(line: bytes, exchange: Exchange) -> SessionMessage | None:
-    """Return the message of a line; None for any other line, which is noted."""
+    """Return the message of a line. None for any other line, which is recorded."""
     message = mended(line)
     if message is None:
         exchange.note_strange(line)
@@ -115,7 +115,7 @@ async def _keep_tail(process: asyncio.subprocess.Process, exchange: Exchange) ->
 
 
 async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"], exchange: Exchange) -> None:
-    """Close the input, and end a process that does not end by itself, with its children."""
+    """Close the input. If the process does not end by itself, end it and its children."""
     reading, writing, watching = tasks
     reading.cancel()
     writing.cancel()
@@ -130,7 +130,7 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
             await _exits(process)
     exchange.exit_code = process.returncode if exchange.ended else None
     with suppress(TimeoutError):
-        async with asyncio.timeout(0.2):  # its last output is on its way
+        async with asyncio.timeout(0.2):  # its last output may still arrive
             await asyncio.shield(watching)
     for task in (draining, watching):
         task.cancel()
@@ -150,9 +150,9 @@ async def _drain(process: asyncio.subprocess.Process, reading: "asyncio.Task[Non
 
 async def _exits(process: asyncio.subprocess.Process) -> bool:
     """Return whether the process ends in time. `wait` would also wait for pipes that a child holds open."""
-    end = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + PATIENCE
     while process.returncode is None:
-        if asyncio.get_running_loop().time() > end:
+        if asyncio.get_running_loop().time() > deadline:
             return False
         await asyncio.sleep(0.01)
     return True

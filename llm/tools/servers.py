@@ -1,4 +1,4 @@
-"""Define the values for tool servers: how to reach one, the problems of its tools, and its failures."""
+"""Define values for tool servers: their configuration, problems of their tools, and failures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from core.sentences import Sentence
 class ServerFailed(Exception):
     """A tool server that cannot be used.
 
-    The text is for the model and for people who cannot change the server. `code` (the cause) and `advice` (how to mend
+    The text is for the model and for people who cannot change the server. `code` (the cause) and `advice` (how to fix
     it) are for administrators. Neither contains a secret.
     """
 
@@ -40,7 +40,7 @@ class ToolServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ToolProblem:
-    """A tool that is not offered as the server lists it, and the reason. `offered`: only a part of it is missing."""
+    """A tool that is not offered as the server lists it, and the reason. `offered`: it is offered, but in part."""
 
     name: str
     reason: Sentence

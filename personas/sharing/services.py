@@ -1,4 +1,4 @@
-"""Changes to the shares of a persona. The `visibility` for the whole workspace is a field of the persona, no share."""
+"""Change the shares of a persona. Its `visibility` in the whole workspace is a field of the persona, not a share."""
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -17,7 +17,7 @@ from personas.models import Persona, PersonaShare
 from personas.sharing.names import NAMES, free_name
 from personas.sharing.roles import require_owner, role_of
 
-MOST = 200  # shares of one persona
+MOST = 200  # shares per persona
 
 
 def shares_of(user: User, persona: Persona) -> QuerySet[PersonaShare]:
@@ -39,7 +39,7 @@ def groups_to_choose(user: User, persona: Persona) -> QuerySet[PeopleGroup]:
 def share(
     *, user: User, persona: Persona, username: str = "", group: object = None, role: str = Role.READER
 ) -> PersonaShare:
-    """Share the persona with a user name, or with a `group` (its id). An existing share gets the role.
+    """Share the persona with a user name or with a `group` (its id). An existing share gets the new role.
 
     A user name that does not exist is stored like any other.
 
@@ -127,27 +127,27 @@ def hand_over(*, user: User, persona: Persona, share: object) -> Persona:
     locked = Persona.objects.select_for_update(of=("self",)).select_related("owner").get(pk=persona.pk)
     row = get_or_404(PersonaShare.objects.filter(persona=locked).select_related("user"), share, "share")
     require_movable(locked)
-    taker = row.user
+    new_owner = row.user
     before = locked.owner
-    if taker is None:
+    if new_owner is None:
         raise NotFound("share")
-    if not taker.is_active:
+    if not new_owner.is_active:
         raise ProductError(
-            "not_active", Sentence("“{taker}” is deactivated. Choose an active person.", taker=taker), status=422
+            "not_active", Sentence("“{taker}” is deactivated. Choose an active person.", taker=new_owner), status=422
         )
     row.delete()
     if before is not None:
         PersonaShare(persona=locked, user=before, username=before.get_username(), role=Role.OWNER).save()
-    others = Persona.objects.visible_to(taker).exclude(pk=locked.pk)
-    name = free_name(locked.name, taker) if others.filter(name__iexact=locked.name).exists() else locked.name
-    Persona.objects.filter(pk=locked.pk).update(owner=taker, name=name, updated=timezone.now())
-    changes = {"owner": [str(before.pk) if before is not None else None, str(taker.pk)]}
+    other_shares = Persona.objects.visible_to(new_owner).exclude(pk=locked.pk)
+    name = free_name(locked.name, new_owner) if other_shares.filter(name__iexact=locked.name).exists() else locked.name
+    Persona.objects.filter(pk=locked.pk).update(owner=new_owner, name=name, updated=timezone.now())
+    changes = {"owner": [str(before.pk) if before is not None else None, str(new_owner.pk)]}
     record(user=user, action="persona.handed_over", row=locked, changes=changes)
     return Persona.objects.select_related("owner").get(pk=locked.pk)
 
 
 def _recipient(row: PersonaShare) -> dict[str, object]:
-    """Return the group or the user of a share as a part of an entry of the audit."""
+    """Return the group or the user of a share for an audit entry."""
     if row.group_id is not None:
         return {"group": str(row.group_id)}
     return {"person": str(row.user_id) if row.user_id is not None else None}

@@ -1,4 +1,4 @@
-r"""Parser of a task in one line, such as `Buy cacao !model #"Chocolate shop" >tomorrow ^M2026-11-T03; which kind; pay`.
+r"""Parse a task in one line, such as `Buy cacao !model #"Chocolate shop" >tomorrow ^M2026-11-T03; which kind; pay`.
 
 Marks are words of the first line:
 
@@ -7,8 +7,8 @@ Marks are words of the first line:
 - `>` sets the day, month or year: `>tomorrow`, `>friday`, `>2026-11-23`, `>2026-11`, `>2026`.
 - `^` sets the parent by its code.
 
-The checklist follows after `;` or in further lines, with or without `-`. An item with `!stop` is a breakpoint, and the
-words after it are what it needs. A backslash keeps a mark as text: `\#1a`.
+The checklist follows after `;` or on further lines, with or without `-`. An item with `!stop` is a breakpoint, and the
+words after it name the requirement. A backslash keeps a mark as text: `\#1a`.
 
 To add a mark: 1. write a reader like `_project`, 2. register it in `_READERS`, 3. add its sign to `_MARK` and
 `_ESCAPED`.
@@ -48,7 +48,7 @@ _ESCAPED = re.compile(r"(?:(?<!\S)\\(?=[!#>^]))|\\(?=;)")
 
 
 class Period(NamedTuple):
-    """Year, month or day, by its first day."""
+    """Year, month or day, stored as its first day."""
 
     horizon: str
     start: date
@@ -62,7 +62,7 @@ class Period(NamedTuple):
         return reverse(f"tasks:{self.horizon}", args=[self.start])
 
     def shifted(self, steps: int) -> "Period | None":
-        """Return the period `steps` days, months or years later; None beyond the end of the calendar."""
+        """Return the period `steps` days, months or years later; None outside of the calendar."""
         try:
             if self.horizon == "day":
                 return self._replace(start=self.start + timedelta(steps))
@@ -86,7 +86,7 @@ class QuickTask:
 
 
 def parse(text: str, *, on: Period, today: date) -> QuickTask:
-    """Parse a line. `on`: the period of a task without a mark for it. Raises `mark_twice` and `unknown_mark`."""
+    """Parse a line. `on`: the period of a task without a `>` mark. Raises `mark_twice` and `unknown_mark`."""
     first, *lines = [line for line in text.splitlines() if line.strip()] or [""]
     head, *rest = _NEXT_ITEM.split(_BULLET.sub("", first, count=1))
     task = QuickTask("", on)
@@ -113,7 +113,7 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
 
 
 def parse_items(text: str) -> list[DraftItem]:
-    """Parse a checklist: one item a line, or several separated by `;`. Empty items are left out."""
+    """Parse a checklist: one item per line, or several separated by `;`. Empty items are left out."""
     lines = (_BULLET.sub("", line, count=1) for line in text.splitlines())
     return [_item(each) for line in lines for each in _NEXT_ITEM.split(line) if each.strip()]
 
@@ -203,23 +203,23 @@ _READERS: dict[str, Callable[[QuickTask, str, date], None]] = {
 
 @transaction.atomic
 def add_line(*, actor: Actor, text: str, on: Period) -> Task:
-    """Create a task from a line. `on`: the period of the page that it was typed on. Raises as `parse` and `create`."""
-    quick = parse(text, on=on, today=today(actor.user))
-    new = NewTask(
-        title=quick.title,
-        level=quick.level,
-        horizon=quick.period.horizon,
-        date=quick.period.start,
-        archetype=quick.archetype,
-        parent=visible_task(actor.user, quick.parent) if quick.parent else None,
-        project=project_named(actor.user, quick.project) if quick.project else None,
-        draft=not quick.items,
+    """Create a task from a line. `on`: the period of the page. Raises the errors of `parse` and `create`."""
+    parsed = parse(text, on=on, today=today(actor.user))
+    fields = NewTask(
+        title=parsed.title,
+        level=parsed.level,
+        horizon=parsed.period.horizon,
+        date=parsed.period.start,
+        archetype=parsed.archetype,
+        parent=visible_task(actor.user, parsed.parent) if parsed.parent else None,
+        project=project_named(actor.user, parsed.project) if parsed.project else None,
+        draft=not parsed.items,
     )
-    if quick.items and (quick.level, quick.period.horizon) != ("task", "day"):
+    if parsed.items and (parsed.level, parsed.period.horizon) != ("task", "day"):
         raise ProductError("no_checklist", "Only day tasks have a checklist. Leave the items out, or name a day.")
-    task = services.create(actor=actor, new=new)
-    if quick.items:
-        services.draft_checklist(actor=actor, task=task, items=quick.items)
+    task = services.create(actor=actor, new=fields)
+    if parsed.items:
+        services.draft_checklist(actor=actor, task=task, items=parsed.items)
     return task
 
 
@@ -241,7 +241,7 @@ def project_named(user: User, name: str) -> Project:
 
     Raises `unknown_project` and `several_projects`.
     """
-    matching = [each for each in Project.objects.visible_to(user) if _folded(each.name) == _folded(name)]
+    matching = [project for project in Project.objects.visible_to(user) if _folded(project.name) == _folded(name)]
     if not matching:
         raise ProductError(
             "unknown_project",

@@ -1,4 +1,4 @@
-"""All changes to saved prompts, checks of their holders, and the suggestions after a / at the start of a message."""
+"""Change saved prompts, check their holders, and suggest prompts after a / at the start of a message."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -25,7 +25,7 @@ LONGEST_SEARCH = 100  # characters
 
 
 class PromptFields(TypedDict, total=False):
-    """Fields of a saved prompt. At most one of `project` and `workspace` names the holder; without both, the user."""
+    """Fields of a saved prompt. `project` or `workspace`, at most one, is the holder. Without both, the user is."""
 
     name: str
     text: str
@@ -91,7 +91,7 @@ def visible_saved_prompt(user: User, pk: UUID) -> SavedPrompt:
 def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
     """Check that the user may change the prompts of this holder.
 
-    These are the user themselves, a project that they may edit, and the workspace with the right to the action. Raises
+    Allowed holders are the user, a project that they may edit, and the workspace with the right to the action. Raises
     `NotFound` for another user's prompt, `not_editor`, `staff_only` or `right_missing` (403).
     """
     if prompt.owner_id is not None:
@@ -104,7 +104,7 @@ def require_holder(user: User, prompt: SavedPrompt, action: Action) -> None:
 
 
 def editable_projects(user: User) -> QuerySet[Project]:
-    """Return the projects for which the user may write prompts: those that they own or may edit."""
+    """Return the projects for which the user may write prompts: projects that they own or may edit."""
     return Project.objects.editable_by(user).order_by("name", "id").only("id", "name")
 
 
@@ -120,8 +120,8 @@ def may_change(user: User, prompt: SavedPrompt) -> bool:
 class OfferedPrompt:
     """Suggestion after a / at the start of a message.
 
-    `name` is empty for a starter message of the persona. `project`: name of the project of the prompt. `own`: it is the
-    user's own prompt.
+    `name` is empty for a starter message of the persona. `project`: the name of the prompt's project. `own`: the prompt
+    belongs to the user.
     """
 
     key: str
@@ -138,8 +138,8 @@ class OfferedPrompt:
 def offered_prompts(*, user: User, persona: Persona | None, project: Project | None, typed: str) -> list[OfferedPrompt]:
     """Return the suggestions for `typed` after a /, at most `OFFERED`.
 
-    The user's own prompts come first, then those of the present project, of the workspace, and the starter messages of
-    the persona.
+    The user's own prompts come first, then prompts of the current project, prompts of the workspace, and the persona's
+    starter messages.
     """
     usable = Q(owner=user.pk) | Q(owner=None, project=None) | Q(project=project.pk if project else None, owner=None)
     rows = SavedPrompt.objects.visible_to(user).filter(usable).select_related("project")
@@ -168,7 +168,7 @@ class HolderPrompts:
 
 
 def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
-    """Return the visible prompts, the user's own first; with a `query`, those with it in their name or text."""
+    """Return the visible prompts, the user's own first. With a `query`, only prompts whose name or text contains it."""
     rows = SavedPrompt.objects.visible_to(user).select_related("project")
     words = query.strip()[:LONGEST_SEARCH].replace("\0", "")
     if words:
@@ -183,13 +183,13 @@ def prompts_by_holder(user: User, query: str = "") -> list[HolderPrompts]:
             by_project.setdefault(row.project_id, []).append(row)
         else:
             workspace.append(row)
-    of_projects = [
+    project_prompts = [
         HolderPrompts("project", prompts, prompts[0].project, editable=may_change(user, prompts[0]))
         for prompts in by_project.values()
     ]
-    of_projects.sort(key=lambda each: each.project.name.casefold() if each.project else "")
+    project_prompts.sort(key=lambda each: each.project.name.casefold() if each.project else "")
     shared = HolderPrompts("workspace", workspace, editable=has_right(user, "change", SavedPrompt))
-    return [HolderPrompts("own", own, editable=True), *of_projects, *([shared] if workspace else [])]
+    return [HolderPrompts("own", own, editable=True), *project_prompts, *([shared] if workspace else [])]
 
 
 def _set_holder(prompt: SavedPrompt, user: User, project: Project | None, *, workspace: bool) -> SavedPrompt:

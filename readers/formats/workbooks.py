@@ -1,4 +1,4 @@
-"""Read workbooks of Excel 97 to 2003 (XLS), and binary ones (XLSB)."""
+"""Read workbooks of Excel 97 to 2003 (XLS), and binary workbooks (XLSB)."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
@@ -8,15 +8,15 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 
 from readers.formats.result import Extracted, ReaderError, limited, paged
 
-_PANIC = "PanicException"  # a crash of the library, which is written in Rust: no `Exception`, and not exported
-_BLANK_ROWS = 1_000  # in a row that end a sheet
+_PANIC = "PanicException"  # raised if the Rust library crashes; not an `Exception`, and not exported
+_BLANK_ROWS = 1_000  # consecutive blank rows that end a sheet
 
 
 def read(path: Path, media_type: str) -> Extracted:
-    """Return one page for each sheet: its name, then its rows as lines of cells divided by tabs."""
+    """Return one page for each sheet: its name, then its rows as lines of tab-separated cells."""
     try:
         book = CalamineWorkbook.from_path(str(path))
-        names = [each.name for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
+        names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
         return paged(media_type, ("".join(limited(_sheet(book, name))) for name in names))
     except PasswordError as error:
         raise ReaderError("encrypted") from error
@@ -29,16 +29,16 @@ def read(path: Path, media_type: str) -> Extracted:
 
 
 def _sheet(book: CalamineWorkbook, name: str) -> Iterator[str]:
-    named = f"# {name}\n"
+    heading = f"# {name}\n"
     blank = 0
     for row in book.get_sheet_by_name(name).iter_rows():
         line = "\t".join(map(_shown, row)).rstrip("\t")
         blank = 0 if line else blank + 1
         if blank == _BLANK_ROWS:
             return
-        if line and named:
-            yield named
-            named = ""
+        if line and heading:
+            yield heading
+            heading = ""
         yield line + "\n"
 
 

@@ -1,7 +1,7 @@
 """Add the dashes, numbers and levels of paragraphs to a text of PowerPoint 97 to 2003 (MS-PPT, 2.9.44 and 2.9.67).
 
-The text itself has none of them. A record behind it has runs of paragraphs and of characters. PowerPoint 2000 added the
-numbers, in a second record, whose entries the runs of characters name.
+The text itself has none of them. The record after it has runs of paragraphs and runs of characters. PowerPoint 2000
+added the numbers in a second record. The runs of characters refer to its entries.
 """
 
 import struct
@@ -11,20 +11,20 @@ from typing import NamedTuple, TypeVar
 
 from readers.text.numbering import Steps
 
-# Bits of the fields that a paragraph has: two bytes each, except the last two.
+# Bits for the fields of a paragraph: two bytes each, except the last two.
 _SIZE_2 = 0xFDD0
 _COLOUR = 0x20
 _TABS = 0x100000
 _FLAGS = 0x0F
 _BULLET = 0x01
 _BEHIND_TABS = (0x10000, 0xE0000, 0x200000)
-# Bits of characters: fields that share two bytes, and those that name an entry.
+# Bits for the fields of characters: fields that share two bytes, and fields that refer to an entry.
 _FONT_STYLE = 0xFFFF
 _ENTRY = 0x3C00
 _HALF_ROUND = 8
 _CHARACTER_2 = (0x10000, 0x200000, 0x400000, 0x800000, 0x20000, 0x80000)
 _CHARACTER_4 = (0x40000,)
-# Bits of an entry.
+# Bits for the fields of an entry.
 _PICTURE = 0x800000
 _NUMBERED = 0x2000000
 _SCHEME = 0x1000000
@@ -37,10 +37,10 @@ _SCHEMES = (
     *("romanLcPeriod", "romanUcPeriod", "alphaLcParenBoth", "alphaLcParenR", "alphaUcParenBoth", "alphaUcParenR"),
     *("arabicParenBoth", "arabicPlain", "romanUcParenBoth", "romanUcParenR"),
 )
-_USUAL = "arabicPeriod"  # scheme of numbered paragraphs without one
-_DEEPEST = 4  # level
+_USUAL = "arabicPeriod"  # default scheme of numbered paragraphs
+_DEEPEST = 4  # the lowest level
 Value = TypeVar("Value")
-_SIGNS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line's end within a paragraph, and a bell
+_SIGNS = str.maketrans({"\x0b": " ", "\x07": ""})  # a line break within a paragraph, and a bell
 
 
 class _Entry(NamedTuple):
@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class _Bytes:
-    """Reader of consecutive numbers. Raises `struct.error` at their end."""
+    """Reader of consecutive numbers. Raises `struct.error` at the end of the content."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -73,10 +73,10 @@ class _Bytes:
 
 
 def lines(text: str, style: bytes, numbers: bytes, *, bulleted: bool) -> list[str]:
-    """Return the lines of paragraphs that returns divide, without the empty ones.
+    """Return the lines of the non-empty paragraphs. Carriage returns separate paragraphs in `text`.
 
-    `style`, `numbers`: contents of the two records; empty without one. `bulleted`: whether paragraphs have a dash by
-    default.
+    `style`, `numbers`: contents of the two records; empty if the record is missing. `bulleted`: whether paragraphs have
+    a dash by default.
     """
     paragraphs = text.split("\r")
     try:
@@ -87,30 +87,30 @@ def lines(text: str, style: bytes, numbers: bytes, *, bulleted: bool) -> list[st
     steps = Steps()
     listed: list[str] = []
     bulleted = bulleted and sum(bool(each.strip()) for each in paragraphs) > 1
-    for paragraph, (level, says, entry) in zip(paragraphs, marks, strict=True):
+    for paragraph, (level, bullet, entry) in zip(paragraphs, marks, strict=True):
         if words := paragraph.translate(_SIGNS).strip():
-            marked = bulleted if says is None else says
-            label = steps.label(level, entry.scheme, entry.start) if marked and entry.scheme else ""
+            is_listed = bulleted if bullet is None else bullet
+            label = steps.label(level, entry.scheme, entry.start) if is_listed and entry.scheme else ""
             if not label:
                 steps.end(level)
-            listed.append(f"{'  ' * level}{label or '-'} {words}" if marked else words)
+            listed.append(f"{'  ' * level}{label or '-'} {words}" if is_listed else words)
     return listed
 
 
 def _marks(paragraphs: list[str], style: bytes, entries: list[_Entry]) -> Iterator[tuple[int, bool | None, _Entry]]:
-    """Yield for each paragraph its level, whether it is marked as listed (None: no mark), and its numbering."""
+    """Yield for each paragraph its level, whether it is marked as a list item (None: unmarked), and its numbering."""
     if not style:
         return
     sizes = [len(each.encode("utf-16-le", "surrogatepass")) // 2 + 1 for each in paragraphs]
     content = _Bytes(style)
     of_paragraphs = list(_paragraph_runs(content, sum(sizes)))
     of_characters = list(_character_runs(content, sum(sizes))) if entries else []
-    at = 0
+    start = 0
     for size in sizes:
-        level, says = _at(at, of_paragraphs, (0, None))
-        number = _at(at, of_characters, 0)
-        yield level, says, entries[number] if number < len(entries) else _Entry()
-        at += size
+        level, bullet = _at(start, of_paragraphs, (0, None))
+        number = _at(start, of_characters, 0)
+        yield level, bullet, entries[number] if number < len(entries) else _Entry()
+        start += size
 
 
 def _at(place: int, runs: list[tuple[int, Value]], usual: Value) -> Value:
@@ -125,17 +125,17 @@ def _paragraph_runs(content: _Bytes, length: int) -> Iterator[tuple[int, tuple[i
         end += content.next("I")
         level = content.next("H")
         masks = content.next("I")
-        says = bool(content.next("H") & _BULLET) if masks & _FLAGS else None
+        bullet = bool(content.next("H") & _BULLET) if masks & _FLAGS else None
         content.skip(2 * (masks & _SIZE_2).bit_count() + 4 * bool(masks & _COLOUR))
         if masks & _TABS:
             content.skip(4 * content.next("H"))
         content.skip_fields(masks, 2, _BEHIND_TABS)
-        yield end, (min(level, _DEEPEST), says if masks & _BULLET else None)
+        yield end, (min(level, _DEEPEST), bullet if masks & _BULLET else None)
 
 
 def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
-    """Yield the end and the entry of each run. A run has four bits for the entry; after 15 they start again at 0."""
-    end = before = rounds = 0
+    """Yield the end and the entry of each run. A run has four bits for the entry, which wrap around after 15."""
+    end = previous = rounds = 0
     while end < length:
         end += content.next("I")
         masks = content.next("I")
@@ -143,8 +143,8 @@ def _character_runs(content: _Bytes, length: int) -> Iterator[tuple[int, int]]:
         content.skip_fields(masks, 2, _CHARACTER_2)
         content.skip_fields(masks, 4, _CHARACTER_4)
         entry = (style & _ENTRY) >> 10 if masks & _ENTRY else 0
-        rounds += entry + _HALF_ROUND < before
-        before = entry
+        rounds += entry + _HALF_ROUND < previous
+        previous = entry
         yield end, 16 * rounds + entry
 
 
@@ -154,7 +154,7 @@ def _entries(numbers: bytes) -> list[_Entry]:
     while content:
         masks = content.next("I")
         content.skip_fields(masks, 2, (_PICTURE,))
-        numbered = content.next("H") if masks & _NUMBERED else 0
+        is_numbered = content.next("H") if masks & _NUMBERED else 0
         number, start = (content.next("H"), content.next("H")) if masks & _SCHEME else (-1, 1)
         content.skip_fields(content.next("I"), 4, (_MORE_CHARACTERS,))
         masks = content.next("I")
@@ -163,5 +163,5 @@ def _entries(numbers: bytes) -> list[_Entry]:
         if masks & _SMART_TAGS:
             content.skip(4 * content.next("I"))
         scheme = _SCHEMES[number] if 0 <= number < len(_SCHEMES) else _USUAL
-        entries.append(_Entry(scheme, start) if numbered else _Entry())
+        entries.append(_Entry(scheme, start) if is_numbered else _Entry())
     return entries

@@ -1,4 +1,4 @@
-"""The admin's page of the workspace's settings."""
+"""The admin page for the workspace's settings."""
 
 from typing import Any, ClassVar, cast
 
@@ -15,12 +15,12 @@ from workspace.administration.forms import WorkspaceForm
 from workspace.administration.services import save_settings
 from workspace.models import Workspace
 
-__all__ = ["people_admin"]  # Django looks for admin pages here alone
+__all__ = ["people_admin"]  # Django discovers admin pages only in this module
 
 
 @admin.register(Workspace)
 class WorkspaceAdmin(RowAdmin):
-    """The settings: one row, to whose page the menu leads."""
+    """The settings: one row. The menu links to its page."""
 
     form = WorkspaceForm
     fieldsets: ClassVar[Any] = (
@@ -59,11 +59,11 @@ class WorkspaceAdmin(RowAdmin):
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        absent = set() if obj is not None and obj.logo else {"remove_logo"}
+        hidden = set() if obj is not None and obj.logo else {"remove_logo"}
         if not self.has_change_permission(request, obj):
-            absent |= {"picture", "remove_logo", "default_profile", "layout"}
+            hidden |= {"picture", "remove_logo", "default_profile", "layout"}
         return [
-            (title, {"fields": tuple(name for name in options["fields"] if name not in absent)})
+            (title, {"fields": tuple(name for name in options["fields"] if name not in hidden)})
             for title, options in self.fieldsets
         ]
 
@@ -74,7 +74,7 @@ class WorkspaceAdmin(RowAdmin):
         return False
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Workspace | None:
-        """Return the row; the defaults where there is none yet, since the first change creates it."""
+        """Return the row, or the defaults if no row exists yet. The first change creates the row."""
         if object_id != str(Workspace.ONLY):
             return None
         return Workspace.objects.first() or Workspace()

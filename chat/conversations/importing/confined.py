@@ -1,4 +1,4 @@
-"""Reading an export in a process of its own, so that a hostile file harms nothing else."""
+"""Read an export in a separate process, so that a hostile file harms nothing else."""
 
 import contextlib
 import json
@@ -31,9 +31,9 @@ from core.sentences import Sentence
 from readers.api import ENVIRONMENT, ROOT
 
 SILENCE = 120.0  # seconds
-LONGEST_SENTENCE = 1_000  # characters of what the process stores as one
+LONGEST_SENTENCE = 1_000  # characters of a sentence from the process
 MAX_SOURCE = 160  # characters
-MAX_LINE = 80_000_000  # bytes of a conversation
+MAX_LINE = 80_000_000  # bytes per conversation
 PIECE = 1024 * 1024  # bytes
 _SENTENCES = {
     "took_too_long": gettext_noop(
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExportEntry:
-    """A conversation in an export: `foreign`, or `why` it cannot be imported. `recognised`: its shape is known."""
+    """A conversation in an export: `foreign`, or the reason `why` it cannot be imported. `recognised`: known format."""
 
     title: str
     recognised: bool
@@ -59,7 +59,7 @@ class ExportEntry:
 
 
 def entries(upload: IO[bytes]) -> Iterator[tuple[ExportEntry | None, int]]:
-    """Yield each conversation, or None now and then, with the percent of the export that are read.
+    """Yield each conversation, or None from time to time, with the percentage of the export that has been read.
 
     Raises a `ProductError` about the export.
     """
@@ -93,7 +93,7 @@ def entries(upload: IO[bytes]) -> Iterator[tuple[ExportEntry | None, int]]:
 def _lines(process: "subprocess.Popen[bytes]") -> Iterator[JsonObject]:
     if process.stdout is None:
         return
-    waiting = bytearray()
+    buffer = bytearray()
     output = process.stdout.fileno()
     with selectors.DefaultSelector() as selector:
         selector.register(output, selectors.EVENT_READ)
@@ -103,18 +103,18 @@ def _lines(process: "subprocess.Popen[bytes]") -> Iterator[JsonObject]:
             piece = os.read(output, PIECE)
             if not piece:
                 return
-            searched = len(waiting)
-            waiting += piece
+            already_searched = len(buffer)
+            buffer += piece
             if b"\n" in piece:
-                *whole, rest = waiting.split(b"\n")
-                waiting = rest
-                yield from map(_decoded, whole)
-            elif searched > MAX_LINE:
+                *complete_lines, rest = buffer.split(b"\n")
+                buffer = rest
+                yield from map(_decoded, complete_lines)
+            elif already_searched > MAX_LINE:
                 raise damaged()
 
 
 def _decoded(line: bytearray) -> JsonObject:
-    """Return a line of the process. It is not trusted, since a hostile file may control the process."""
+    """Decode a line from the process. It is untrusted, since a hostile file may control the process."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -139,11 +139,11 @@ def _entry(line: JsonObject) -> tuple[ExportEntry | None, int]:
 def _foreign(fields: JsonObject) -> ImportedConversation:
     messages: list[ImportedMessage] = []
     seen: set[str | None] = {None}
-    for each in fields["messages"]:
-        files = [text_of(name)[:255] for name in each["files"]]
-        question = each["question"] is True
-        created = moment(each["created"])
-        message = ImportedMessage(str(each["id"]), each["parent"], question, text_of(each["text"]), created, files)
+    for entry in fields["messages"]:
+        files = [text_of(name)[:255] for name in entry["files"]]
+        question = entry["question"] is True
+        created = moment(entry["created"])
+        message = ImportedMessage(str(entry["id"]), entry["parent"], question, text_of(entry["text"]), created, files)
         if message.parent not in seen or message.id in seen:
             raise ValueError(message.id)
         seen.add(message.id)

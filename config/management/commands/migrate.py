@@ -1,4 +1,4 @@
-"""`manage.py migrate`, which does not keep users of the tables waiting."""
+"""`manage.py migrate` that does not block users of the tables for long."""
 
 import time
 from typing import Any
@@ -9,16 +9,16 @@ from django.db import OperationalError, connection
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from psycopg.errors import LockNotAvailable
 
-LOCK_SECONDS = 3  # that a migration waits for a table; later users of the table wait behind it
-PAUSE_SECONDS = 5  # in which those users get the table, before the migration tries again
+LOCK_SECONDS = 3  # that a migration waits for a table lock; later users of the table queue behind it
+PAUSE_SECONDS = 5  # before the next try, so that those users get the table
 TRIES = 75  # in ten minutes
 
 
 class SchemaEditor(DatabaseSchemaEditor):
-    """A schema editor whose transaction gives up on a lock that it does not get soon.
+    """A schema editor whose transaction gives up if it does not get a lock within `LOCK_SECONDS`.
 
-    Migrations without a transaction wait as long as it takes: an index that is built concurrently keeps nobody waiting,
-    and would be left invalid.
+    Migrations without a transaction wait without a limit. They build indexes concurrently, which blocks nobody, and a
+    timeout would leave an index invalid.
     """
 
     def __enter__(self) -> "SchemaEditor":
@@ -30,22 +30,22 @@ class SchemaEditor(DatabaseSchemaEditor):
 
 class Command(django_migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
-        usual = connection.SchemaEditorClass
+        default_editor = connection.SchemaEditorClass
         connection.SchemaEditorClass = SchemaEditor
         try:
-            for left in reversed(range(TRIES)):
+            for tries_left in reversed(range(TRIES)):
                 try:
                     super().handle(*args, **options)
                     return
                 except OperationalError as error:
                     if not isinstance(error.__cause__, LockNotAvailable):
                         raise
-                    self._wait(error, left)
+                    self._wait(error, tries_left)
         finally:
-            connection.SchemaEditorClass = usual
+            connection.SchemaEditorClass = default_editor
 
     def _wait(self, error: OperationalError, left: int) -> None:
-        """Wait before the next try, or raise CommandError after the last one. Earlier migrations are done."""
+        """Wait before the next try, or raise CommandError after the last one. Completed migrations stay applied."""
         if not left:
             raise CommandError(
                 "A table was in use all the time. Look in pg_stat_activity for what holds it, such as a backup, and run"

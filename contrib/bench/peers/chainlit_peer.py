@@ -1,4 +1,4 @@
-"""Chainlit with the chat of its guide. It stores nothing, so it is a lower bound rather than an equal."""
+"""Chainlit with the chat example of its guide. It stores nothing, so it is a lower bound and not an equal."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ class Chainlit(Product):
         return [program("chainlit"), "run", str(HERE / "chainlit_app.py"), "--headless", "--port", str(self.port)]
 
     def environment(self) -> dict[str, str]:
-        # Its own configuration and translations are written there.
+        # Chainlit writes its configuration and translations there.
         return {"MODEL_URL": self.model_url, "CHAINLIT_APP_ROOT": str(self.directory)}
 
     def _message(self, text: str) -> AnswerExchange:

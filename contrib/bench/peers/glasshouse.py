@@ -1,4 +1,4 @@
-"""Glasshouse as `make run` starts it, with its bundled model, and without limits for a person."""
+"""Glasshouse as `make run` starts it, with its bundled model and without limits per person."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.product import ROOT
 
 PATIENCE = 120.0  # seconds that an import, or a summary, may take
-LAST = rb"RUN_FINISHED|SNAPSHOT"  # a SNAPSHOT has the whole answer for a client that was too slow for its events
+LAST = rb"RUN_FINISHED|SNAPSHOT"  # a client that is too slow for the events gets the whole answer in a SNAPSHOT
 FAILED = rb"^HTTP/1\.1 [45]|RUN_(STOPPED|ERROR)"
 WINDOWS = {"scripted": 1_000_000, "narrow": 8_000}  # tokens
 
@@ -65,7 +65,7 @@ class Glasshouse(Product):
         return self.http.post(f"/api/v1/{path}", headers=self._headers(), **content).raise_for_status().json()
 
     def _rest(self, text: str) -> AnswerExchange:
-        # With a title: otherwise the model would be asked for one after the answer, during the next one.
+        # With a title. Otherwise the model would be called for a title during the next request.
         return self._turn(str(self._post("conversations/", json={"title": "Bench"})["id"]), {"text": text})
 
     def _turn(self, conversation: str, body: dict[str, Any]) -> AnswerExchange:
@@ -91,7 +91,7 @@ class Glasshouse(Product):
         return lambda text: self._turn(self._idle(conversation["id"]), {"text": text, "models": [self._models[model]]})
 
     def _idle(self, conversation: str) -> str:
-        """Wait until the conversation is not being summarised: until then a send is refused. Return its id."""
+        """Wait until the conversation is not being summarised, since a message would be refused. Return its id."""
         deadline = time.monotonic() + PATIENCE
         while self._get(f"conversations/{conversation}/")["state"] != "idle":
             if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
-"""Try one fault under load: the outcome of the work, of requests and of readiness, and the time until all is back.
+"""Try one fault under load. Report the results of work, requests and readiness checks, and the time until recovery.
 
 1. The fault's `before` runs, then answers, uploads and other work begin (`LiveWork`).
-2. The fault begins, lasts its seconds, and ends, while `/readyz` is asked every second.
-3. The trial waits until both web processes are ready and a question is answered, then until all work is settled.
+2. The fault begins, lasts its time, and ends. Meanwhile the trial requests `/readyz` every second.
+3. The trial waits until both web processes are ready and a question is answered, then until all work has ended.
 4. It judges the outcome, and the fault's `after` runs.
 """
 
@@ -27,18 +27,18 @@ from contrib.cluster.trial.work import (
     status_of,
 )
 
-FLOWING = 4.0  # seconds that answers stream before anything happens
+FLOWING = 4.0  # seconds that answers stream before the fault begins
 BACK_WITHIN = 30.0  # seconds after the end of a fault
-LOOKED_FOR = 150.0  # seconds that the trial waits for all to be back
-NOTICES = 7.0  # seconds in which a process notices that a service is away, and that it is back
+LOOKED_FOR = 150.0  # seconds that the trial waits for recovery
+NOTICES = 7.0  # seconds until a process notices that a service is down, or up again
 
 
 @dataclass
 class FaultOutcome:
     """The outcome of a trial.
 
-    `back`: seconds from the fault's end until all worked; None: never. `readiness`: by web process, the times of each
-    question and answer, and the status. `wrong`: sentences about failures.
+    `back`: seconds from the fault's end until recovery; None: never. `readiness`: by web process, the times of each
+    request and response, and the status. `wrong`: sentences about failures.
     """
 
     fault: Fault
@@ -50,12 +50,16 @@ class FaultOutcome:
 
     @property
     def late(self) -> list[TimedRequest]:
-        return [each for each in self.requests if each.seconds > self.fault.answered_within]
+        return [request for request in self.requests if request.seconds > self.fault.answered_within]
 
     def ready_words(self, began: float, ended: float) -> str:
         """Return the statuses of `/readyz` in words, and add wrong ones to `wrong`."""
         statuses_of = {
-            name: [each for asked_at, at, each in self.readiness[name] if began + NOTICES < asked_at and at < ended]
+            name: [
+                status
+                for asked_at, answered_at, status in self.readiness[name]
+                if began + NOTICES < asked_at and answered_at < ended
+            ]
             for name in WEBS
         }
         for name, statuses in statuses_of.items():
@@ -64,7 +68,7 @@ class FaultOutcome:
             if (name in self.fault.unready) == (200 in statuses):
                 self.wrong.append(f"/readyz of {name} was {sorted(set(statuses))} meanwhile")
         words = {
-            name: "/".join(str(each or "none") for each in sorted(set(statuses_of[name]))) or "—"
+            name: "/".join(str(status or "none") for status in sorted(set(statuses_of[name]))) or "—"
             for name in statuses_of
         }
         return (
@@ -79,7 +83,7 @@ class FaultTrial:
         self.company, self.session = company, session
 
     async def begin(self) -> None:
-        """Make the persona whose answers ask for permission, and the conversation with a summary, for all faults."""
+        """Create, for all faults, the persona whose answers ask for permission and the conversation with a summary."""
         client = Client(self.company, self.session)
         fields = {"name": "Trial", "instructions": "You are being tried.", "tools": ["open_url"]}
         self.persona = (await client.insistent("POST", "personas/", fields))["id"]
@@ -96,12 +100,12 @@ class FaultTrial:
         began = time.monotonic()
         try:
             await asyncio.to_thread(fault.begin, self.company)  # some take seconds
-            late = SlowUpload(client, seconds=0.5)
-            await late.begin()
-            work.parts["uploads"].append(late)
+            slow_upload = SlowUpload(client, seconds=0.5)
+            await slow_upload.begin()
+            work.parts["uploads"].append(slow_upload)
             await asyncio.sleep(fault.seconds)
         finally:
-            fault.end(self.company)  # after an error too: else its mounts would stay
+            fault.end(self.company)  # after an error, too; otherwise the fault's mounts would stay
         ended = time.monotonic()
         outcome.back = await self._back(ended)
         watching.cancel()

@@ -112,7 +112,7 @@ class Command(BaseCommand):
 
 @dataclass(frozen=True, slots=True)
 class ProviderOptions:
-    """Options of the command. `models`: names with their windows in tokens. `settings`: values for all of them."""
+    """Options of the command. `models`: names with their windows in tokens. `settings`: values for all models."""
 
     name: str
     kind: str | None
@@ -187,7 +187,7 @@ def _set_fallback(provider: Provider, fallback_name: str, names: Sequence[str]) 
 
 
 def model_named(text: str) -> Model:
-    """Return the usable model of a text such as `llama3.2:3b` or `Ollama/llama3.2:3b`. Raises `CommandError`."""
+    """Return the usable model for a text such as `llama3.2:3b` or `Ollama/llama3.2:3b`. Raises `CommandError`."""
     provider_name, _, name = text.partition("/")
     named = Q(name=text) | Q(provider__name=provider_name, name=name)
     models = list(Model.objects.usable().filter(named))
@@ -209,7 +209,7 @@ def model_and_window(text: str) -> tuple[str, int | None]:
 
 
 def _key(api_key: str | None, file: Path | None) -> str | None:
-    """Return the key of the option, the file or the environment; None where there is none."""
+    """Return the API key from the option, the file or the environment. None without a key."""
     if api_key is not None:
         return api_key
     if file is None:
