@@ -43,7 +43,7 @@ GONE = 410
 SWITCHED_OFF = "Switched off: every try has failed since {since}. Mend what receives them, then switch it on again."
 UNSIGNED = (
     "Nothing was sent: the secret to sign it with cannot be read, since the server's key (SECRET_KEY) is another now. "
-    "Remove this webhook and make it again, or have an administrator add the old key to ENCRYPTION_KEYS."
+    "Remove this webhook and create it again, or have an administrator add the old key to ENCRYPTION_KEYS."
 )
 SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
 

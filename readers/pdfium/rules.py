@@ -17,7 +17,6 @@ _STRAIGHT = 0.5  # points by which a straight line may deviate
 _MOST_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
 _MOST_SEGMENTS = 400  # segments in one path
 _COVERED = 0.7  # share of the page's area
-_EDGES = 5  # segments of a rectangle
 
 
 def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:

@@ -222,7 +222,7 @@ def test_a_fallback_that_is_too_small_for_the_prompt_leaves_the_reason_of_the_ch
     assert turn.model is not None and turn.answer.error_detail.english.startswith(
         "The model's provider cannot be reached."
     )
-    assert f"“{turn.model.fallback}” cannot take its place (“What must be sent is" in turn.answer.error_detail.english
+    assert f"“{turn.model.fallback}” cannot take its place (“The required parts are" in turn.answer.error_detail.english
     with override("vi"):
         assert "cannot" not in str(turn.answer.error_detail)
 

@@ -43,7 +43,7 @@ def offered(html: str, turn: dict[str, Any]) -> set[str]:
     ("finish", "sentence", "button"),
     [
         ("length", "The answer has reached its greatest length and stops here.", {"Continue"}),
-        ("context_window", "The model's window is full, so the answer stops here.", {"Continue"}),
+        ("context_window", "The model&#x27;s window is full, so the answer stops here.", {"Continue"}),
         ("pause", "The model paused before the end of its answer.", {"Continue"}),
         ("refusal", "The model declined to answer this. Ask in other words, or another model.", {"Try again"}),
         ("stop", "", set()),

@@ -243,7 +243,7 @@ def test_what_is_beyond_what_is_kept_is_named(
     assert len(stored_row.text) == 4_000_000 and stored_row.characters > 4_500_000
     assert turns.results(1)[0].endswith("\nLAST")
     [note] = [each for each in turns.report(turn, 1)["notes"] if "characters" in each]
-    assert f"{stored_row.characters:,} characters" in note and "first 4,000,000 are kept" in note
+    assert f"{stored_row.characters:,} characters" in note and "first 4,000,000 are stored" in note
 
 
 # What goes wrong with a server, whether the answer is written all the same, and what its report says.

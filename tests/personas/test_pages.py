@@ -179,7 +179,7 @@ def test_the_choices_say_what_they_mean(owner: User, persona: Persona, model: Mo
     BudgetProfile.objects.create(name="Long", window=12_288, ceiling=7_800, floor=3_000, reserved_output=900)
     BudgetProfile.objects.create(name="Bare", summaries=False)
     shown = page(signed_in(owner), f"/personas/{persona.pk}/").replace("\xa0", " ")
-    assert "own instructions (version 1) are not sent" in shown
+    assert "own instructions (version 1). The rules of those texts do not apply" in shown
     assert "Old messages are summarised above 65 % of the room, down to 25 %." in shown
     assert "It uses at most 12,288 tokens of the model's window. 900 are kept free" in shown
     assert "Old messages are summarised above 7,800 tokens, down to 3,000." in shown

@@ -199,7 +199,7 @@ def once(client: Client, request: PageRequest) -> PageCost:
         if request.form is None:
             answer = client.get(request.address)
         elif request.type == "multipart":
-            answer = client.post(request.address, request.form, headers={"HX-PageRequest": "true"})
+            answer = client.post(request.address, request.form, headers={"HX-Request": "true"})
         else:
             answer = client.post(request.address, request.form, content_type=request.type)
         if answer.streaming:

@@ -222,7 +222,9 @@ def test_what_a_program_queues_is_still_of_its_token(user: User) -> None:
     done(turn, 10)
     assert not send_next(turn.conversation_id)
     queued = NextMessage.objects.get(conversation=turn.conversation)
-    assert queued.text == "And then?" and queued.problem.english.startswith("The limit of 1 turns a day is reached.")
+    assert queued.text == "And then?" and queued.problem.english.startswith(
+        "You have reached the limit of 1 turns a day."
+    )
 
 
 def test_a_month_is_of_sums_calls_and_what_is_set_aside(user: User) -> None:
