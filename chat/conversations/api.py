@@ -118,8 +118,12 @@ class SearchView(ScopedView):
             tag=request.query_params.get("tag", ""),
         )
         following = replace_query_param(request.build_absolute_uri(), "after", str(page.after))
-        body = {"next": following if page.after else None, "previous": None, "results": page.hits}
-        body["characters_read"] = searching.READ
+        body = {
+            "next": following if page.after else None,
+            "previous": None,
+            "results": page.hits,
+            "characters_read": searching.CHARACTERS_READ,
+        }
         return Response(MessageHitsSerializer(body).data)
 
 

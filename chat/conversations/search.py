@@ -29,6 +29,7 @@ from files.models import File
 from personas.models import Persona
 from projects.models import Project
 
+CHARACTERS_READ = READ  # characters of each message that are searched, from its beginning
 PAGE = 20
 TITLES = 5  # matching titles above the messages
 SOME_TITLES = 100  # titles added each time the user asks for more

@@ -234,7 +234,7 @@ def search(request: Request) -> HttpResponse:
     page = searching.search(user=request.user, query=query, after=place, most_titles=most_titles, tag=tag)
     fragment = request.htmx and after
     context: dict[str, object] = {"section": "search", "query": query, "found": page, "first": not after, "tag": tag}
-    context["characters_read"] = searching.READ
+    context["characters_read"] = searching.CHARACTERS_READ
     if not after:
         named = {} if tag else searching.named(user=request.user, query=query, limit=searching.PAGE)
         context |= {
