@@ -177,7 +177,7 @@ def test_of_more_protected_files_than_are_tried_the_others_stay_closed(monkeypat
     with memory.opened(secrets(inner=True)) as path:
         extracted = dispatch.read(path, "all.zip", password="tëst 1")
     assert closed_names(extracted) == ["c.xlsx", "e.docx", "a.txt"]
-    assert "and so are too many beside it. Upload it by itself.]" in extracted.text
+    assert "and so are too many files with it. Upload it separately.]" in extracted.text
 
 
 def test_what_cannot_be_opened_with_a_password_is_said_otherwise(read: Read) -> None:

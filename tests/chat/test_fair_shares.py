@@ -58,7 +58,7 @@ def test_five_answers_of_a_person_are_written_at_a_time(user: User) -> None:
     live(user, 5)
     error = refused(user)
     assert (error.code, error.status, error.extra["retry_after"]) == ("too_many_answers", 429, 5)
-    assert error.detail.startswith("5 answers of yours are being written or wait, ")
+    assert error.detail.startswith("5 of your answers are being written or wait in line, ")
     assert Message.objects.filter(conversation__owner=user).count() == 10  # nothing of the refused one is left
     live(User.objects.create_user("somebody-else"))
 
@@ -85,7 +85,7 @@ def test_no_limit_at_0(user: User, settings: Settings) -> None:
 def test_a_limit_says_how_many_of_a_person(user: User) -> None:
     Limit.objects.create(user=user, unit="live_turns", amount=2)
     live(user, 2)
-    assert refused(user).detail.startswith("2 answers of yours are being written")
+    assert refused(user).detail.startswith("2 of your answers are being written")
     Limit.objects.filter(user=user).update(amount=9)  # the strictest holds
     live(user, 3)
     refused(user)

@@ -122,7 +122,7 @@ def test_a_file_is_added_as_its_owners_if_there_is_room(
     settings.STORED_BYTES = 10
     sent = form(project.owner, project, instructions="Be kept.") | {"file": SimpleUploadedFile("b.txt", b"Eight.")}
     refused = admin_client.post(page_of(project), sent).content.decode()
-    assert "are the most" in refused and "Be kept." in refused
+    assert "is the maximum" in refused and "Be kept." in refused
     assert project.entries.count() == 1
 
 

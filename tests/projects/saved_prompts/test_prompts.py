@@ -148,7 +148,7 @@ def test_without_scripts_a_page_asks_and_the_text_stands_in_the_field(person: Pe
     page = client.get(place).content.decode()
     assert 'name="value who"' in page and ">friendly</option>" in page
     refused = client.post(place, {"value who": " ", "value tone": "friendly"})
-    assert refused.status_code == 400 and "in the place of “who”" in refused.content.decode()
+    assert refused.status_code == 400 and "Give a value for “who”" in refused.content.decode()
     assert '<option value="friendly" selected>' in refused.content.decode()
     done = client.post(place, {"value who": "Ann", "value tone": "friendly"}).content.decode()
     assert 'id="composer"' in done and ">To Ann, friendly.</textarea>" in done
