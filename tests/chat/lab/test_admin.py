@@ -97,7 +97,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
     )
     body = form(place, most=5, model=str(other.pk), asks="on", confirmed="on")
     refused = admin.post(ADD, body).content.decode()
-    assert "somebody else" in refused
+    assert "belongs to another person" in refused
     job = started(own, body)
     page = page_of(own, job)
     assert "Quite another answer." in page and f"{SECRET} answered" in page
@@ -120,7 +120,7 @@ def test_both_answers_are_shown_to_whose_conversation_it_is_alone(
         ({"layout": "sideways"}, "not one of the available choices"),
         ({"model": str(uuid4())}, "not one of the available choices"),
         ({"asks": "on", "most": 5}, "Tick this as well"),
-        ({"asks": "on", "confirmed": "on", "most": 21}, "At most 20 turns"),
+        ({"asks": "on", "confirmed": "on", "most": 21}, "at most 20 turns"),
         ({"asks": "on", "confirmed": "on", "most": 20}, "no complete answer"),
     ],
 )
