@@ -123,7 +123,7 @@ def test_a_persona_is_shared_copied_and_deleted_after_a_question(page: Page) -> 
     go_to(page, "Personas")
     page.get_by_role("link", name=re.compile("^Copy of Guide")).click()
     page.get_by_role("link", name="Delete…").click()
-    expect(page.get_by_text("1 conversation uses it.")).to_be_visible()
+    expect(page.get_by_text("1 conversation uses it")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Personas")).to_be_visible()
     expect(page.get_by_role("link", name=re.compile("^Copy of Guide"))).to_have_count(0)
