@@ -54,7 +54,7 @@ def test_colours_follow_the_system_until_some_are_chosen(visit: OpenBrowser) -> 
     expect(field(page)).to_be_visible()
     assert background(page) == dark
     settings(page)
-    page.get_by_label("Same as the system").check()
+    page.get_by_label("As the system").check()
     save(page)
     expect(page.locator("html")).not_to_have_attribute("data-theme", re.compile("."))
     assert background(page) == light
