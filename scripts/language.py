@@ -33,7 +33,7 @@ RELATIVE_BEGINNING = re.compile(
 )
 # Classes that a library looks for by their name, in a module or in another class.
 NAMES_OF_LIBRARIES = frozenset({"Command", "Migration"})
-SUBJECT = re.compile(r"[a-z0-9][\w./-]*(, [a-z0-9][\w./-]*)*: [a-z0-9`\"'/.{_][^\n]*[^.\s]")
+SUBJECT = re.compile(r"[a-z][a-z0-9_/.-]*: [a-z0-9`\"'/.{_][^\n]*[^.\s]")
 SUBJECT_LENGTH = 72
 # The last commit before the rule of subjects was checked. Its history stays as it is.
 FIRST_CHECKED_COMMIT = "aedf7ba3"

@@ -38,19 +38,25 @@ OF_CALLS: Mapping[str, Any] = {
 }
 # The columns of the CSV, one row for each call.
 COLUMNS = (
-    *(
-        "created",
-        "person__username",
-        "group__name",
-        "token__name",
-        "purpose",
-        "conversation_id",
-        "turn_id",
-        "number",
-        "project__name",
-    ),
-    *("project__name", "persona__name", "provider_name", "model_name", "input", "cached_input", "cache_written"),
-    *("output", "reasoning", "counted", "cost"),
+    "created",
+    "person__username",
+    "group__name",
+    "token__name",
+    "purpose",
+    "conversation_id",
+    "turn_id",
+    "number",
+    "project__name",
+    "persona__name",
+    "provider_name",
+    "model_name",
+    "input",
+    "cached_input",
+    "cache_written",
+    "output",
+    "reasoning",
+    "counted",
+    "cost",
 )
 AT_ONCE = 2_000  # rows per query for the CSV
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell as a formula if it begins with one of these

@@ -150,6 +150,8 @@ def test_the_page_of_a_month_and_its_table_to_take_along(person: Person, scripte
     assert "2,000 read, 1,200 of them cached, 100 written · $0.50, and 1 call without a price" in page
     assert client.get("/usage/?month=nonsense").status_code == client.get("/usage/").status_code == 200
     table = b"".join(client.get("/usage.csv?month=2026-09")).decode()
+    columns = next(csv.reader(StringIO(table)))
+    assert len(columns) == len(set(columns))
     rows = list(csv.DictReader(StringIO(table)))
     assert [row["cost"] for row in rows] == ["0.500000000000", ""] and rows[0]["person"] == person.username
     assert rows[1]["model_name"] == '\'=HYPERLINK("x")'
