@@ -23,6 +23,7 @@ from django.test import Client, override_settings
 from accounts.models import User
 from chat.models import Turn
 from core import background
+from core.logs.context import log_fields
 from tests.application import Application, working
 from tests.product import until
 from tests.scripted_model import ScriptedModel
@@ -35,7 +36,7 @@ Send = Callable[[str, str], httpx.Response]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An SQL statement. Times in seconds since the epoch. `of_worker`: the worker sent it, not the request."""
+    """An SQL statement. Times in seconds since the epoch. `of_worker`: the worker sent it for a turn."""
 
     began: float
     ended: float
@@ -88,7 +89,8 @@ def listening() -> Iterator[list[Statement]]:
         try:
             return work()
         finally:
-            of_worker = threading.current_thread().name.startswith(("database", "first", "worker"))
+            # The claim has no turn yet. It runs on a thread of its own kind.
+            of_worker = threading.current_thread().name.startswith("first") or "turn_id" in log_fields()
             statements.append(Statement(began, time.time(), of_worker, sql))
 
     def execute(execute: Callable[..., Any], sql: Any, parameters: Any, many: bool, context: Any) -> Any:

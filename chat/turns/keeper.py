@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -54,7 +55,8 @@ async def keep(turn: Turn, answer: Answer, uses: Callable[[], TurnUses | None]) 
     entry = _CheckpointedTurn(turn, answer, uses, asyncio.get_running_loop().create_future())
     _turns[turn.pk] = entry
     if _keeper is None or _keeper.done():
-        _keeper = asyncio.create_task(_keep_all())
+        # Its log lines must not have the ids of the turn that starts it.
+        _keeper = asyncio.create_task(_keep_all(), context=Context())
     try:
         return await entry.over
     finally:

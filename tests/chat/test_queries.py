@@ -246,7 +246,7 @@ def test_the_model_waits_for_eight_statements(application: Application, person: 
         settled(person.user)
         with listening() as statements:
             turn = timed(application.model, statements, person.user, partial(send, json={"text": mark}), mark)
-    assert turn.count <= 8, [each.shortened for each in turn.before]
+    assert turn.count <= 8, "\n".join(each.shortened for each in turn.before)
 
 
 def test_a_program_of_openais_protocol_waits_for_nine(application: Application, person: Person) -> None:
@@ -261,7 +261,7 @@ def test_a_program_of_openais_protocol_waits_for_nine(application: Application, 
             turn = timed(
                 application.model, statements, person.user, partial(client.post, "chat/completions", json=body), mark
             )
-    assert turn.count <= 9, [each.shortened for each in turn.before]
+    assert turn.count <= 9, "\n".join(each.shortened for each in turn.before)
 
 
 def only(*names: str) -> FollowUps:
