@@ -113,12 +113,12 @@ class MeView(ScopedView):
 
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
-        """The person of the token or session, and their settings."""
+        """Return the user of the token or session, with their settings."""
         return Response(self.serializer_class(self.person, context={"request": request}).data)
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
-        """Changes language, time zone, theme, and what models may do unasked. Scope `admin`."""
+        """Change the language, time zone, theme and what models may do without asking. Scope `admin`."""
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         fields = cast("services.PreferenceFields", body.validated_data)
@@ -137,12 +137,11 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
 
     @extend_schema(request=AskForTokenSerializer, responses={201: NewTokenSerializer})
     def create(self, request: Request) -> Response:
-        """Makes a token. One made with a token has no scope that this lacks, and ends no later.
+        """Create a token. A token that another token creates cannot have more scopes or a later end than its creator.
 
-        A session sends the person's password along; that of somebody with a second factor or without a password must be
-        fresh, too. The
-        `token` of the answer is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in
-        `left_out`.
+        A session sends the user's password too. A session of a user with a second factor or without a password must be
+        fresh. The response shows `token` once. A repeat with the same `Idempotency-Key` has null instead, and names it
+        in `left_out`.
         """
         asking = request.auth if isinstance(request.auth, ApiToken) else None
         fields = valid(AskForTokenSerializer, request)
@@ -164,11 +163,11 @@ class TokenViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin,
     @extend_schema(request=None, responses=RevokedSerializer)
     @action(detail=False, methods=["post"], url_path="revoke-all")
     def revoke_all(self, request: Request) -> Response:
-        """Revokes every token of the person at once, also the one that asks."""
+        """Revoke all tokens of the user at once, including the token of this request."""
         return Response({"revoked": services.revoke_tokens(user=self.person)})
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Revokes a token at once; it stays in the list as one that has ended."""
+        """Revoke a token at once. It stays in the list as an ended token."""
         services.revoke_token(user=self.person, token=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)

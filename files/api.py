@@ -140,7 +140,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
 
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={201: FileSerializer})
     def create(self, request: Request) -> Response:
-        """Stores a file; its text and tokens follow in the background: ask again until its status is final."""
+        """Store a file. Its text and tokens follow in the background: poll the file until its status is final."""
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the file as multipart/form-data in the field “file”.")
         content = request.FILES["file"]
@@ -148,14 +148,14 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         return Response(self.get_serializer(file).data, status=status.HTTP_201_CREATED)
 
     def destroy(self, request: Request, pk: str) -> Response:
-        """Removes the file for ever, out of every project too. For its owner."""
+        """Delete the file for ever, also from all projects. For its owner."""
         services.delete(user=self.person, file=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: FileSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Reads a failed file again."""
+        """Read a failed file again."""
         file = self.get_object()
         services.retry(user=self.person, file=file)
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
@@ -163,7 +163,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     @extend_schema(request=RereadSerializer, responses={202: FileSerializer})
     @action(detail=True, methods=["post"])
     def reread(self, request: Request, pk: str) -> Response:
-        """Reads a file once more, in another text encoding or with its password if one is given; all is made anew."""
+        """Read a file again, with another text encoding or with its password. Its text, tokens and index are replaced."""
         file = self.get_object()
         body = valid(RereadSerializer, request)
         services.reread(
@@ -174,7 +174,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN, NOT_READ)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
-        """The original bytes."""
+        """Return the original bytes."""
         return download(self.get_object())
 
     @extend_schema(
@@ -186,7 +186,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     )
     @action(detail=True)
     def text(self, request: Request, pk: str) -> Response:
-        """The text that was read from the file, some pages at a time, from a page or a character on."""
+        """Return the text of the file in pages, from a page or a character on."""
         text = StoredText(self.get_object())
         page, start = (whole_number(request.query_params, name) for name in ("page", "start"))
         window = text.at(start or 0 if page is None else text.start_of(page))
@@ -207,7 +207,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     )
     @action(detail=True, url_path=r"pages/(?P<page>[^/]+)/picture")
     def picture(self, request: Request, pk: str, page: str) -> HttpResponseBase:
-        """A page of a PDF as a picture, with a passage marked on it."""
+        """Return a page of a PDF as a picture, with a passage marked on it."""
         number = whole_number({"page": page}, "page") or 0
         return picture(self.person, self.get_object(), number, passage_of(request.query_params))
 

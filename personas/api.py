@@ -145,7 +145,7 @@ class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
 
 
 class BudgetProfileSerializer(Strict, serializers.ModelSerializer[BudgetProfile]):
-    """Every number in tokens unless it is a share (0 to 1, as a string with three decimals)."""
+    """A budget profile. Numbers are tokens, or shares from 0 to 1 as strings with three decimals."""
 
     # Declared here, since the generated field refuses `true` while another profile is the default.
     default = serializers.BooleanField(required=False)
@@ -180,7 +180,7 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
 
 
 class AdminView(ScopedView):
-    """For administrators alone. With `reading`, the scope `chat` is enough to read."""
+    """A view for administrators. With `reading`, the scope `chat` is enough to read."""
 
     reading = False
     administers: type[models.Model]
@@ -240,7 +240,7 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
 
     @extend_schema(parameters=[IF_MATCH, ETAG])
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Changes the fields that are sent, which makes a new version."""
+        """Change the fields of the request, which adds a version."""
         persona = self.get_object()
         body = _valid_body(self.get_serializer(persona, data=request.data, partial=True))
         changed = services.update_persona(
@@ -254,7 +254,7 @@ class PersonaViewSet(SharedPersonas, mixins.RetrieveModelMixin, mixins.ListModel
 
     @extend_schema(parameters=[IF_MATCH])
     def destroy(self, request: Request, pk: str) -> Response:
-        """Conversations and projects that use it go on without."""
+        """Delete the persona. Its conversations and projects continue without it."""
         services.delete_persona(user=self.person, persona=self.get_object(), based_on=expected(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -277,7 +277,9 @@ def _valid_body(serializer: BaseSerializer[Persona]) -> PersonaBody:
 
 
 class ReminderViewSet(ScopedView, viewsets.ModelViewSet[Reminder]):
-    """Reminders of every conversation are for administrators to change. A persona's are for those who may change it."""
+    """Reminders. Administrators change the reminders of all conversations. A persona's reminders are changed by users
+    who may change the persona.
+    """
 
     serializer_class = ReminderSerializer
     pagination_class = OldestFirst
@@ -346,7 +348,9 @@ class BudgetProfileViewSet(AdminView, viewsets.ModelViewSet[BudgetProfile]):
 class SystemPromptViewSet(
     AdminView, mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[SystemPrompt]
 ):
-    """Versions are added and activated, never changed or removed. The ETag is that of the active one."""
+    """Versions of the system prompt. They are added and activated, never changed or removed. The ETag is that of the
+    active version.
+    """
 
     administers = SystemPrompt
     serializer_class = SystemPromptSerializer
@@ -356,7 +360,7 @@ class SystemPromptViewSet(
 
     @extend_schema(parameters=[IF_MATCH, ETAG])
     def create(self, request: Request) -> Response:
-        """The next version, active unless `activate` is false."""
+        """Add a version. It becomes active unless `activate` is false."""
         serializer = self.get_serializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         body = serializer.validated_data
@@ -373,13 +377,13 @@ class SystemPromptViewSet(
     @extend_schema(parameters=[ETAG])
     @action(detail=False)
     def active(self, request: Request) -> Response:
-        """The one that the next answers are written under."""
+        """Return the version that the next answers use."""
         return self._respond(or_404(SystemPrompt.objects.filter(active=True).first(), "active system prompt"))
 
     @extend_schema(request=None, responses=SystemPromptSerializer, parameters=[IF_MATCH, ETAG])
     @action(detail=True, methods=["post"])
     def activate(self, request: Request, pk: str) -> Response:
-        """Also the way back to an earlier version."""
+        """Activate a version, which may be an earlier one."""
         prompt = self.get_object()
         services.activate_prompt(user=self.person, prompt=prompt, based_on=expected(request))
         return self._respond(prompt)

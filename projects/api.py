@@ -113,8 +113,7 @@ class InviteSerializer(Strict):
 
 
 class InvitationSerializer(serializers.ModelSerializer[Invitation]):
-    """One that the owner sent out and that is not accepted. `username` is as it was written, whether anybody has it or
-    not."""
+    """An invitation that is not accepted yet. `username` is as it was written, existing or not."""
 
     class Meta:
         model = Invitation
@@ -187,14 +186,14 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(responses=EntrySerializer(many=True), filters=True)
     @action(detail=True, pagination_class=pages("ordinal", "id"), filter_backends=[])
     def files(self, request: Request, pk: str) -> Response:
-        """The project's files in their order."""
+        """Return the project's files in their order."""
         rows = ProjectFile.objects.filter(project=self.get_object()).select_related("file")
         return self._page(rows, EntrySerializer)
 
     @extend_schema(request=AddFileSerializer, responses={201: EntrySerializer})
     @files.mapping.post
     def add_file(self, request: Request, pk: str) -> Response:
-        """Adds a file that you can see; one that is there already stays in its place."""
+        """Add a file that you can see. A file that is already in the project keeps its place."""
         project = self.get_object()
         body = valid(AddFileSerializer, request)
         file = visible_file(self.person, body["file"])
@@ -204,7 +203,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=ChangeEntrySerializer, responses=EntrySerializer, parameters=[FILE])
     @action(detail=True, methods=["patch"], url_path="files/(?P<file>[^/.]+)")
     def file(self, request: Request, pk: str, file: str) -> Response:
-        """Pins a file or moves it."""
+        """Pin a file, or move it."""
         project = self.get_object()
         body = valid(ChangeEntrySerializer, request)
         entry = services.change_file(
@@ -215,23 +214,25 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=None, responses={204: None}, parameters=[FILE])
     @file.mapping.delete
     def remove_file(self, request: Request, pk: str, file: str) -> Response:
-        """Takes the file out of the project; the file itself stays."""
+        """Remove the file from the project. The file itself stays."""
         services.remove_file(user=self.person, project=self.get_object(), file=file)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=MemberSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def members(self, request: Request, pk: str) -> Response:
-        """The people who may read, edit or own the project beside whom it belongs to; groups are in `groups/`."""
+        """Return the people who may read, edit or own the project, except the one whom it belongs to. `groups/` has
+        the groups.
+        """
         rows = members.members_of(self.get_object()).exclude(user=None)
         return self._page(rows, MemberSerializer)
 
     @extend_schema(request=InviteSerializer, responses={201: InvitationSerializer})
     @members.mapping.post
     def invite(self, request: Request, pk: str) -> Response:
-        """Invites somebody by their user name, for 30 days; they are a member once they accept. For the owner.
+        """Invite a user by name, for 30 days. They become a member when they accept. For the owner.
 
-        The answer is the same whether anybody has this name or not. A name that is invited again has the new role.
+        The response is the same whether the user name exists or not. A second invitation changes the role.
         """
         project = self.get_object()
         body = valid(InviteSerializer, request)
@@ -241,7 +242,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(responses=InvitationSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def invitations(self, request: Request, pk: str) -> Response:
-        """The invitations that are not accepted yet. For the owner."""
+        """Return the invitations that are not accepted yet. For the owner."""
         project = self.get_object()
         roles.require_owner(user=self.person, project=project)
         return self._page(Invitation.objects.sent(project), InvitationSerializer)
@@ -249,14 +250,14 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=None, responses={204: None}, parameters=[INVITATION])
     @action(detail=True, methods=["delete"], url_path="invitations/(?P<invitation>[^/.]+)")
     def withdraw(self, request: Request, pk: str, invitation: str) -> Response:
-        """Takes an invitation back. For the owner."""
+        """Withdraw an invitation. For the owner."""
         invitations.withdraw(user=self.person, project=self.get_object(), invitation=invitation)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=ChangeMemberSerializer, responses=MemberSerializer, parameters=[MEMBER])
     @action(detail=True, methods=["patch"], url_path="members/(?P<member>[^/.]+)")
     def member(self, request: Request, pk: str, member: str) -> Response:
-        """Gives a member another role. For the owner."""
+        """Change the role of a member. For the owner."""
         project = self.get_object()
         role = valid(ChangeMemberSerializer, request)["role"]
         return Response(
@@ -266,20 +267,20 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=None, responses={204: None}, parameters=[MEMBER])
     @member.mapping.delete
     def remove_member(self, request: Request, pk: str, member: str) -> Response:
-        """Removes a member (for the owner), or oneself."""
+        """Remove a member (for the owner), or yourself."""
         members.remove_member(user=self.person, project=self.get_object(), member=member)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=GroupMemberSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def groups(self, request: Request, pk: str) -> Response:
-        """The groups whose people are in the project. Of several roles that somebody has, the strongest counts."""
+        """Return the groups that the project is shared with. If a user has several roles, the strongest counts."""
         return self._page(members.members_of(self.get_object()).exclude(group=None), GroupMemberSerializer)
 
     @extend_schema(request=AddGroupSerializer, responses={201: GroupMemberSerializer})
     @groups.mapping.post
     def add_group(self, request: Request, pk: str) -> Response:
-        """Shares the project with all who are in a group. One that is there already has the new role. For the owner."""
+        """Share the project with a group. A group that has it already gets the new role. For the owner."""
         project = self.get_object()
         body = valid(AddGroupSerializer, request)
         row = members.add_group(user=self.person, project=project, group=body["group"], role=body["role"])
@@ -288,7 +289,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=ChangeMemberSerializer, responses=GroupMemberSerializer, parameters=[GROUP])
     @action(detail=True, methods=["patch"], url_path="groups/(?P<group>[^/.]+)")
     def group(self, request: Request, pk: str, group: str) -> Response:
-        """Gives a group another role. For the owner."""
+        """Change the role of a group. For the owner."""
         project = self.get_object()
         role = valid(ChangeMemberSerializer, request)["role"]
         changed = members.change_role(user=self.person, project=project, member=group, role=role)
@@ -297,20 +298,21 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
     @extend_schema(request=None, responses={204: None}, parameters=[GROUP])
     @group.mapping.delete
     def remove_group(self, request: Request, pk: str, group: str) -> Response:
-        """Shares the project with the group no more. For the owner."""
+        """End the share with the group. For the owner."""
         members.remove_member(user=self.person, project=self.get_object(), member=group)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @posts(ProjectSerializer, HandOverSerializer)
     def hand_over(self, project: Project, member: Any) -> Project:
-        """Makes a member the one whom it belongs to, with your files that stand in no other project of yours; you stay
-        in it as an owner. For the owner."""
+        """Give the project to a member, with those of your files that no other project of yours has. You stay in it as
+        an owner. For the owner.
+        """
         return members.hand_over(user=self.person, project=project, member=member)
 
     @extend_schema(request=QuerySerializer, responses=HitsSerializer)
     @action(detail=True, methods=["post"])
     def search(self, request: Request, pk: str) -> Response:
-        """The passages of the project's files that answer a query best, best first."""
+        """Return the passages of the project's files that match a query, best first."""
         project = self.get_object()
         body = valid(QuerySerializer, request)
         payer = Payer(self.person.pk, origin().token_id)
@@ -325,7 +327,7 @@ class ProjectViewSet(ScopedView, viewsets.ModelViewSet[Project]):
 
 
 class InvitationViewSet(ScopedView, ListModelMixin, viewsets.GenericViewSet[Invitation]):
-    """Invitations that one has received and not answered."""
+    """Invitations that the user has received and not answered."""
 
     scope = "projects"
     serializer_class = ReceivedInvitationSerializer
@@ -337,12 +339,12 @@ class InvitationViewSet(ScopedView, ListModelMixin, viewsets.GenericViewSet[Invi
 
     @posts(ProjectSerializer)
     def accept(self, invitation: Invitation) -> Project:
-        """The answer is the project, of which you are a member now."""
+        """Accept the invitation. Returns the project."""
         return invitations.accept(user=self.person, invitation=invitation)
 
     @extend_schema(request=None, responses={204: None})
     @action(detail=True, methods=["post"])
     def decline(self, request: Request, pk: str) -> Response:
-        """Nobody is told."""
+        """Decline the invitation. Nobody is notified."""
         invitations.decline(user=self.person, invitation=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,4 +1,4 @@
-"""`/api/v1/audit/`: who did what, for an administrator's programs."""
+"""`/api/v1/audit/`: acts and who did them, for programs of administrators."""
 
 from typing import Any
 
@@ -65,5 +65,5 @@ class AuditView(ScopedView, ListAPIView[Entry]):
 
     @extend_schema(parameters=[AuditQuerySerializer])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The acts, the newest first; for administrators who may see the audit."""
+        """Return the acts, newest first. For administrators who may see the audit."""
         return super().get(request, *args, **kwargs)

@@ -83,7 +83,9 @@ class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
 
 
 class GroupViewSet(ScopedView, viewsets.ModelViewSet[PeopleGroup]):
-    """Scope `admin`, and the right to groups of people. “Everyone” is among them: only what it gives can be changed."""
+    """Groups of people. They need the scope `admin` and the right to manage groups. “Everyone” is one of them; only
+    its rights can be changed.
+    """
 
     scope = "admin"
     serializer_class = PeopleGroupSerializer

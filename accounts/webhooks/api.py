@@ -1,4 +1,4 @@
-"""`/api/v1/webhooks/`: where programs are told what happened."""
+"""`/api/v1/webhooks/`: addresses that receive events, and the deliveries to them."""
 
 from typing import Any, ClassVar
 
@@ -83,9 +83,10 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
 
     @extend_schema(request=WebhookSerializer, responses={201: NewWebhookSerializer})
     def create(self, request: Request) -> Response:
-        """Tells an address from now on. Keep the `secret` of the answer: with it you check that a call is ours.
+        """Create a webhook. Keep the `secret` of the response: it verifies that a delivery comes from this server.
 
-        It is shown this once: a repeat with the same `Idempotency-Key` has null there and says so in `left_out`.
+        The response shows the secret once. A repeat with the same `Idempotency-Key` has null instead, and names it in
+        `left_out`.
         """
         origin = site_origin(request)
         fields = valid(WebhookSerializer, request)
@@ -110,7 +111,7 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
     @extend_schema(request=None, responses={202: WebhookDeliverySerializer})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Sends a `webhook.test`; read the delivery to see what came of it."""
+        """Send a `webhook.test` event. The delivery has the result."""
         delivery = webhooks.send_test(user=self.person, webhook=self.get_object())
         return Response(WebhookDeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
 
@@ -118,7 +119,7 @@ class WebhookViewSet(ScopedView, viewsets.ModelViewSet[Webhook]):
 class WebhookDeliveryViewSet(
     ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[WebhookDelivery]
 ):
-    """Deliveries of the last 30 days, and those that wait."""
+    """Deliveries of the last 30 days, and deliveries that wait."""
 
     scope = "admin"
     serializer_class = WebhookDeliverySerializer
@@ -137,6 +138,6 @@ class WebhookDeliveryViewSet(
     @extend_schema(request=None, responses={202: WebhookDeliverySerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Tries once more, at once."""
+        """Send the delivery again at once."""
         delivery = webhooks.retry_delivery(user=self.person, delivery=self.get_object())
         return Response(self.get_serializer(delivery).data, status=status.HTTP_202_ACCEPTED)

@@ -336,7 +336,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @extend_schema(request=None, responses=ConversationSerializer)
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: str) -> Response:
-        """Takes a deletion back, for 24 hours."""
+        """Restore a deleted conversation within 24 hours."""
         return Response(self.get_serializer(services.restore_conversation(user=self.person, pk=pk)).data)
 
     def perform_create(self, serializer: BaseSerializer[Conversation]) -> None:
@@ -362,7 +362,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
 
     @starts_turns(AskSerializer)
     def turns(self, conversation: Conversation, body: JsonObject) -> Sequence[Turn]:
-        """Sends a message; the answer is then written in the background: follow `turns/{id}/events/`."""
+        """Send a message. The answer is written in the background; `turns/{id}/events/` streams it."""
         ask = Ask(
             text=body["text"],
             files=body["files"],
@@ -376,7 +376,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @extend_schema(request=TurnDraftSerializer, responses=PlanSerializer)
     @action(detail=True, methods=["post"])
     def plan(self, request: Request, pk: str) -> Response:
-        """Plans the next turn for a draft: room used, what would be left out and why."""
+        """Plan the next turn for a draft: the room that is used, the parts that would be left out, and why."""
         body = valid(TurnDraftSerializer, request)
         draft = TurnDraft(body["text"], body["files"], body["effort"])
         scope = scope_of(self.get_object())
@@ -390,7 +390,7 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
     def messages(self, request: Request, pk: str) -> Response:
-        """The branch on show, newest first."""
+        """Return the messages of the current branch, newest first."""
         rows: QuerySet[Any] = branch_rows(self.get_object().leaf_id)
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(MessageSerializer(page, many=True).data)
@@ -407,7 +407,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @extend_schema(request=MarkSerializer, responses=MessageSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Always sends the message's whole turn, leaves it out, or neither: the mark of the branch on show."""
+        """Mark the message's whole turn on the current branch: pinned, left out, or neither."""
         message = self.get_object()
         marked = mark_turn(user=self.person, message=message, mark=valid(MarkSerializer, request)["mark"])
         return Response(self.get_serializer(marked).data)
@@ -419,7 +419,9 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     )
     @action(detail=True, methods=["patch"], url_path="files/(?P<file>[^/.]+)")
     def files(self, request: Request, pk: str, file: str) -> Response:
-        """Leaves a file or picture of a question out; `pinned` pins its whole turn, null takes back what is marked."""
+        """Mark a file or picture of a question: left out, or `pinned`, which pins its whole turn. Null removes the
+        mark.
+        """
         message = self.get_object()
         body = valid(MarkSerializer, request)
         marked = mark_file(user=self.person, message=message, file=identifier(file, "file"), mark=body["mark"])
@@ -427,7 +429,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @starts_turns(RegenerateSerializer)
     def regenerate(self, message: Message, body: JsonObject) -> Sequence[Turn]:
-        """Answers the question anew, as a branch beside the old answer."""
+        """Answer the question again. The new answer is a branch beside the old one."""
         return regenerate(
             user=self.person,
             message=message,
@@ -439,7 +441,7 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @starts_turns(EditSerializer)
     def edit(self, message: Message, body: JsonObject) -> Sequence[Turn]:
-        """Asks a question in other words, as a branch beside it; without `files` its files go along."""
+        """Ask the question in other words, as a branch beside it. Without `files`, its files are used again."""
         return branches.edit_question(
             user=self.person,
             message=message,
@@ -450,39 +452,39 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
 
     @starts_turns(url_path="continue")
     def go_on(self, message: Message) -> Sequence[Turn]:
-        """Goes on with an answer that was cut off, in a follow-up turn."""
+        """Continue an incomplete answer, in a follow-up turn."""
         return branches.continue_answer(user=self.person, message=message, key=key_of(self.request))
 
     @starts_turns()
     def shorten(self, message: Message) -> Sequence[Turn]:
-        """Asks for a shorter version of an answer, in a follow-up turn."""
+        """Ask for a shorter version of an answer, in a follow-up turn."""
         return branches.shorten_answer(user=self.person, message=message, key=key_of(self.request))
 
     @posts(ConversationSerializer)
     def choose(self, message: Message) -> Conversation:
-        """Puts the branch of this message on show, down to its newest end."""
+        """Show the branch of this message, down to its newest message."""
         return branches.choose_branch(user=self.person, message=message)
 
     @posts(MessageSerializer, FeedbackSerializer)
     def feedback(self, message: Message, feedback: str) -> Message:
-        """Says whether an answer was good."""
+        """Rate an answer as good or bad."""
         return branches.give_feedback(user=self.person, message=message, feedback=feedback)
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])
     def siblings(self, request: Request, pk: str) -> Response:
-        """The branches at this place: the other versions of a question or answer, and itself, newest first."""
+        """Return the versions of this question or answer, including itself, newest first."""
         page = self.paginate_queryset(sibling_rows(self.get_object())) or []
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
     @extend_schema(request=None, responses=MessageSerializer)
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: str) -> Response:
-        """Takes a deletion back, with everything that went along, for 24 hours."""
+        """Restore a deleted message and the messages that were deleted with it, within 24 hours."""
         return Response(self.get_serializer(branches.restore_message(user=self.person, pk=pk)).data)
 
     def perform_destroy(self, instance: Message) -> None:
-        """With everything below it."""
+        """Delete the message and all messages below it."""
         branches.delete_message(user=self.person, message=instance)
 
 
@@ -495,14 +497,16 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
 
     @posts(TurnSerializer, status=202)
     def stop(self, turn: Turn) -> Turn:
-        """Stops the answer; what was written stays."""
+        """Stop the answer. The text so far is kept."""
         stop_turn(user=self.person, turn=turn)
         return turn
 
     @extend_schema(responses=ReportSerializer, parameters=[OpenApiParameter("call", OpenApiTypes.INT)])
     @action(detail=True)
     def report(self, request: Request, pk: str) -> Response:
-        """The prompt of the last call of the turn, or of the `call`th from 1, and the other calls in short."""
+        """Return the report of one model call of the turn (`call`, from 1; by default the last), and a list of the
+        others.
+        """
         turn = self.get_object()
         report = reports.of_turn(turn, reports.call_number(request.query_params.get("call")))
         if report is None:
@@ -514,7 +518,7 @@ class TurnViewSet(ScopedView, mixins.RetrieveModelMixin, viewsets.GenericViewSet
 
 
 class NextMessageView(ScopedView):
-    """The message that is sent when the present answer is complete."""
+    """The message that waits and is sent when the current answer is complete."""
 
     @extend_schema(responses=NextMessageSerializer)
     def get(self, request: Request, pk: str) -> Response:
@@ -526,7 +530,7 @@ class NextMessageView(ScopedView):
 
     @extend_schema(request=KeepSerializer, responses=NextMessageSerializer)
     def put(self, request: Request, pk: str) -> Response:
-        """Keeps a message in place of any other; 409 `not_answering` when there is no answer to wait for."""
+        """Store the message that waits, in place of any other. 409 `not_answering` if no answer is being written."""
         conversation = visible_conversation(self.person, pk)
         body = valid(KeepSerializer, request)
         ask = Ask(text=body["text"], files=body["files"], models=body["models"], effort=body["effort"])

@@ -54,7 +54,7 @@ class PermissionsView(ScopedView, generics.ListAPIView[ToolPermission]):
 class PermissionView(ScopedView):
     @extend_schema(responses={204: None})
     def delete(self, request: Request, pk: str, permission: str) -> Response:
-        """Forgets a decision; such calls ask again."""
+        """Delete a remembered decision. Such calls ask again."""
         forget_permission(user=self.person, conversation=visible_conversation(self.person, pk), pk=permission)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -62,7 +62,7 @@ class PermissionView(ScopedView):
 class ApprovalView(ScopedView):
     @extend_schema(request=ApprovalSerializer, responses={202: TurnSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Allows or refuses a tool call that waits for it (`approval` of its part is “waiting”)."""
+        """Allow or refuse a tool call that waits for a decision (the `approval` of its part is “waiting”)."""
         turn = visible_turn(self.person, pk)
         body = valid(ApprovalSerializer, request)
         decide_call(user=self.person, turn=turn, call=body["call"], allow=body["allow"], remember=body["remember"])

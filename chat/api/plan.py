@@ -41,7 +41,7 @@ class ErrorSerializer(serializers.Serializer[dict[str, str]]):
 
 
 class ChosenModelsSerializer(Strict):
-    """The models that are to answer: several as `models`, one as `model` or `models`. `validated_data` has `models`."""
+    """The models that answer: several as `models`, one as `model` or `models`. `validated_data` has `models`."""
 
     model = serializers.UUIDField(
         required=False, allow_null=True, default=None, help_text="The same as `models` with this one alone."
@@ -137,10 +137,10 @@ class CoveredSerializer(serializers.Serializer[CoveredEntry]):
 
 
 class CacheSerializer(serializers.Serializer[CacheEntry]):
-    """The part of the prompt that the provider's cache was expected to serve, by our count, and the part that it
-    served, by the provider's count.
+    """The tokens of the prompt that the provider's cache should serve, by our count, and the tokens that it served, by
+    the provider's count.
 
-    A plan has only the expectation, and so has a call of a provider that does not report its cache.
+    A plan has only the expected tokens. So has a call if the provider does not report its cache.
     """
 
     expected = serializers.IntegerField()
@@ -157,7 +157,7 @@ class CacheSerializer(serializers.Serializer[CacheEntry]):
 
 
 class OutgoingSerializer(serializers.Serializer[Outgoing]):
-    """Data that a tool of the turn sent out of the workspace, to the letter."""
+    """Exact data that a tool of the turn sent out of the workspace."""
 
     tool = serializers.CharField()
     host = serializers.CharField()
@@ -178,7 +178,7 @@ class EvidenceSerializer(serializers.Serializer[Evidence]):
 
 
 class ReportSerializer(CallSerializer):
-    """The prompt of one model call; all numbers in tokens."""
+    """The prompt of one model call. All numbers are tokens."""
 
     window = serializers.IntegerField()
     window_source = serializers.CharField(
@@ -247,7 +247,9 @@ class PlanErrorSerializer(ErrorSerializer):
 
 
 class ExpectedCostSerializer(serializers.Serializer[PlanCost]):
-    """US dollars of the first model call; every one that follows a tool's result costs its own prompt and answer."""
+    """The cost of the first model call in US dollars. Each call after a tool's result adds the cost of its own prompt
+    and answer.
+    """
 
     prompt = MoneyField(help_text="With what the provider's cache is expected to serve and to be given.")
     answer_per_1000 = MoneyField(help_text="For each 1,000 tokens of the answer, reasoning included.")
@@ -268,8 +270,9 @@ class OfferSerializer(serializers.Serializer[RoomOffer]):
 
 
 class PlanSerializer(ReportSerializer):
-    """The plan of a draft. One that does not fit has only `fits`, `limit`, the window, its source, `error`,
-    `documents` and `offers`."""
+    """The plan of a draft. If the draft does not fit, it has only `fits`, `limit`, the window, its source, `error`,
+    `documents` and `offers`.
+    """
 
     offers = OfferSerializer(
         many=True, help_text="What would make the draft fit, or leave less of the conversation out."
@@ -296,10 +299,10 @@ class DocumentBudgetView(ScopedView):
         ],
     )
     def get(self, request: Request) -> Response:
-        """How many tokens of documents may be selected for a message.
+        """Return how many tokens of documents a message may select.
 
-        In a conversation with its summary, tools and project, or in a new one with a project; with a persona and a
-        model other than those that hold there.
+        For a conversation with its summary, tools and project, or for a new conversation, with a project or without. A
+        persona and a model may replace the current ones.
         """
         query = request.query_params
         scope = scope_of(visible_conversation(self.person, query["conversation"])) if "conversation" in query else None

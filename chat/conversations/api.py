@@ -109,7 +109,7 @@ class SearchView(ScopedView):
         ],
     )
     def get(self, request: Request) -> Response:
-        """Messages with all words of the query, newest first. Case and accents do not matter."""
+        """Return messages that have all words of the query, newest first. Case and accents do not matter."""
         after = request.query_params.get("after")
         page = searching.search(
             user=self.person,
@@ -147,7 +147,7 @@ class ShareSerializer(serializers.ModelSerializer[Share]):
 
 
 class TermsSerializer(Strict):
-    """On which a link is given; without a body it is open to whoever has it."""
+    """Terms of a link. Without a body, everyone who has the link may open it."""
 
     password = serializers.CharField(
         default="", allow_blank=True, max_length=200, trim_whitespace=False, help_text="At least 8 characters."
@@ -166,14 +166,15 @@ class ConversationSharesView(ScopedView):
 
     @extend_schema(responses=ShareSerializer(many=True))
     def get(self, request: Request, pk: UUID) -> Response:
-        """The links of a conversation, newest first, at most 50."""
+        """Return the links of a conversation, newest first, at most 50."""
         rows = sharing.shares_of(self.person).filter(conversation=visible_conversation(self.person, pk))
         return Response(ShareSerializer(rows, many=True, context={"request": request}).data)
 
     @extend_schema(request=TermsSerializer, responses={201: ShareSerializer})
     def post(self, request: Request, pk: UUID) -> Response:
-        """Makes a link to the branch on show as it is now: whoever has it, and its password, may read that, without
-        signing in."""
+        """Create a link to the current branch as it is now. Everyone who has the link, and its password if it has one,
+        may read it without signing in.
+        """
         serializer = TermsSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         fields = serializer.validated_data
@@ -194,7 +195,7 @@ class ShareViewSet(
     mixins.DestroyModelMixin,
     viewsets.GenericViewSet[Share],
 ):
-    """All links of a person; deleting one ends it."""
+    """All links of the user. Deleting a link ends it."""
 
     serializer_class = ShareSerializer
     pagination_class = pages("-id", at_most=None)
@@ -208,7 +209,7 @@ class ShareViewSet(
 
 
 class ChosenSerializer(Strict):
-    """Either what is changed, or with `delete` and `restore` what else is done with them."""
+    """Changes to the chosen conversations, or `delete` or `restore`."""
 
     conversations = serializers.ListField(child=serializers.UUIDField(), max_length=services.MOST_CHOSEN)
     tag = serializers.ListField(
@@ -233,7 +234,7 @@ class ChosenSerializer(Strict):
 class ChosenView(ScopedView):
     @extend_schema(request=ChosenSerializer, responses={204: None})
     def post(self, request: Request) -> Response:
-        """Changes several conversations at once, all of them or none."""
+        """Change several conversations at once: all of them, or none."""
         serializer = ChosenSerializer(data=request.data, context={"request": request})
         serializer.is_valid(raise_exception=True)
         fields = dict(serializer.validated_data)
@@ -289,7 +290,9 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={202: ImportSerializer})
     def create(self, request: Request) -> Response:
-        """Takes an export of ChatGPT or Claude (the zip or its conversations.json); ask again until it is done."""
+        """Import an export of ChatGPT or Claude (the zip, or its conversations.json). Poll the import until it has
+        ended.
+        """
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
         upload = request.FILES["file"]
@@ -297,14 +300,14 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 
     def destroy(self, request: Request, pk: str) -> Response:
-        """Removes an import that has ended, with what is kept of its upload. The conversations that it brought stay."""
+        """Remove an ended import and its stored upload. The imported conversations stay."""
         jobs.remove_import(user=self.person, job=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: ImportSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Imports the upload of a failed import again, while it is kept."""
+        """Import the upload of a failed import again, as long as it is stored."""
         job = self.get_object()
         jobs.retry_import(user=self.person, job=job)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
@@ -366,7 +369,7 @@ class SummaryEntrySerializer(serializers.Serializer[Summary]):
 
 
 class DailyChatView(ScopedView, generics.ListAPIView[Message]):
-    """The messages of a day of the person's own time zone, oldest first."""
+    """The messages of a day in the user's time zone, oldest first."""
 
     serializer_class = ChatEntrySerializer
     pagination_class = OldestFirst
@@ -377,7 +380,7 @@ class DailyChatView(ScopedView, generics.ListAPIView[Message]):
 
 
 class DailySummaryView(ScopedView, generics.ListAPIView[Summary]):
-    """The summaries written on a day of the person's own time zone, oldest first."""
+    """The summaries written on a day in the user's time zone, oldest first."""
 
     serializer_class = SummaryEntrySerializer
     pagination_class = OldestFirst
@@ -397,7 +400,7 @@ def _file(name: str, entry: serializers.Serializer[Any], rows: QuerySet[Any]) ->
 class DailyChatFileView(ScopedView):
     @extend_schema(operation_id="daily_chat_file", responses=ChatEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
-        """All messages of the day in one file, as `daily/<date>/chat/` lists them."""
+        """Return all messages of the day in one file, with the fields of `daily/<date>/chat/`."""
         rows = daily.messages(self.person, day).order_by("created", "id")
         return _file("Daily_chat.json", ChatEntrySerializer(), rows)
 
@@ -405,6 +408,6 @@ class DailyChatFileView(ScopedView):
 class DailySummaryFileView(ScopedView):
     @extend_schema(operation_id="daily_summary_file", responses=SummaryEntrySerializer(many=True))
     def get(self, request: Request, day: date) -> StreamingHttpResponse:
-        """All summaries of the day in one file, as `daily/<date>/summary/` lists them."""
+        """Return all summaries of the day in one file, with the fields of `daily/<date>/summary/`."""
         rows = daily.summaries(self.person, day).order_by("created", "id")
         return _file("Daily_summary.json", SummaryEntrySerializer(), rows)

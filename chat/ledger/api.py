@@ -58,7 +58,7 @@ class OwnUsageQuerySerializer(RangeSerializer):
 
 
 class UsageRowSerializer(serializers.Serializer[UsageLine]):
-    """Tokens are the providers', and our own count where a provider reports none."""
+    """One group of model calls. Tokens are the provider's count, or our own count if the provider reports none."""
 
     key = serializers.CharField(
         allow_null=True, help_text="The id, or the day; null for what is gone, and where there is none."
@@ -111,7 +111,7 @@ class LinePages(PageNumberPagination):
 
 
 class LimitStateSerializer(serializers.Serializer[LimitJson]):
-    """How far a limit is used up; money in US dollars."""
+    """A limit and how much of it is used. Money is in US dollars."""
 
     unit = serializers.ChoiceField(choices=Limit.Unit.choices)
     per = serializers.ChoiceField(choices=Limit.Per.choices, allow_null=True)
@@ -175,8 +175,11 @@ class UsageView(_SumsView):
 
     @extend_schema(parameters=[UsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
     def get(self, request: Request) -> Response:
-        """The usage and cost of the workspace's model calls, in groups: days newest first, other groups dearest first.
-        Days are those of the workspace's time zone. A person is counted to one group: of several the oldest."""
+        """Return the usage and cost of the workspace's model calls in groups. Days come newest first, other groups by
+        cost, highest first.
+
+        Days are in the workspace's time zone. A user counts towards one group: the oldest of their groups.
+        """
         require_right(self.person, "view", ModelCall)
         query = valid(UsageQuerySerializer, request, request.query_params)
         usage = UsageReport(query.get("from"), query.get("to"), timezone.get_default_timezone())
@@ -186,8 +189,11 @@ class UsageView(_SumsView):
 class OwnUsageView(_SumsView):
     @extend_schema(parameters=[OwnUsageQuerySerializer, *DAYS], responses=UsageRowsSerializer)
     def get(self, request: Request) -> Response:
-        """The usage and cost of your model calls, in groups: days newest first, other groups dearest first.
-        Days are those of your time zone."""
+        """Return the usage and cost of your model calls in groups. Days come newest first, other groups by cost,
+        highest first.
+
+        Days are in your time zone.
+        """
         query = valid(OwnUsageQuerySerializer, request, request.query_params)
         names = ("model", "conversation", "project")
         only = {"person_id": self.person.pk, **{f"{name}_id": query[name] for name in names if name in query}}

@@ -1,4 +1,4 @@
-"""`/api/v1/readings/`: a question asked over all of a file, for programs."""
+"""`/api/v1/readings/`: readings, which ask a question about every part of a file, for programs."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from core.errors import ProductError
 
 
 class QuestionSerializer(Strict):
-    """`files`, or `file` for one."""
+    """The question. `files` names several files, `file` names one."""
 
     file = serializers.UUIDField(required=False, allow_null=True, default=None)
     files = serializers.ListField(child=serializers.UUIDField(), required=False, default=list, max_length=500)
@@ -46,7 +46,7 @@ class AgainSerializer(Strict):
 
 
 class FileCostSerializer(serializers.Serializer[services.FileCostJson]):
-    """The most that asking about the parts of one file takes."""
+    """The highest cost of the questions about the parts of one file."""
 
     file = serializers.UUIDField(allow_null=True)
     name = serializers.CharField()
@@ -57,7 +57,9 @@ class FileCostSerializer(serializers.Serializer[services.FileCostJson]):
 
 
 class ReadingPlanSerializer(serializers.Serializer[services.EstimateJson]):
-    """The most that it takes, with the checks. `folds`: calls that put notes together; one more is for the answer."""
+    """The highest cost of a reading, including its checks. `folds`: calls that combine notes. One more call writes the
+    answer.
+    """
 
     model = serializers.UUIDField()
     calls = serializers.IntegerField()
@@ -71,7 +73,7 @@ class ReadingPlanSerializer(serializers.Serializer[services.EstimateJson]):
 
 
 class MissingSerializer(serializers.Serializer[Any]):
-    """Characters of a file's text that were not read, with their pages (0 where there are none)."""
+    """Characters of a file's text that were not read, with their pages (0 in a file without pages)."""
 
     file = serializers.UUIDField(allow_null=True)
     start = serializers.IntegerField()
@@ -83,7 +85,7 @@ class MissingSerializer(serializers.Serializer[Any]):
 
 
 class FileReadSerializer(serializers.Serializer[Any]):
-    """How much of one file was read. `parts`: of so many, `read` were."""
+    """The coverage of one file: `read` of its `parts` were read."""
 
     file = serializers.UUIDField(source="row.file_id", allow_null=True)
     name = serializers.CharField(source="row.name")
@@ -93,7 +95,7 @@ class FileReadSerializer(serializers.Serializer[Any]):
 
 
 class CoverageSerializer(serializers.Serializer[Any]):
-    """Of all files together, and of each."""
+    """The coverage of all files together, and of each file."""
 
     percent = serializers.IntegerField()
     missing = MissingSerializer(many=True)
@@ -108,7 +110,7 @@ class ReadingSpentSerializer(serializers.Serializer[UsageFigures]):
 
 
 class PassageSerializer(serializers.Serializer[PassagePlace]):
-    """The passage behind a number in the answer and in the notes."""
+    """The passage that a number in the answer and in the notes refers to."""
 
     number = serializers.IntegerField()
     file = serializers.UUIDField()
@@ -125,7 +127,7 @@ class ReasonSerializer(serializers.Serializer[Any]):
 
 
 class DoubtSerializer(serializers.Serializer[Any]):
-    """`citation`: which of the answer, counted from 0."""
+    """A sentence without support. `citation`: the index of the citation in the answer, from 0."""
 
     citation = serializers.IntegerField()
     numbers = serializers.ListField(child=serializers.IntegerField())
@@ -135,8 +137,10 @@ class DoubtSerializer(serializers.Serializer[Any]):
 
 
 class CitationCheckSerializer(serializers.Serializer[Any]):
-    """How many sentences of the answer were compared with what they cite, and those that it does not carry, as in the
-    event `CITATION_CHECK`. `note`: why the model that checks them did not."""
+    """The result of the citation check: how many sentences of the answer were compared with the passages that they
+    cite, and the sentences without support, as in the event `CITATION_CHECK`. `note`: why the checking model gave
+    no result.
+    """
 
     checked = serializers.IntegerField()
     doubts = DoubtSerializer(many=True)
@@ -152,7 +156,7 @@ class ReadingPartSerializer(serializers.ModelSerializer[ReadingPart]):
 
 
 class ReadingSerializer(serializers.ModelSerializer[Reading]):
-    """`calls`, `tokens` and `cost` are the most that was agreed to. `code` and `detail`: why it ended."""
+    """A reading. `calls`, `tokens` and `cost` are the agreed maximum. `code` and `detail`: why it ended."""
 
     detail = SentenceField()
     cost = MoneyField()
@@ -166,9 +170,10 @@ class ReadingSerializer(serializers.ModelSerializer[Reading]):
 
 
 class WholeReadingSerializer(ReadingSerializer):
-    """Parts of level 0 are those that were asked about, the others what these were folded into; their characters count
-    over the texts of all files, one behind the other. `left_out`: passages
-    that were found and are not in the answer."""
+    """A reading with its parts. Parts of level 0 have the questions about the text. Parts of higher levels combine the
+    notes of the level below. Their characters count over the texts of all files in order. `left_out`: relevant
+    passages that are not in the answer.
+    """
 
     citation_check = CitationCheckSerializer(allow_null=True)
     coverage = serializers.SerializerMethodField()
@@ -226,19 +231,19 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
 
     @extend_schema(responses=ReadingSerializer(many=True))
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Newest first, without what was found."""
+        """Return the readings, newest first, without their passages."""
         return super().list(request, *args, **kwargs)
 
     @extend_schema(request=QuestionSerializer, responses=ReadingPlanSerializer)
     @action(detail=False, methods=["post"])
     def plan(self, request: Request) -> Response:
-        """The most that it takes; nothing is begun."""
+        """Return the highest cost of a reading. Nothing is started."""
         fields = valid(QuestionSerializer, request)
         return Response(services.as_json(services.estimate(request=_reading_request(self.person, fields))))
 
     @extend_schema(request=NewReadingSerializer, responses={202: WholeReadingSerializer})
     def create(self, request: Request) -> Response:
-        """Begins it. 409 with the new plan where `calls` is not the number of calls that it takes."""
+        """Start a reading. 409 with the new plan if `calls` is not the number of calls that it takes."""
         fields = valid(NewReadingSerializer, request)
         reading = services.start_reading(
             user=self.person, request=_reading_request(self.person, fields), calls=fields["calls"]
@@ -251,7 +256,7 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
     )
     @action(detail=True, methods=["get"], url_path="plan")
     def rest(self, request: Request, pk: str) -> Response:
-        """The most that going on takes."""
+        """Return the highest cost of the remaining calls."""
         only_answer = request.query_params.get("only_answer", "false")
         if only_answer not in ("true", "false"):
             raise ProductError("bad_filter", "“only_answer” is true or false.")
@@ -260,16 +265,16 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
 
     @posts(WholeReadingSerializer)
     def stop(self, reading: Reading) -> Reading:
-        """Ends it within some seconds; what was found stays."""
+        """Stop the reading within some seconds. Its notes are kept."""
         return services.stop_reading(user=self.person, reading=reading)
 
     @posts(WholeReadingSerializer, AgainSerializer, status=202)
     def resume(self, reading: Reading, calls: int, only_answer: bool) -> Reading:
-        """Goes on after a stop or an error: only what is missing is asked."""
+        """Resume the reading after a stop or an error. Only missing parts are asked."""
         return services.resume_reading(user=self.person, reading=reading, calls=calls, only_answer=only_answer)
 
     def destroy(self, request: Request, pk: str) -> Response:
-        """Removes it with all that was found. What it took stays in the usage."""
+        """Delete the reading and its notes. Its calls stay in the usage."""
         services.remove_reading(user=self.person, reading=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 

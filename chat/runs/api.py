@@ -1,4 +1,4 @@
-"""`/api/v1/runs/` and `tasks/<id>/runs/`: a model works through a checklist, for programs."""
+"""`/api/v1/runs/` and `tasks/<id>/runs/`: runs, in which a model works through a checklist, for programs."""
 
 from typing import Any, ClassVar
 
@@ -52,7 +52,7 @@ class RunStepSerializer(serializers.ModelSerializer[RunStep]):
 
 
 class UsedSerializer(serializers.Serializer[RunUsage]):
-    """How much of its caps a run has used."""
+    """The amounts of its limits that a run has used."""
 
     steps = serializers.IntegerField()
     tokens = serializers.IntegerField()
@@ -60,9 +60,9 @@ class UsedSerializer(serializers.Serializer[RunUsage]):
 
 
 class RunSerializer(serializers.ModelSerializer[Run]):
-    """`item`: the code of what it works on or waits at. `code` and `detail`: why it waits, failed or was stopped.
+    """A run. `item`: the code of the current item. `code` and `detail`: why it waits, failed or was stopped.
 
-    `unasked`: the server began it to draft the checklist; `tasks/{id}/runs/` takes it over.
+    `unasked`: the server started it to draft the checklist. `tasks/{id}/runs/` takes it over.
     """
 
     detail = SentenceField()
@@ -98,9 +98,9 @@ class TaskRunsView(ScopedView):
 
     @extend_schema(request=NewRunSerializer, responses={202: RunSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Has a model draft the task's checklist, then do its items one after another.
+        """Start a run: a model drafts the task's checklist and then does its items in order.
 
-        A draft that the server has begun by itself is gone on with, as it is asked for here.
+        If the server has already started a draft, the run continues it.
         """
         fields = valid(NewRunSerializer, request)
         run = services.create_run(
@@ -126,25 +126,25 @@ class RunViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, v
 
     @extend_schema(parameters=[OpenApiParameter("task", OpenApiTypes.UUID)])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Newest first."""
+        """Return the runs, newest first."""
         return super().list(request, *args, **kwargs)
 
     @posts(RunSerializer, status=202)
     def start(self, run: Run) -> Run:
-        """Accepts the drafted checklist as it is now, and begins with it."""
+        """Accept the drafted checklist in its current form, and start with its items."""
         return services.start_run(user=self.person, run=run)
 
     @posts(RunSerializer, status=202)
     def stop(self, run: Run) -> Run:
-        """Stops it, and the answer that is being written; what was written stays."""
+        """Stop the run and its current answer. The text so far is kept."""
         return services.stop_run(user=self.person, run=run)
 
     @posts(RunSerializer, AnswerSerializer, status=202)
     def answer(self, run: Run, text: str) -> Run:
-        """Confirms the breakpoint it waits at, or tells it what it asked."""
+        """Confirm the breakpoint at which the run waits, or answer its question."""
         return services.answer_run(user=self.person, run=run, text=text)
 
     @posts(RunSerializer, status=202)
     def retry(self, run: Run) -> Run:
-        """Goes on where it waits, failed or was stopped."""
+        """Continue a run that waits, has failed or was stopped."""
         return services.retry_run(user=self.person, run=run)

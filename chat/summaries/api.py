@@ -1,4 +1,4 @@
-"""`/api/v1/`: summaries for programs."""
+"""`/api/v1/`: summaries of conversations, for programs."""
 
 from typing import ClassVar
 
@@ -63,7 +63,7 @@ class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):
     list=extend_schema(parameters=[OpenApiParameter("conversation", OpenApiTypes.UUID, description="Only of this.")])
 )
 class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
-    """Every version, also those that no longer hold."""
+    """Versions of summaries, including versions that are no longer used."""
 
     serializer_class = SummarySerializer
     pagination_class = pages("-id")
@@ -78,18 +78,18 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
 
     @posts(SummarySerializer, SectionsSerializer, status=201)
     def edit(self, summary: Summary, sections: list[SummarySection]) -> Summary:
-        """A corrected summary, which takes the place of this one."""
+        """Store a corrected summary, which replaces this one."""
         return summary_services.edit_summary(user=self.person, summary=summary, sections=sections)
 
     @posts(SummaryJobSerializer, status=202)
     def rebuild(self, summary: Summary) -> SummaryJob:
-        """Has it written anew from the messages themselves."""
+        """Write the summary again from the messages themselves."""
         return summary_services.rebuild_summary(user=self.person, summary=summary)
 
     @extend_schema(request=None, responses={204: None})
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, pk: str) -> Response:
-        """The messages are sent word for word again, and summaries no longer come by themselves."""
+        """Remove the summary from prompts. Its messages are sent in full again, and no automatic summaries follow."""
         summary_services.undo_summary(user=self.person, summary=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -97,7 +97,7 @@ class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
 class ConversationSummaryView(ScopedView):
     @extend_schema(responses=SummarySerializer)
     def get(self, request: Request, pk: str) -> Response:
-        """The summary that holds on the branch on show."""
+        """Return the summary that applies to the current branch."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
         summary = in_force(conversation.pk, conversation.leaf_id)
         if summary is None:
@@ -114,7 +114,7 @@ class SummariseSerializer(Strict):
 class SummariseView(ScopedView):
     @extend_schema(request=SummariseSerializer, responses={202: SummaryJobSerializer})
     def post(self, request: Request, pk: str) -> Response:
-        """Summarises now all but the newest messages, and lets later summaries come by themselves."""
+        """Summarise all messages except the newest now, and allow automatic summaries."""
         conversation = get_object_or_404(Conversation.objects.visible_to(self.person), pk=pk)
         model = valid(SummariseSerializer, request).get("model")
         job = summary_services.summarise_now(user=self.person, conversation=conversation, model=model)

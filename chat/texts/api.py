@@ -52,7 +52,7 @@ class PlaceholderSerializer(serializers.Serializer[ShownPlaceholder]):
 
 
 class PromptTextSerializer(serializers.Serializer[Any]):
-    """A text of the product, and what is sent in its place."""
+    """A text that the product sends to models, with the version that it sends now."""
 
     name = serializers.CharField()
     group = serializers.CharField(help_text="Where it stands.")
@@ -85,8 +85,10 @@ class ActiveVersionSerializer(Strict):
 
 
 class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
-    """Every text has a built-in form. Versions are added and activated, never changed or removed; without an active one
-    the built-in text is sent. The ETag is that of what is sent."""
+    """Texts that the product sends to models. Each has a built-in version. Versions are added and activated, never
+    changed or removed. Without an active version the built-in text is sent. The ETag is that of the version that is
+    sent.
+    """
 
     administers = PromptText
     queryset = PromptText.objects.none()
@@ -95,7 +97,7 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     lookup_field = "name"
 
     def list(self, request: Request) -> Response:
-        """All of them, in the order in which they stand in a prompt; there is no other page."""
+        """Return all texts in their order in a prompt, on one page."""
         active = {row.name: row for row in PromptText.objects.filter(active=True)}
         rows = [_shown_text(name, active.get(name)) for name in TEXTS]
         return Response({"next": None, "previous": None, "results": PromptTextSerializer(rows, many=True).data})
@@ -107,7 +109,7 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     @extend_schema(responses=PromptTextVersionSerializer(many=True), parameters=[NAME], filters=True)
     @action(detail=True)
     def versions(self, request: Request, name: str) -> Response:
-        """The newest first."""
+        """Return the versions, newest first."""
         require_text(name)
         page = self.paginate_queryset(PromptText.objects.filter(name=name)) or ()
         return self.get_paginated_response(PromptTextVersionSerializer(page, many=True).data)
@@ -119,7 +121,7 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     )
     @versions.mapping.post
     def save_version(self, request: Request, name: str) -> Response:
-        """The next version, active unless `activate` is false."""
+        """Add a version. It becomes active unless `activate` is false."""
         require_text(name)
         body = valid(PromptTextVersionSerializer, request)
         stored = services.save_text(
@@ -136,7 +138,7 @@ class PromptTextViewSet(AdminView, viewsets.GenericViewSet[PromptText]):
     @extend_schema(request=ActiveVersionSerializer, responses=PromptTextSerializer, parameters=[NAME, IF_MATCH, ETAG])
     @action(detail=True, methods=["post"])
     def activate(self, request: Request, name: str) -> Response:
-        """The way back to an earlier version or, with null, to the built-in text."""
+        """Activate an earlier version, or the built-in text with null."""
         require_text(name)
         number = valid(ActiveVersionSerializer, request)["version"]
         if number is None:

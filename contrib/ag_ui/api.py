@@ -33,10 +33,11 @@ class AgUiView(ScopedView):
 
     @extend_schema(operation_id="ag_ui_run", request=RunAgentInput, responses={(200, EVENT_STREAM): OpenApiTypes.STR})
     def post(self, request: Request) -> HttpResponseBase:
-        """Runs the agent as AG-UI says: each `data:` line is an event, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.
+        """Run the agent by the AG-UI protocol. Each `data:` line is an event, from RUN_STARTED to RUN_FINISHED or
+        RUN_ERROR.
 
-        `threadId` is a conversation's id, or a new UUID. `messages` ends with what the user says, or with results of
-        the program's `tools`; of a thread that is known here, earlier messages are not read: the stored ones count.
+        `threadId` is a conversation's id, or a new UUID. `messages` ends with a message of the user, or with results
+        of the program's `tools`. For a known thread, earlier messages are ignored, since the stored ones count.
         `forwardedProps` may name a `model`, a `persona` and `files` by id.
         """
         run = run_input.read(request.data)

@@ -23,7 +23,7 @@ class SentenceField(serializers.CharField):
 
 
 class MoneyField(serializers.DecimalField):
-    """US dollars, exact; null where nothing has a price."""
+    """An exact amount in US dollars; null without prices."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(26, 12, normalize_output=True, allow_null=True, read_only=True, **options)

@@ -32,7 +32,7 @@ class ScopedToken(Protocol):
 
 
 class HasScope(BasePermission):
-    """Requires the view's scope of a token. Sessions have no token and pass."""
+    """Check that the token has the view's scope. Sessions have no token and pass."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         scope = view.scope_needed() if isinstance(view, ApiView) else None

@@ -22,7 +22,7 @@ SHARE = OpenApiParameter("share", OpenApiTypes.UUID, OpenApiParameter.PATH)
 
 
 class PersonaShareSerializer(serializers.ModelSerializer[PersonaShare]):
-    """With a person, by their user name as it was written, whether anybody has it or not, or with a group."""
+    """A share with a user, by the user name as it was written, existing or not, or with a group."""
 
     username = serializers.CharField(read_only=True, help_text="Empty for a group.")
     group_name = serializers.CharField(source="group.name", read_only=True, default=None, allow_null=True)
@@ -62,7 +62,7 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(responses=PersonaShareSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=OldestFirst, filter_backends=[])
     def shares(self, request: Request, pk: str) -> Response:
-        """Whom it is shared with. For its owners. That everybody in the workspace has it is its `visibility`."""
+        """Return the shares of the persona. For its owners. `visibility` says whether the whole workspace has it."""
         rows: Any = services.shares_of(self.person, self.get_object())
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(PersonaShareSerializer(page, many=True).data)
@@ -70,10 +70,10 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(request=ShareWithSerializer, responses={201: PersonaShareSerializer})
     @shares.mapping.post
     def add_share(self, request: Request, pk: str) -> Response:
-        """Shares it with a person or a group, which has it at once. One that has it already has the new role.
+        """Share the persona with a user or a group, which has it at once. An existing share gets the new role.
 
-        The answer is the same whether anybody has this user name or not. Of several roles that somebody has, the
-        strongest counts.
+        The response is the same whether the user name exists or not. If a user has several roles, the strongest
+        counts.
         """
         persona = self.get_object()
         body = valid(ShareWithSerializer, request)
@@ -89,7 +89,7 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(request=ChangeShareSerializer, responses=PersonaShareSerializer, parameters=[SHARE])
     @action(detail=True, methods=["patch"], url_path="shares/(?P<share>[^/.]+)")
     def share(self, request: Request, pk: str, share: str) -> Response:
-        """Gives another role. For its owners."""
+        """Change the role of a share. For the owners."""
         persona = self.get_object()
         role = valid(ChangeShareSerializer, request)["role"]
         changed = services.change_share(user=self.person, persona=persona, share=share, role=role)
@@ -98,13 +98,13 @@ class SharedPersonas(ScopedView, viewsets.GenericViewSet[Persona]):
     @extend_schema(request=None, responses={204: None}, parameters=[SHARE])
     @share.mapping.delete
     def remove_share(self, request: Request, pk: str, share: str) -> Response:
-        """Shares it no more. For its owners, and for whom it is shared with."""
+        """End a share. For the owners and for the user of the share."""
         services.remove_share(user=self.person, persona=self.get_object(), share=share)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={204: None}, parameters=[SHARE])
     @action(detail=True, methods=["post"], url_path="shares/(?P<share>[^/.]+)/hand_over")
     def hand_over(self, request: Request, pk: str, share: str) -> Response:
-        """Makes the person of this share the one whom the persona belongs to; you keep it as an owner."""
+        """Give the persona to the user of this share. You stay one of its owners."""
         services.hand_over(user=self.person, persona=self.get_object(), share=share)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -44,9 +44,9 @@ class ProgressSerializer(serializers.Serializer[TaskProgress]):
 
 @extend_schema_serializer(component_name="Draft")
 class TaskDraftSerializer(serializers.Serializer[Task]):
-    """How far the server is with drafting the checklist of a model's task, until there is an item.
+    """The state of the draft of a checklist, as long as the task has no item.
 
-    `due`: it is begun as soon as it can be; `begun`: `runs/?task=` tells of it; `refused`: `code` and `detail` say why,
+    `due`: it starts as soon as possible. `begun`: `runs/?task=` has the run. `refused`: `code` and `detail` say why,
     and `tasks/{id}/runs/` tries again.
     """
 
@@ -56,7 +56,7 @@ class TaskDraftSerializer(serializers.Serializer[Task]):
 
 
 class TaskSerializer(serializers.ModelSerializer[Task]):
-    """`code` is the ID that people mention with @. `position` is its place from 0 among those of its list."""
+    """A task. `code` is the id for mentions with @. `position` is its index in its list, from 0."""
 
     archetype = serializers.ChoiceField(
         choices=Task.Archetype.choices, allow_blank=True, read_only=True, help_text="Of tasks only."
@@ -179,7 +179,9 @@ class ChecklistSerializer(serializers.Serializer[DraftedChecklist]):
 
 
 class TaskChangeSerializer(serializers.ModelSerializer[TaskChange]):
-    """One field before and after, as text; `field` is also "created" or "deleted". `model` is empty for people."""
+    """One change of a field, with both values as text. `field` may also be "created" or "deleted". `model` is empty
+    for changes by people.
+    """
 
     class Meta:
         model = TaskChange
@@ -208,7 +210,9 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
     @extend_schema(parameters=[FilterSerializer])
     def list(self, request: Request) -> Response:
-        """By date, then in the order that people gave them; `from` and `to` compare the first day of a period."""
+        """Return tasks by date, then in the order that people chose. `from` and `to` compare the first day of a
+        period.
+        """
         query = valid(FilterSerializer, request, request.query_params)
         lookups = [(FILTERS[name], value) for name, value in query.items() if value or value is False]
         rows = self.get_queryset().filter(Q(*lookups))
@@ -220,7 +224,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
     @extend_schema(request=NewTaskSerializer, responses={201: TaskSerializer})
     def create(self, request: Request) -> Response:
-        """Adds an objective, a task or an item at the end of its list, under the next code."""
+        """Create an objective, a task or an item at the end of its list, with the next code."""
         new = NewTask(**valid(NewTaskSerializer, request))
         return self._respond(services.create(actor=self.actor, new=new), status.HTTP_201_CREATED)
 
@@ -232,14 +236,14 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Deletes it with its checklist; tasks below it stay, and its code is not given again."""
+        """Delete the task and its checklist. Tasks below it stay. Its code is not used again."""
         services.delete(actor=self.actor, task=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=MoveSerializer, responses={201: TaskSerializer})
     @action(detail=True, methods=["post"])
     def move(self, request: Request, pk: str) -> Response:
-        """Goes on with a day task on another day, under a new code; the old one stays and links to it."""
+        """Continue a day task on another day, with a new code. The old task stays and links to the new one."""
         task = self.get_object()
         day = valid(MoveSerializer, request)["date"]
         return self._respond(services.move(actor=self.actor, task=task, day=day), status.HTTP_201_CREATED)
@@ -247,7 +251,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @extend_schema(request=PlaceSerializer, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def order(self, request: Request, pk: str) -> Response:
-        """Puts it behind another one of its list, or first."""
+        """Move the task behind another task of its list, or to the first place."""
         task = self.get_object()
         after = valid(PlaceSerializer, request)["after"]
         return self._respond(services.reorder(actor=self.actor, task=task, after=after))
@@ -255,7 +259,7 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @extend_schema(request=DraftChecklistSerializer, responses={201: ChecklistSerializer})
     @action(detail=True, methods=["post"])
     def draft(self, request: Request, pk: str) -> Response:
-        """Puts new items in the place of the unfinished ones of a day task's checklist."""
+        """Replace the unfinished items of a day task's checklist with new ones."""
         task = self.get_object()
         body = valid(DraftChecklistSerializer, request)
         items = [DraftItem(item["title"], item["breakpoint"], item["needs"]) for item in body["items"]]
@@ -265,25 +269,25 @@ class TaskViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin, 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def accept(self, request: Request, pk: str) -> Response:
-        """Takes over what a model has proposed, with its checklist as it is now; only then it stands in prompts."""
+        """Accept a task that a model proposed, with its current checklist. Prompts contain it only after this."""
         return self._respond(services.accept(actor=self.actor, task=self.get_object()))
 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def decline(self, request: Request, pk: str) -> Response:
-        """Drops what a model has proposed; it stands in no prompt."""
+        """Decline a task that a model proposed. No prompt contains it."""
         return self._respond(services.decline(actor=self.actor, task=self.get_object()))
 
     @extend_schema(request=None, responses=TaskSerializer)
     @action(detail=True, methods=["post"])
     def clear(self, request: Request, pk: str) -> Response:
-        """Lets work pass a breakpoint."""
+        """Clear a breakpoint, so that work continues."""
         return self._respond(services.clear_breakpoint(actor=self.actor, task=self.get_object()))
 
     @extend_schema(responses=TaskChangeSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=pages("-id"), filter_backends=[])
     def changes(self, request: Request, pk: str) -> Response:
-        """The changes of it and its checklist, newest first."""
+        """Return the changes of the task and its checklist, newest first."""
         rows: QuerySet[Any] = TaskChange.objects.of(self.get_object())
         page: Any = self.paginate_queryset(rows)
         return self.get_paginated_response(TaskChangeSerializer(page, many=True).data)

@@ -100,7 +100,7 @@ class FilledSerializer(serializers.Serializer[FilledPrompt]):
     )
 )
 class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
-    """Your own, those of the projects that you are a member of, and those of the workspace."""
+    """Saved prompts: your own, those of your projects and those of the workspace."""
 
     serializer_class = PromptSerializer
     pagination_class = ByName
@@ -153,13 +153,13 @@ class PromptViewSet(ScopedView, viewsets.ModelViewSet[SavedPrompt]):
     @extend_schema(request=None, responses={201: PromptSerializer})
     @action(detail=True, methods=["post"])
     def copy(self, request: Request, pk: str) -> Response:
-        """Your own copy of it."""
+        """Copy the prompt to your own prompts."""
         copied = services.copy_saved_prompt(user=self.person, prompt=self.get_object())
         return Response(self.get_serializer(copied).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ValuesSerializer, responses=FilledSerializer)
     @action(detail=True, methods=["post"])
     def fill(self, request: Request, pk: str) -> Response:
-        """Its text with a value for each variable."""
+        """Return the prompt's text with a value for each variable."""
         values = valid(ValuesSerializer, request)["chosen_values"]
         return Response({"text": fill(self.get_object().text, values)})

@@ -72,7 +72,7 @@ class LogoSerializer(Strict):
 
 
 class WorkspaceView(ScopedView):
-    """For administrators with the right to these rows."""
+    """The settings of the workspace, for administrators with the right to change them."""
 
     scope = "admin"
 
@@ -82,12 +82,12 @@ class WorkspaceView(ScopedView):
 
     @extend_schema(responses=WorkspaceSerializer)
     def get(self, request: Request) -> Response:
-        """The settings of the workspace."""
+        """Return the settings of the workspace."""
         return self._shown()
 
     @extend_schema(request=WorkspaceSerializer, responses=WorkspaceSerializer)
     def patch(self, request: Request) -> Response:
-        """Changes the settings that are sent, for everybody at once."""
+        """Change the settings in the request. They apply to everyone at once."""
         require_right(self.person, "change", Workspace)
         body = WorkspaceSerializer(data=request.data, partial=True)
         body.is_valid(raise_exception=True)
@@ -105,13 +105,13 @@ class LogoView(WorkspaceView):
 
     @extend_schema(request={"multipart/form-data": LogoSerializer}, responses=WorkspaceSerializer)
     def put(self, request: Request) -> Response:
-        """Puts a picture beside the workspace's name; it is kept as a PNG of at most 256 pixels a side."""
+        """Store the picture beside the workspace's name, as a PNG of at most 256 × 256 pixels."""
         require_right(self.person, "change", Workspace)
         workspace.set_logo(user=self.person, picture=valid(LogoSerializer, request)["file"])
         return self._shown()
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request) -> Response:
-        """Removes the picture."""
+        """Remove the picture."""
         workspace.set_logo(user=self.person, picture=None)
         return Response(status=status.HTTP_204_NO_CONTENT)
