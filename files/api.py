@@ -163,7 +163,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     @extend_schema(request=RereadSerializer, responses={202: FileSerializer})
     @action(detail=True, methods=["post"])
     def reread(self, request: Request, pk: str) -> Response:
-        """Read a file again, with another text encoding or with its password. Its text, tokens and index are replaced."""
+        """Read a file again, with another encoding or its password. Its text, tokens and index are replaced."""
         file = self.get_object()
         body = valid(RereadSerializer, request)
         services.reread(
