@@ -57,7 +57,7 @@ def _redis_and_workers() -> tuple[str, str]:
         return "unreachable", "unknown"
     if not missing:
         return "ok", "ok"
-    return "ok", f"none of {' and '.join(missing)} has been heard of for 20 s; start one"
+    return "ok", f"no worker of {' and '.join(missing)} has reported within 20 s; start one, or wait if it is starting"
 
 
 def not_found(request: HttpRequest, exception: Any) -> HttpResponse:

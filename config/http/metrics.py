@@ -128,12 +128,12 @@ def _workers() -> Iterator[GaugeMetricFamily]:
         worker_ages = {}
     limit = background.HEARD_WITHIN
     up = {queue: worker_ages.get(queue, limit) < limit for queue in background.QUEUES}
-    yield _metric("worker_up", "1 when workers of all queues were heard of within 20 s.", [({}, all(up.values()))])
+    yield _metric("worker_up", "1 when workers of all queues have reported within 20 s.", [({}, all(up.values()))])
     yield _metric(
-        "queue_worker_up", "1 when a worker of the queue was heard of within 20 s.", _by("queue", background.QUEUES, up)
+        "queue_worker_up", "1 when a worker of the queue has reported within 20 s.", _by("queue", background.QUEUES, up)
     )
     ages = [({"queue": queue}, age) for queue, age in worker_ages.items()]
-    yield _metric("queue_worker_heard_seconds", "Since a worker of the queue was last heard of.", ages)
+    yield _metric("queue_worker_heard_seconds", "Seconds since the last report of a worker of the queue.", ages)
 
 
 def _queues() -> list[Sample]:

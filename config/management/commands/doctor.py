@@ -248,12 +248,12 @@ def _redis() -> Iterator[Finding]:
         yield Finding(
             "fail",
             Sentence("Worker"),
-            Sentence("none of {missing} has been heard of for 20 seconds", missing=", ".join(missing)),
+            Sentence("no worker of {missing} has reported within 20 seconds", missing=", ".join(missing)),
             mend,
         )
     else:
         ages = ", ".join(f"{queue} {age:.0f} s ago" for queue, age in worker_ages.items())
-        yield Finding("ok", Sentence("Worker"), Sentence("last heard of: {ages}", ages=ages))
+        yield Finding("ok", Sentence("Worker"), Sentence("last report: {ages}", ages=ages))
 
 
 def _stores() -> Iterator[tuple[str, str]]:
