@@ -19,14 +19,14 @@ OBJECT = 240
 LIST = 80
 SCALAR = 40
 STRING = 60
-MOST = 16_000_000  # bytes of all values of a request to the API: 28,000 messages with a role and a text
+MAX_VALUE_BYTES = 16_000_000  # bytes of all values of a request to the API: 28,000 messages with a role and a text
 _WEIGHTS = {"{": OBJECT, "[": LIST, ",": SCALAR}
 # The last quote is optional. Otherwise an unterminated string would be scanned again from each of its quotes: 8 MB took
 # hours, during which the whole process was blocked.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
-def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
+def load(raw: bytes, most: int = MAX_VALUE_BYTES, encoding: str = "utf-8") -> Any:
     """Return the value of a JSON text. `most`: the bytes of memory that its values may take.
 
     Raises `too_many_values` (413), ValueError for invalid JSON, and RecursionError for JSON that is nested too deeply.
@@ -34,7 +34,7 @@ def load(raw: bytes, most: int = MOST, encoding: str = "utf-8") -> Any:
     return load_text(raw.decode(encoding), most)
 
 
-def load_text(text: str, most: int = MOST) -> Any:
+def load_text(text: str, most: int = MAX_VALUE_BYTES) -> Any:
     """Return the value of a decoded JSON text, as `load` does."""
     if _weighs_more(text, most):
         sentence = Sentence("The request has too many lists, objects and other values. Send fewer of them at once.")
@@ -66,7 +66,7 @@ def _refuse(constant: str) -> Any:
 
 
 class JSONParser(parsers.JSONParser):
-    """Django REST framework's parser with the limit `MOST`."""
+    """Django REST framework's parser with the limit `MAX_VALUE_BYTES`."""
 
     def parse(self, stream: IO[Any], media_type: Any = None, parser_context: Any = None) -> Any:
         """Return the value of the body. Raises `too_many_values` (413) and `ParseError` (400)."""

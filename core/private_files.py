@@ -13,7 +13,7 @@ from core.sentences import Sentence
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-OTHERS = 0o077  # permissions of group and others
+OTHERS_MODE_BITS = 0o077  # permissions of group and others
 
 
 def open_private(path: Path) -> IO[bytes]:
@@ -40,7 +40,7 @@ def make_private(directory: Path, *, below: Path) -> None:
 
 def close_file(path: Path) -> None:
     """Remove the permissions of others on a file, which an earlier version of the product may have set."""
-    if path.stat().st_mode & OTHERS:
+    if path.stat().st_mode & OTHERS_MODE_BITS:
         path.chmod(FILE_MODE)
 
 
@@ -54,7 +54,7 @@ def make_target(directory: Path) -> Sentence | None:
         directory.chmod(DIRECTORY_MODE)
         return None
     mode = directory.stat().st_mode & 0o777
-    if not mode & OTHERS:
+    if not mode & OTHERS_MODE_BITS:
         return None
     return Sentence(
         "{directory} was there and is open to others of this machine (mode {mode}). What is written into it is for "

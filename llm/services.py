@@ -160,7 +160,7 @@ def shared_client(provider: Provider, patience: float | None = None) -> Provider
 # process remembers outages separately.
 OUTAGE = 30.0  # seconds, unless the provider sends a longer time
 LONGEST_OUTAGE = 300.0  # seconds
-PATIENCE = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
+SILENCE_TIMEOUT = 40.0  # seconds of silence; titles may take 60 s and summaries 110 s, including a fallback
 MAX_FALLBACKS = 3  # models that are tried after the first one
 _OF_ADMINS = ("bad_credentials", "secret_lost", "quota_exhausted")  # only an administrator can fix these
 _outages: dict[UUID, tuple[float, ModelError]] = {}  # by model: end on the monotonic clock, and the error
@@ -211,7 +211,7 @@ async def with_fallbacks(
     while True:
         following = await on_database(available, model, current, allowed)
         try:
-            return await ask(current, PATIENCE if following is not None else None)
+            return await ask(current, SILENCE_TIMEOUT if following is not None else None)
         except ModelError as error:
             if error.unavailable:
                 note_outage(current, error)

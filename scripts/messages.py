@@ -25,7 +25,7 @@ APPS = (
     *("accounts", "chat", "config", "contrib", "core", "files", "llm", "personas", "projects", "readers"),
     "workspace",
 )
-OURS = (*(f"{app}/**/*.py" for app in APPS), "templates/**/*.html")
+SOURCES = (*(f"{app}/**/*.py" for app in APPS), "templates/**/*.html")
 UNFOLD = ("*.py", "mixins/*.py", "templates/**/*.html")  # without its parts for packages that are not installed
 # Functions and classes whose argument of this number is a message. xgettext knows `gettext` and its like by itself.
 KEYWORDS = (
@@ -90,7 +90,7 @@ def in_admin() -> Iterator[tuple[CatalogueMessage, str]]:
 def all_messages() -> dict[CatalogueMessage, set[str]]:
     """Return every message of the product with its files."""
     places: dict[CatalogueMessage, set[str]] = {}
-    for message, place in (*in_code(ROOT, OURS), *in_admin(), *in_frame()):
+    for message, place in (*in_code(ROOT, SOURCES), *in_admin(), *in_frame()):
         places.setdefault(message, set()).add(place)
     return places
 

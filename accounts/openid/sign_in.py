@@ -22,7 +22,7 @@ from core.sentences import Sentence
 
 SIGN_INS = "openid"  # session key of the pending sign-ins, which are stored by state
 WAITS_FOR = 10 * 60  # seconds
-MOST = 5  # pending sign-ins per browser session, for several tabs
+MAX_PENDING = 5  # pending sign-ins per browser session, for several tabs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def begin(request: HttpRequest, provider: OpenIDProvider, *, redirect: str, then
             prompt="login" if again else None,  # Authlib leaves out parameters that are None
             max_age="0" if again else None,
         )
-    pending = list(request.session.get(SIGN_INS, {}).items())[1 - MOST :]
+    pending = list(request.session.get(SIGN_INS, {}).items())[1 - MAX_PENDING :]
     request.session[SIGN_INS] = {**dict(pending), state: asdict(sign_in)}
     return str(url)
 

@@ -37,8 +37,8 @@ MAX_TRIES = len(DELAYS) + 1
 JITTER = 0.2  # maximum share added to a delay, so that a receiver that was down does not get all deliveries at once
 GIVE_UP_AFTER = timedelta(days=5)  # after this time with failed tries only, the webhook is switched off
 LOG_ENTRIES = 20
-AT_ONCE = 200  # deliveries per sweep
-GONE = 410
+DELIVERIES_PER_SWEEP = 200  # deliveries per sweep
+GONE_STATUS = 410
 
 SWITCHED_OFF = "Switched off: every try has failed since {since}. Mend what receives them, then switch it on again."
 UNSIGNED = (
@@ -58,7 +58,7 @@ DELIVERIES = JobKind(
     lease=LEASE,
     stale_after=timedelta(0),
     attempt_column="attempts",
-    batch=AT_ONCE,
+    batch=DELIVERIES_PER_SWEEP,
 )
 
 _random = random.SystemRandom()
@@ -172,7 +172,7 @@ def _note_outcome(webhook: Webhook, outcome: DeliveryAttempt, now: datetime) -> 
         return
     rows.filter(failing_since=None).update(failing_since=now)
     since = rows.values_list("failing_since", flat=True).get()
-    if outcome.status == GONE:
+    if outcome.status == GONE_STATUS:
         switch_off(webhook, Sentence(SAID_GONE))
     elif since is not None and since < now - GIVE_UP_AFTER:
         switch_off(webhook, Sentence(SWITCHED_OFF, since=f"{since:%Y-%m-%d %H:%M} UTC"))

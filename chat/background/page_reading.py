@@ -10,7 +10,7 @@ from chat.ledger.models import ModelCall
 from core.background import submit
 from core.errors import ModelError
 from llm.models import Model
-from llm.services import PATIENCE
+from llm.services import SILENCE_TIMEOUT
 from llm.types.model_call import Image, ModelMessage, ModelRequest
 from personas.services import rules_at
 
@@ -30,7 +30,7 @@ def read_page(model: Model, owner: UUID, picture: bytes) -> str:
         window=model.window,
     )
     charge = Billing(None, ModelCall.Purpose.READING, owner)
-    reply = submit(ask(model, request, charge, longest=LONGEST, patience=PATIENCE)).result()
+    reply = submit(ask(model, request, charge, longest=LONGEST, patience=SILENCE_TIMEOUT)).result()
     if reply.cut_off or reply.unread:
         raise ModelError("page_not_read", "The model did not read the page to its end.", retryable=False)
     return reply.text.strip() if any(map(str.isalnum, reply.text)) else ""

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from core.background import EVERY, enqueue, interval_of, key_of, on_database, streams_of_loop
 
 # These run in the worker that finds them overdue, whatever its queue, so that answers go on without the broker.
-AT_ONCE = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
+RUN_IN_PROCESS = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ async def look() -> None:
     """Run the tasks that are overdue now."""
     try:
         for task in await overdue():
-            await on_database(current_app.tasks[task] if task in AT_ONCE else partial(enqueue, task))
+            await on_database(current_app.tasks[task] if task in RUN_IN_PROCESS else partial(enqueue, task))
     except (RedisError, OSError):
         pass  # without Redis the sweeps could not start any work
     except Exception:

@@ -35,7 +35,7 @@ from core.permissions import require_right
 from core.sentences import Sentence
 
 AMONG = 20_000  # newest turns from which a sample is taken
-AT_ONCE = 50  # turns per query, each with its reports
+BATCH_TURNS = 50  # turns per query, each with its reports
 SAVED = 20  # turns between two updates of the progress
 SHOWN = 50  # changed sources per turn
 MAX_ATTEMPTS = 3
@@ -126,9 +126,9 @@ def chosen(*, conversation: Conversation | None = None, most: int, owner: User |
 def planned(turns: Sequence[UUID], variation: Variation = AS_IT_WAS) -> Iterator[TurnComparison]:
     """Plan turns again and yield each as soon as it is planned. A turn that was deleted meanwhile is left out."""
     replayer = Replayer(variation)
-    for first in range(0, len(turns), AT_ONCE):
-        rows = {turn.pk: turn for turn in stored_turns().filter(pk__in=turns[first : first + AT_ONCE])}
-        yield from (_compare(replayer, rows[pk]) for pk in turns[first : first + AT_ONCE] if pk in rows)
+    for first in range(0, len(turns), BATCH_TURNS):
+        rows = {turn.pk: turn for turn in stored_turns().filter(pk__in=turns[first : first + BATCH_TURNS])}
+        yield from (_compare(replayer, rows[pk]) for pk in turns[first : first + BATCH_TURNS] if pk in rows)
 
 
 def _compare(replayer: Replayer, turn: Turn) -> TurnComparison:

@@ -58,7 +58,7 @@ COLUMNS = (
     "counted",
     "cost",
 )
-AT_ONCE = 2_000  # rows per query for the CSV
+BATCH_ROWS = 2_000  # rows per query for the CSV
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets read a cell as a formula if it begins with one of these
 FIRST_DAY = date(1970, 1, 1)
 LAST_DAY = date(9998, 12, 31)
@@ -178,14 +178,14 @@ def _next_page(pages: Iterator[str]) -> str:
 
 
 def csv_pages(rows: QuerySet[ModelCall]) -> Iterator[str]:
-    """Yield the CSV of the calls, oldest first, in pieces of at most `AT_ONCE` rows."""
+    """Yield the CSV of the calls, oldest first, in pieces of at most `BATCH_ROWS` rows."""
     page: list[tuple[Any, ...]] = [
         ("", *(column.replace("__username", "").replace("__name", "") for column in COLUMNS))
     ]
     while page:
         yield table(row[1:] for row in page)
         following = rows.filter(pk__gt=page[-1][0]) if page[-1][0] else rows
-        page = list(following.order_by("pk").values_list("pk", *COLUMNS)[:AT_ONCE])
+        page = list(following.order_by("pk").values_list("pk", *COLUMNS)[:BATCH_ROWS])
 
 
 def table(rows: Iterable[Sequence[Any]]) -> str:

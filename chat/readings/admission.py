@@ -9,7 +9,7 @@ from chat.readings.models import Reading
 from core.errors import ProductError
 from core.sentences import Sentence
 
-AT_ONCE = 3  # readings of one person under way
+MAX_READINGS = 3  # readings of one person under way
 
 
 def require_turn(user: User, token: UUID | None) -> None:
@@ -17,8 +17,8 @@ def require_turn(user: User, token: UUID | None) -> None:
     User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once come one after the other
     join_line(user.pk)
     require_within(user.pk, token, None)
-    if Reading.objects.live().filter(person=user).count() >= AT_ONCE:
+    if Reading.objects.live().filter(person=user).count() >= MAX_READINGS:
         detail = Sentence(
-            "{at_once} files are being read for you. Wait until one is done, or stop one.", at_once=AT_ONCE
+            "{at_once} files are being read for you. Wait until one is done, or stop one.", at_once=MAX_READINGS
         )
         raise ProductError("readings_running", detail, status=429, retry_after=30)

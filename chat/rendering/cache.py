@@ -25,7 +25,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from chat.models import Message, RenderedAnswer
-from chat.rendering.markdown import REST, RenderAllowance, render
+from chat.rendering.markdown import REST_AS_TEXT, RenderAllowance, render
 from chat.rendering.references import Source, mention_href
 
 PACKAGES = ("markdown-it-py", "mdit-py-plugins", "latex2mathml", "nh3", "Pygments")
@@ -118,7 +118,7 @@ def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[in
     """Return the digest of all inputs of the HTML. `numbers` are the citation numbers that the answer looks up."""
     cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
     texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
-    inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST), mention_href("a"), cited, texts]
+    inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST_AS_TEXT), mention_href("a"), cited, texts]
     return sha256(dumps(inputs).encode()).hexdigest()
 
 

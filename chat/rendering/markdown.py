@@ -56,7 +56,7 @@ FORMULA_BYTES = 500_000
 SHORTEST_FORMULA = 10  # characters; a shorter formula counts as this long, since every formula has a fixed cost
 MAX_FORMULA_LINES = 100
 AROUND_BLOCK = 50  # bytes of the element that wraps each block on a page
-REST = gettext_noop(
+REST_AS_TEXT = gettext_noop(
     "The rest is not shown here, since it is too long. Copy the answer or export the conversation to have all of it."
 )
 PART_OF_ENTITY = re.compile(r"&[a-z]{0,4}$")  # the beginning of an entity that `escape` wrote
@@ -456,7 +456,7 @@ def _as_written(text: str, allowance: RenderAllowance) -> str:
     allowance.html = max(0, allowance.html - len(data))
     if whole:
         return f"<pre>{html}</pre>"
-    return f"<pre>{html}</pre><p>{_(REST)}</p>"
+    return f"<pre>{html}</pre><p>{_(REST_AS_TEXT)}</p>"
 
 
 class BlockStream:

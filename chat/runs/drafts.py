@@ -22,7 +22,7 @@ from projects.planner.models import Run
 from projects.planner.models.task import Task, TaskChange
 from projects.planner.services import lock_tasks
 
-AT_ONCE = 2  # drafts per person, so that many new tasks do not use up places for turns or a provider's limit
+MAX_DRAFTS = 2  # drafts per person, so that many new tasks do not use up places for turns or a provider's limit
 OWN_DRAFT = timedelta(minutes=2)  # time for a model that makes a task in an answer to write the checklist itself
 # Errors after which no draft is needed: somebody already works on the task, or nobody should any more.
 NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
@@ -57,13 +57,13 @@ def unclaimed() -> list[UUID]:
 def due_beside(conversation_id: UUID) -> list[UUID]:
     """Return the first due drafts of a conversation's owner. They may have waited for an answer to end."""
     owned = drafts.waiting().filter(owner__conversations=conversation_id)
-    return list(owned.values_list("pk", flat=True)[:AT_ONCE])
+    return list(owned.values_list("pk", flat=True)[:MAX_DRAFTS])
 
 
 def _must_wait(task: Task) -> bool:
     """Return whether a draft must wait for other drafts of the task's owner, or for the answer that made the task."""
     drafting = Run.objects.filter(owner=task.owner, unasked=True, status=Run.Status.DRAFTING)
-    if drafting.count() >= AT_ONCE:
+    if drafting.count() >= MAX_DRAFTS:
         return True
     by_model = TaskChange.objects.filter(owner=task.owner, code=task.code, field="created").exclude(model="")
     live_turns = Turn.objects.live().filter(conversation__owner=task.owner, created__lt=task.created)

@@ -18,7 +18,7 @@ UNFINISHED = gettext_noop(
 INTERRUPTED = gettext_noop(
     "The server stopped {tries} times in the middle of {code}. Try again; tell your admin if it happens again."
 )
-GONE = gettext_noop("The messages of this step were deleted. Choose “Try again” to repeat the step.")
+MESSAGES_DELETED = gettext_noop("The messages of this step were deleted. Choose “Try again” to repeat the step.")
 STOPPED = gettext_noop("You stopped it. Try again goes on where it was.")
 ANSWER_STOPPED = gettext_noop("You stopped the answer, so the run stopped too. Try again goes on where it was.")
 CONVERSATION_DELETED = gettext_noop("Its conversation was deleted. Restore it, then try again.")

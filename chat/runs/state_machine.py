@@ -37,7 +37,7 @@ from projects.planner.queries import written_by_hand
 from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun
 
-PATIENCE = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
+SWEEP_AFTER = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
 LONG = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
 
 _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
@@ -174,7 +174,7 @@ def due() -> list[UUID]:
     busy = RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE)
     long = busy.filter(turn__started__lt=now - LONG)
     live = Q(status__in=Run.LIVE) & (~Exists(busy) | Exists(long))
-    rows = Run.objects.filter(live | _RESOLVED, heartbeat__lt=now - PATIENCE)
+    rows = Run.objects.filter(live | _RESOLVED, heartbeat__lt=now - SWEEP_AFTER)
     return list(rows.order_by("heartbeat").values_list("pk", flat=True))
 
 

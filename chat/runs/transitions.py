@@ -133,7 +133,7 @@ def settle(run: Run, step: RunStep) -> None:
     elif step.status == RunStep.Status.FAILED:
         answer = step.turn.answer if step.turn else None
         if answer is None:
-            wait(run, "step_gone", Sentence(prompts.GONE))
+            wait(run, "step_gone", Sentence(prompts.MESSAGES_DELETED))
         else:
             wait(run, answer.error_code, answer.error_detail)
     elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):

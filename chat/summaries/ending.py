@@ -20,7 +20,7 @@ from core.jobs import NO_ROWS, JobKind
 from core.sentences import NO_SENTENCE, Sentence
 
 # All three count from the creation of the first job. A job that replaces it has only the remaining time.
-PATIENCE = timedelta(seconds=120)  # then sending works again
+LOCKED_FOR = timedelta(seconds=120)  # then sending works again
 TIMEOUT = timedelta(seconds=110)  # then the job gives up by itself
 BEGUN_WITHIN = timedelta(seconds=90)  # after that no worker begins the job, since it would hardly finish in time
 
@@ -87,7 +87,7 @@ def expire(jobs: SummaryJobQuerySet) -> list[UUID]:
     """
     now = timezone.now()
     not_begun = Q(status=SummaryJob.Status.QUEUED, created__lte=now - BEGUN_WITHIN)
-    late = jobs.live().filter(Q(created__lt=now - PATIENCE) | not_begun)
+    late = jobs.live().filter(Q(created__lt=now - LOCKED_FOR) | not_begun)
     lost = SUMMARIES.lost().filter(pk__in=late)
     ended = [job.conversation_id for job in lost if interrupt(job.pk)]
     return ended + [job.conversation_id for job in late if time_out(job)]

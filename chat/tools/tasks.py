@@ -95,7 +95,7 @@ def objects(
         yield each
 
 
-MOST = 100  # tasks per listing
+MAX_LISTED_TASKS = 100  # tasks per listing
 STATUSES = ("done", "dropped", "open")
 DRAFTED: dict[str, str] = {
     Task.Draft.DUE: " Its checklist is drafted after your answer, unless you draft it now; the user starts its run.",
@@ -186,12 +186,14 @@ class ListTasks(TaskTool):
         rows = Task.objects.visible_to(self.context.user)
         if code:
             row = self.context.task(code)
-            tasks = [row, *rows.filter(parent=row)[:MOST]]
+            tasks = [row, *rows.filter(parent=row)[:MAX_LISTED_TASKS]]
         else:
             listed_day = listed_day or today(self.context.user)
-            tasks = list(rows.filter(horizon=Task.Horizon.DAY, date=listed_day).order_by("code")[: MOST + 1])
-        descriptions = [_described(row) for row in tasks[:MOST]]
-        more = "\nThere are more; ask for one by its code." if len(tasks) > MOST else ""
+            tasks = list(
+                rows.filter(horizon=Task.Horizon.DAY, date=listed_day).order_by("code")[: MAX_LISTED_TASKS + 1]
+            )
+        descriptions = [_described(row) for row in tasks[:MAX_LISTED_TASKS]]
+        more = "\nThere are more; ask for one by its code." if len(tasks) > MAX_LISTED_TASKS else ""
         return (json.dumps({"tasks": descriptions}, ensure_ascii=False) if descriptions else "There are none.") + more
 
 

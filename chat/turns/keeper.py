@@ -24,7 +24,7 @@ from core.sentences import Sentence
 
 CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds after its user loses a right that it uses
 EVERY = 1.0  # seconds of text that the row may lack if the worker is killed; the stream has this text
-AT_ONCE = 100  # turns in one statement; their texts are in memory and on the wire twice
+BATCH_TURNS = 100  # turns in one statement; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ async def _keep_all() -> None:
         turns = list(_turns.values())
         if number % CHECKPOINTS_PER_RIGHTS_CHECK == 0:
             await _check_rights(turns)
-        for first in range(0, len(turns), AT_ONCE):
-            await _write(turns[first : first + AT_ONCE])
+        for first in range(0, len(turns), BATCH_TURNS):
+            await _write(turns[first : first + BATCH_TURNS])
 
 
 async def _check_rights(turns: list[_CheckpointedTurn]) -> None:

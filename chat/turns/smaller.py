@@ -9,12 +9,12 @@ from core.errors import ProductError
 
 UNKNOWN_REFUSALS = 2  # in one conversation, until sending less is offered
 PART = 2  # the divisor: the next prompt has at most half the tokens of the refused one
-LEAST = 256  # tokens
+MIN_TOKENS = 256  # tokens
 
 
 def offers_send_less(turn: Turn, answer: Message) -> bool:
     """Return whether the prompt was refused and the model might answer a shorter one."""
-    if turn.status != Turn.Status.FAILED or not turn.context_used or turn.context_used <= LEAST:
+    if turn.status != Turn.Status.FAILED or not turn.context_used or turn.context_used <= MIN_TOKENS:
         return False
     if answer.error_code == "context_too_long":
         return True  # the provider also refused the shorter prompts of this turn
@@ -37,4 +37,4 @@ def smaller_prompt(question: Message) -> int:
         raise ProductError(
             "nothing_to_shorten", "Nothing was sent for this question yet, so there is no prompt to shorten. Try again."
         )
-    return max(LEAST, used // PART)
+    return max(MIN_TOKENS, used // PART)

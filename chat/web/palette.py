@@ -15,7 +15,7 @@ from accounts.models import User
 from chat.conversations import search
 from chat.models import Conversation
 
-MOST = 5  # rows per group
+ROWS_PER_GROUP = 5  # rows per group
 LONGEST = 200  # characters of a query
 Pieces = Sequence[tuple[str, bool]]  # each piece of a text, and whether it matches the query
 
@@ -93,17 +93,19 @@ def _conversation(row: Conversation, pieces: Pieces = ()) -> PaletteRow:
 
 def _recent(request: Request) -> Iterable[PaletteGroup]:
     rows = Conversation.objects.listed_for(request.user).filter(archived=False).order_by("-updated", "-id")
-    yield PaletteGroup(_("Recent conversations"), [_conversation(each) for each in rows.only("id", "title")[:MOST]])
+    yield PaletteGroup(
+        _("Recent conversations"), [_conversation(each) for each in rows.only("id", "title")[:ROWS_PER_GROUP]]
+    )
 
 
 def _titles(user: User, query: str) -> Iterable[PaletteGroup]:
-    titles, total = search.titles(user=user, query=query, most=MOST)
+    titles, total = search.titles(user=user, query=query, most=ROWS_PER_GROUP)
     address = f"{reverse('chat:search')}?{urlencode({'q': query, 'titles': search.SOME_TITLES})}"
     yield PaletteGroup(_("Conversations"), [_conversation(each) for each, _pieces in titles], total, address)
 
 
 def _messages(user: User, query: str) -> Iterable[PaletteGroup]:
-    results = search.search(user=user, query=query, limit=MOST, most_titles=0)
+    results = search.search(user=user, query=query, limit=ROWS_PER_GROUP, most_titles=0)
     total = len(results.hits) if results.after is None else search.spoken(user=user, query=query)
     many = total > search.MANY
     rows = []
@@ -121,7 +123,7 @@ def _named(user: User, query: str) -> Iterable[PaletteGroup]:
         "personas": (_("Personas"), "persona", "personas:persona"),
         "files": (_("Files"), "file", "files:file"),
     }
-    for kind, matches in search.named(user=user, query=query, limit=MOST).items():
+    for kind, matches in search.named(user=user, query=query, limit=ROWS_PER_GROUP).items():
         label, icon, view = kinds[kind]
         rows = [PaletteRow(row.name, icon, reverse(view, args=[row.pk])) for row in matches.rows]
         yield PaletteGroup(label, rows, matches.total, f"{reverse('chat:search')}?{urlencode({'q': query})}#{kind}")

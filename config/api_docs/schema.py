@@ -16,7 +16,7 @@ from core.json_types import JsonObject
 Document: TypeAlias = JsonObject
 
 ID = "0197d1f0-5c1e-7a30-9b1f-3f6c2b8d4e21"
-OTHER = "0197d1f0-6a77-7c44-8f02-91d0c55e7ab3"
+SECOND_EXAMPLE_ID = "0197d1f0-6a77-7c44-8f02-91d0c55e7ab3"
 WHEN = "2026-11-21T09:30:00Z"
 PROBLEM: Document = {
     "type": "object",
@@ -154,17 +154,17 @@ EXAMPLES: dict[str, tuple[Any, str, Any]] = {
         },
     ),
     "conversations_turns_create": (
-        {"text": "Where is it warm in May?", "files": [OTHER]},
+        {"text": "Where is it warm in May?", "files": [SECOND_EXAMPLE_ID]},
         "202",
         {
             "turns": [
                 {
                     "id": ID,
-                    "conversation": OTHER,
-                    "user_message": OTHER,
+                    "conversation": SECOND_EXAMPLE_ID,
+                    "user_message": SECOND_EXAMPLE_ID,
                     "message": ID,
-                    "model": OTHER,
-                    "answered_by": OTHER,
+                    "model": SECOND_EXAMPLE_ID,
+                    "answered_by": SECOND_EXAMPLE_ID,
                     "fallback_reason": "",
                     "finish_reason": "",
                     "finish_detail": "",

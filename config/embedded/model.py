@@ -20,7 +20,7 @@ import xllamacpp
 SLOTS = 2
 WINDOW = 6_144  # tokens of all slots together
 CACHE_MIB = 64
-AT_ONCE = 128  # tokens in one batch; memory for the scores of a batch is allocated at the start
+BATCH_TOKENS = 128  # tokens in one batch; memory for the scores of a batch is allocated at the start
 
 
 def main(port: int, weights: str, name: str, prefix: str) -> None:
@@ -38,7 +38,7 @@ def main(port: int, weights: str, name: str, prefix: str) -> None:
     params.n_ctx = WINDOW
     params.kv_unified = True
     params.cache_ram_mib = CACHE_MIB
-    params.n_ubatch = AT_ONCE
+    params.n_ubatch = BATCH_TOKENS
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_Q8_0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.n_gpu_layers = 0

@@ -21,10 +21,20 @@ REDIS_SOCKET = "redis.sock"
 # sockaddr_un.sun_path holds 108 bytes with the final NUL; PostgreSQL refuses to start with a longer path.
 LONGEST_SOCKET_PATH = 107
 LEFTOVER_SECONDS = 20.0
-OTHERS = 0o077  # mode bits for everybody but the owner
+OTHERS_MODE_BITS = 0o077  # mode bits for everybody but the owner
 # The product's files in its data directory, without `pg`: PostgreSQL refuses to start on a directory that is open to
 # other users. The directory may hold foreign files, which we must not touch.
-OURS = (UPLOADS, "redis", "run", "locale", "static", "secret_key", "up.lock", "children.lock", "celerybeat-schedule*")
+OWN_FILES = (
+    UPLOADS,
+    "redis",
+    "run",
+    "locale",
+    "static",
+    "secret_key",
+    "up.lock",
+    "children.lock",
+    "celerybeat-schedule*",
+)
 
 
 class StartError(Exception):
@@ -87,12 +97,12 @@ def make_data_dir(data: Path) -> None:
 
 def open_to_others(data: Path) -> Iterator[Path]:
     """Yield our paths in the data directory that other users of this machine could read, write or enter."""
-    for top in (each for name in OURS for each in data.glob(name)):
+    for top in (each for name in OWN_FILES for each in data.glob(name)):
         below = (os.path.join(folder, name) for folder, *names in os.walk(top) for name in (*names[0], *names[1]))
         for path in (str(top), *below):
             with contextlib.suppress(OSError):  # it was deleted meanwhile, or is in a folder that we may not enter
                 mode = os.lstat(path).st_mode
-                if mode & OTHERS and not stat.S_ISLNK(mode):
+                if mode & OTHERS_MODE_BITS and not stat.S_ISLNK(mode):
                     yield Path(path)
 
 
@@ -103,7 +113,7 @@ def close_to_others(data: Path) -> None:
     """
     for path in open_to_others(data):
         with contextlib.suppress(OSError):
-            path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~OTHERS)
+            path.chmod(stat.S_IMODE(path.lstat().st_mode) & ~OTHERS_MODE_BITS)
 
 
 def secret_key(data: Path) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 from config.embedded import product
 from config.embedded.children import Child, ChildProgram, Children
 from config.embedded.paths import (
-    OTHERS,
+    OTHERS_MODE_BITS,
     StartError,
     close_to_others,
     database_url,
@@ -66,7 +66,7 @@ def run(site: Site) -> None:
     Raises StartError if the product cannot start; no process is left running then. A child that ends later is started
     again.
     """
-    os.umask(OTHERS)  # children inherit it, so other users cannot read their files either
+    os.umask(OTHERS_MODE_BITS)  # children inherit it, so other users cannot read their files either
     make_data_dir(site.data)
     close_to_others(site.data)
     with lock_data_dir(site.data) as descriptor, _listen(site.host, site.port) as listening:

@@ -10,7 +10,7 @@ from config.help.guide import GuidePage, GuidePlace, pages
 from config.help.rendering import PARSER, anchor_of, text_of
 
 WORD = re.compile(r"\w+")
-MOST = 20  # hits
+MAX_HITS = 20  # hits
 EXCERPT = 200  # characters
 RECORDS = "decisions/"  # decision records count half: readers rarely look for them
 IN_TITLE = 6  # points for a word in the title
@@ -39,7 +39,7 @@ def find(query: str, language: str) -> list[GuideSection]:
     """Return the sections that contain all words of the query, best first."""
     beginnings = _words(query)
     ranked = [(_score(section, beginnings), section) for section in _sections(language)] if beginnings else []
-    return [section for score, section in sorted(ranked, key=lambda each: -each[0]) if score][:MOST]
+    return [section for score, section in sorted(ranked, key=lambda each: -each[0]) if score][:MAX_HITS]
 
 
 def _score(section: GuideSection, beginnings: tuple[str, ...]) -> int:

@@ -22,8 +22,8 @@ from core.sentences import Sentence
 LARGE = 250_000  # bytes; smaller bodies do not wait for a turn
 # Bodies that a process handles at once. With three, a process took 1.6 times its memory when ten people sent bodies of
 # the largest size. Three are not faster than two, since they share a core.
-AT_ONCE = 2
-PATIENCE = 30.0  # seconds that a body waits for its turn
+CONCURRENT_BODIES = 2
+WAIT_TIMEOUT = 30.0  # seconds that a body waits for its turn
 
 
 class BodyTurn(NamedTuple):
@@ -40,19 +40,19 @@ class LargeBodies:
     """The turns in one process. Use it only on the event loop of the process."""
 
     def __init__(self) -> None:
-        self._all = asyncio.Semaphore(AT_ONCE)
+        self._all = asyncio.Semaphore(CONCURRENT_BODIES)
         self._people: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def turn(self, person: UUID) -> AsyncIterator[BodyTurn]:
         """Wait for the turn of a person's body. The turn ends with the block at the latest.
 
-        Raises `busy` (503) after `PATIENCE` seconds.
+        Raises `busy` (503) after `WAIT_TIMEOUT` seconds.
         """
         own = self._people.setdefault(person, asyncio.Lock())
         with ExitStack() as locks:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(WAIT_TIMEOUT):
                     await own.acquire()
                     locks.callback(own.release)
                     await self._all.acquire()

@@ -49,7 +49,7 @@ from config.http import problems
 from config.http.handler import LOG_FIELDS
 from config.http.large_bodies import LARGE, LargeBodies
 from config.http.middleware import WATCHED
-from config.http.unread import PATIENCE, UnreadBytes
+from config.http.unread import UNREAD_GRACE, UnreadBytes
 from core import memory
 from core.asgi_types import AsgiMessage, AsgiReceive, AsgiScope, AsgiSend
 from core.errors import ProductError
@@ -547,7 +547,7 @@ class LimitedServer(Server):  # type: ignore[misc]
         loop = asyncio.get_running_loop()
         unread.add(channel, address=protocol.address(), size=size, now=loop.time())
         if unread.over and self._ending is None:
-            self._ending = loop.call_later(PATIENCE, self._end_some)
+            self._ending = loop.call_later(UNREAD_GRACE, self._end_some)
         try:
             await channel.drained()
         finally:

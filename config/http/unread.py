@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 # the second limit.
 MOST_OF_ADDRESS = 32_000_000  # bytes
 MOST_OF_ALL = 128_000_000  # bytes
-PATIENCE = 5.0  # seconds that a client may read nothing, before its connection may be ended for a limit
+UNREAD_GRACE = 5.0  # seconds that a client may read nothing, before its connection may be ended for a limit
 
 
 class WaitingConnection(Protocol):
@@ -58,10 +58,10 @@ class UnreadBytes:
         return self.total > MOST_OF_ALL or any(self._over(address) for address in self._of_address)
 
     def end_some(self, now: float) -> int:
-        """End connections that have read nothing for `PATIENCE`, until no limit is exceeded. Returns their number."""
+        """End connections that read nothing for `UNREAD_GRACE`, until no limit is exceeded. Return their number."""
         ended = 0
         for connection, waiting in list(self._waiting.items()):
-            if now - waiting.since < PATIENCE:
+            if now - waiting.since < UNREAD_GRACE:
                 break  # the later connections have read more recently
             if self.total > MOST_OF_ALL or self._over(waiting.address):
                 self.remove(connection)

@@ -5,7 +5,7 @@ from typing import Any
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
-from config.api_docs.schema import ID, OTHER, Document, message_of
+from config.api_docs.schema import ID, SECOND_EXAMPLE_ID, Document, message_of
 from contrib.ag_ui.run_input import MAX_CHARACTERS, MOST_ITEMS
 from core.api.streams import EVENT_STREAM
 
@@ -13,7 +13,7 @@ OPERATION = "ag_ui_run"
 PREFIX = "AgUi"  # prefix of component names
 EXAMPLE = {
     "threadId": ID,
-    "runId": OTHER,
+    "runId": SECOND_EXAMPLE_ID,
     "messages": [{"id": "1", "role": "user", "content": "Where is it warm in May?"}],
 }
 

@@ -36,7 +36,7 @@ from projects.models import Membership, Project, ProjectFile  # noqa: E402
 from projects.planner.models import Task  # noqa: E402
 
 DAYS = 90  # all rows are spread over these days before the first run
-AT_ONCE = 100_000  # rows in one statement
+BATCH_ROWS = 100_000  # rows in one statement
 OWN = 50  # files and tasks per person, and files per project
 # A text with words to search for, in three languages. They are in all texts, or in a third, a tenth or a hundredth of
 # them. The last words of a text are in few other texts.
@@ -327,8 +327,8 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
 
 def added(row: type[models.Model], number: int, columns: Columns) -> int:
     began, count = time.monotonic(), 0
-    for first in range(1, number + 1, AT_ONCE):
-        count += insert(row, columns, first, min(number, first + AT_ONCE - 1))
+    for first in range(1, number + 1, BATCH_ROWS):
+        count += insert(row, columns, first, min(number, first + BATCH_ROWS - 1))
     print(f"{row._meta.model_name}: {count:,} of {number:,} added in {time.monotonic() - began:.0f} s", file=sys.stderr)
     return count
 

@@ -19,8 +19,8 @@ from types import FrameType
 
 import psutil
 
-PATIENCE = 40.0  # seconds that a signalled program has to end before it is killed
-ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_TIMEOUT = 40.0  # seconds that a signalled program has to end before it is killed
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # numbers of prctl(2)
 
 
@@ -34,7 +34,7 @@ def run_contained(program: Callable[[Path], int]) -> int:
     directory.chmod(0o711)  # PostgreSQL runs as another user
     sys.stdout.flush()
     keeper, signalled = os.getpid(), list[float]()
-    for number in ASKED:
+    for number in END_SIGNALS:
         signal.signal(number, lambda *_: signalled.append(time.monotonic()))
     if not (child := os.fork()):
         os._exit(_run(program, directory, keeper))
@@ -50,7 +50,7 @@ def _run(program: Callable[[Path], int], place: Path, keeper: int) -> int:
     status = 1
     os.setsid()
     try:
-        for number in ASKED:
+        for number in END_SIGNALS:
             signal.signal(number, _interrupt if number == signal.SIGTERM else signal.SIG_IGN)
         _prctl(_DEATH_SIGNAL, signal.SIGTERM)
         if os.getppid() == keeper:
@@ -83,7 +83,7 @@ def _outcome(child: int, signalled: list[float]) -> int:
         if signalled and not passed_on:
             passed_on = True
             os.kill(child, signal.SIGTERM)
-        if signalled and time.monotonic() - signalled[0] > PATIENCE:
+        if signalled and time.monotonic() - signalled[0] > EXIT_TIMEOUT:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.1)
 

@@ -13,7 +13,7 @@ from tests.product import ROOT
 
 DEPLOY = ROOT / "deploy"
 BIN = "/usr/bin/env .venv/bin/"
-OURS = Path(sys.executable).parent
+PROGRAMS = Path(sys.executable).parent
 
 
 def example() -> dict[str, str]:
@@ -28,7 +28,7 @@ def command(unit: str, instance: str = "") -> list[str]:
     match = re.search(r"^ExecStart=(.+)$", text, re.M)
     if not match or BIN not in match[1]:
         raise ClusterError(f"The unit {unit} does not start anything by {BIN}.")
-    line = match[1].replace(BIN, f"{OURS}/").replace("%%", "%").replace("%i", instance)
+    line = match[1].replace(BIN, f"{PROGRAMS}/").replace("%%", "%").replace("%i", instance)
     nice = re.search(r"^Nice=(\d+)$", text, re.M)
     return [*(["nice", "-n", nice[1]] if nice else []), *shlex.split(line)]
 
@@ -52,7 +52,7 @@ class ProductProcesses:
         done = subprocess.run(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
-            env={"PATH": f"{OURS}:{os.environ['PATH']}", **self.environment, "DATA_DIR": str(data), **environment},
+            env={"PATH": f"{PROGRAMS}:{os.environ['PATH']}", **self.environment, "DATA_DIR": str(data), **environment},
             capture_output=True,
             text=True,
         )

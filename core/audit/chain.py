@@ -26,7 +26,7 @@ SIGNED = (
     *("how", "actor_id", "token_id", "request_id", "action", "object_type", "object_id", "changes"),
     "personal_digest",
 )
-AT_ONCE = 2_000  # rows in memory
+BATCH_ROWS = 2_000  # rows in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def verify(check: ChainCheck) -> Iterator[ChainFault]:
     keys = _keys()
     erased = _erased()
     first = True
-    for entry in Entry.objects.exclude(sequence=None).order_by("sequence").iterator(AT_ONCE):
+    for entry in Entry.objects.exclude(sequence=None).order_by("sequence").iterator(BATCH_ROWS):
         if first:
             yield from _faults_of_start(entry)
             check.sequence = (entry.sequence or 1) - 1
@@ -68,7 +68,7 @@ def verify(check: ChainCheck) -> Iterator[ChainFault]:
         check.rows += 1
         check.sequence = entry.sequence or 0
         check.hash = entry.hash
-    for entry in Entry.objects.filter(sequence=None).iterator(AT_ONCE):
+    for entry in Entry.objects.filter(sequence=None).iterator(BATCH_ROWS):
         yield ChainFault(
             None, f"The row {entry.pk} has no place in the chain: the database's trigger was switched off."
         )

@@ -20,7 +20,7 @@ FIELDS = (
     *("sequence", "id", "at", "how", "actor_id", "actor_name", "token_id", "token_name", "address", "request_id"),
     *("action", "object_type", "object_id", "object_name", "changes", "hash"),
 )
-AT_ONCE = 2_000  # rows per query
+BATCH_ROWS = 2_000  # rows per query
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets treat a cell that begins with one of these as a formula
 
 
@@ -90,7 +90,7 @@ def csv_pages(rows: QuerySet[Entry]) -> Iterator[str]:
 def _pages(rows: QuerySet[Entry]) -> Iterator[list[Entry]]:
     """Yield the rows in pages, so that memory stays small and no query is open for long."""
     after = 0
-    while page := list(rows.filter(sequence__gt=after)[:AT_ONCE]):
+    while page := list(rows.filter(sequence__gt=after)[:BATCH_ROWS]):
         yield page
         after = page[-1].sequence or 0
 

@@ -15,7 +15,7 @@ from sentry_sdk.types import Event, Hint
 from core.logs.context import log_fields, trace_of
 
 # Loggers whose messages are constant format strings. Messages of other loggers may already contain values.
-OURS = frozenset(
+OWN_LOGGERS = frozenset(
     (
         *(
             "accounts",
@@ -61,7 +61,7 @@ def _stripped(event: Event, hint: Hint) -> Event | None:
     if record is None:
         return None
     ids = log_fields()
-    ours = record.name in OURS or record.name.partition(".")[0] in OURS
+    ours = record.name in OWN_LOGGERS or record.name.partition(".")[0] in OWN_LOGGERS
     stripped: Event = {name: value for name, value in event.items() if name in _STAYING}  # type: ignore[assignment]
     stripped["logentry"] = {"message": str(record.msg) if ours else f"An error of {record.name}"}
     stripped["tags"] = {name: ids[name] for name in ("request_id", "turn_id") if name in ids}

@@ -13,13 +13,13 @@ from itertools import repeat
 from urllib.error import URLError
 from urllib.request import urlopen
 
-PATIENCE = 0.9  # seconds for an answer
+ANSWER_TIMEOUT = 0.9  # seconds for an answer
 TIMES = 3
 EVERY = 1.0  # seconds
 STARTS_WITHIN = 2.0  # seconds for HAProxy to start again
 
 
-def hangs(url: str, patience: float = PATIENCE) -> bool:
+def hangs(url: str, patience: float = ANSWER_TIMEOUT) -> bool:
     """Return whether no answer came in time. A refused connection does not count: systemd then restarts HAProxy."""
     try:
         urlopen(url, timeout=patience).close()  # noqa: S310 - the operator's own address

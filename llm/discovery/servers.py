@@ -29,7 +29,7 @@ from llm.types.facts import ModelFacts
 
 SECONDS = 2.0  # time limit for each answer
 MAX_BYTES = 8 * 1024 * 1024  # size limit of an answer; the lists of large gateways have more than one million bytes
-AT_ONCE = 8  # concurrent requests about single models
+CONCURRENT_REQUESTS = 8  # concurrent requests about single models
 # Hosts of vendors. Their lists are complete, so the addresses of local servers are not tried there.
 VENDORS = {
     *("api.openai.com", "api.anthropic.com", "openrouter.ai", "api.deepseek.com", "api.x.ai", "api.mistral.ai"),
@@ -132,7 +132,7 @@ async def _ollama(server: DiscoveredServer, names: Sequence[str]) -> dict[str, M
     if not names:
         tags = shapes.rows(await server.ask(f"{server.root}/api/tags"), "models")
         names = [row["name"] for row in tags if isinstance(row.get("name"), str)]
-    at_once = asyncio.Semaphore(AT_ONCE)
+    at_once = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def show(name: str) -> ModelFacts | None:
         async with at_once:

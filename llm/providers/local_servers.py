@@ -14,13 +14,13 @@ from llm.providers.connection import Connection
 from llm.providers.streaming import members, tokens
 from llm.types.model_call import Allocated
 
-PATIENCE = 2.0  # seconds
+REQUEST_TIMEOUT = 2.0  # seconds
 
 
 async def ask(server: Connection, path: str, body: Mapping[str, Any] | None = None) -> JsonObject:
     """Return the JSON object that the server answers to a GET, or to a POST with `body`; {} after a failure."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(REQUEST_TIMEOUT):
             return members(await server.answer(path, body))
     except (ModelError, TimeoutError):
         return {}

@@ -15,7 +15,7 @@ from llm.providers.connection import Connection, number_at
 TEI = "tei"
 # Texts per request. Text Embeddings Inference accepts 32 by default, the others a hundred or more.
 BATCH = {TEI: 32}
-MOST = 100
+MAX_DOCUMENTS = 100
 
 
 class RerankScores(NamedTuple):
@@ -40,7 +40,7 @@ class RerankingClient:
 
     async def scores(self, model: str, query: str, texts: Sequence[str]) -> RerankScores:
         """Return the scores of the texts. Raises `ModelError`."""
-        size = BATCH.get(self._protocol, MOST)
+        size = BATCH.get(self._protocol, MAX_DOCUMENTS)
         batches = [texts[first : first + size] for first in range(0, len(texts), size)]
         try:
             async with asyncio.timeout(self._patience):

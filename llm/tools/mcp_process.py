@@ -19,7 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 
-PATIENCE = 2.0  # seconds that the process has to end after its input is closed, and again after SIGTERM
+EXIT_TIMEOUT = 2.0  # seconds that the process has to end after its input is closed, and again after SIGTERM
 STDERR_TAIL = 8_192  # bytes
 
 Arriving = MemoryObjectSendStream[SessionMessage]
@@ -150,7 +150,7 @@ async def _drain(process: asyncio.subprocess.Process, reading: "asyncio.Task[Non
 
 async def _exits(process: asyncio.subprocess.Process) -> bool:
     """Return whether the process ends in time. `wait` would also wait for pipes that a child holds open."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
+    deadline = asyncio.get_running_loop().time() + EXIT_TIMEOUT
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:
             return False

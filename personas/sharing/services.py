@@ -17,7 +17,7 @@ from personas.models import Persona, PersonaShare
 from personas.sharing.names import NAMES, free_name
 from personas.sharing.roles import require_owner, role_of
 
-MOST = 200  # shares per persona
+MAX_SHARES = 200  # shares per persona
 
 
 def shares_of(user: User, persona: Persona) -> QuerySet[PersonaShare]:
@@ -54,8 +54,10 @@ def share(
     new = row._state.adding
     before = row.role
     row.role = _check_role(role)
-    if new and persona.shares.count() >= MOST:
-        sentence = Sentence("A persona has at most {most} shares. Remove some, or share it with a group.", most=MOST)
+    if new and persona.shares.count() >= MAX_SHARES:
+        sentence = Sentence(
+            "A persona has at most {most} shares. Remove some, or share it with a group.", most=MAX_SHARES
+        )
         raise ProductError("too_many_shares", sentence, status=409)
     row.save()
     changes = _recipient(row) | {"role": row.role if new else [before, row.role]}

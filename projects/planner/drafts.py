@@ -22,10 +22,10 @@ from core.sentences import NO_SENTENCE, Sentence
 from projects.planner.models.task import Task
 from projects.planner.rules import Actor
 
-MOST = 20  # due drafts per user, which limit the cost of a loop that creates tasks
-MANY = Sentence(
+MAX_DUE_DRAFTS = 20  # due drafts per user, which limit the cost of a loop that creates tasks
+TOO_MANY_DRAFTS = Sentence(
     "{most} of your checklists wait for a draft, which is the maximum. Ask for this one when they are done.",
-    most=MOST,
+    most=MAX_DUE_DRAFTS,
 )
 
 
@@ -41,14 +41,14 @@ def can_be_drafted(row: Task) -> bool:
 
 
 def request_draft(actor: Actor, row: Task) -> None:
-    """Set the draft of a task without items to due, if a model may draft it. Refuse it if `MOST` drafts are due.
+    """Set the draft of a task without items to due, if a model may draft it. Refuse it at `MAX_DUE_DRAFTS` due drafts.
 
     If a model has created the task, the draft starts after the model's answer, which may contain the checklist.
     """
     if not can_be_drafted(row):
         return
-    if Task.objects.filter(owner=row.owner_id, draft=Task.Draft.DUE).count() >= MOST:
-        set_draft(row, Task.Draft.REFUSED, "too_many_drafts", MANY)
+    if Task.objects.filter(owner=row.owner_id, draft=Task.Draft.DUE).count() >= MAX_DUE_DRAFTS:
+        set_draft(row, Task.Draft.REFUSED, "too_many_drafts", TOO_MANY_DRAFTS)
         return
     set_draft(row, Task.Draft.DUE)
     if not actor.model:

@@ -22,7 +22,7 @@ from projects.planner.rules import PARENTS
 
 WEEK = 7
 CHANGES = 50  # changes on one page of the history
-MOST = 120  # characters shown of a changed value
+SHOWN_CHARACTERS = 120  # characters shown of a changed value
 FIELDS = {
     "created": gettext_lazy("Created"),
     "deleted": gettext_lazy("Deleted"),
@@ -279,4 +279,4 @@ def _value(name: str, value: str, projects: dict[str, str]) -> str:
         return projects.get(value, _("a project that is not yours"))
     if name == "position":
         return str(int(value) + 1)
-    return Truncator(value).chars(MOST)
+    return Truncator(value).chars(SHOWN_CHARACTERS)

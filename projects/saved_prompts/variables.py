@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from core.errors import ProductError
 from core.sentences import Sentence
 
-MOST = 20  # variables per prompt
+MAX_VARIABLES = 20  # variables per prompt
 LONGEST = 20_000  # characters per value
 _VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d_][\w \-]{0,39})(?::([^{}\n]{0,400}))?\}\}")
 
@@ -45,11 +45,13 @@ def _name(written: str) -> str:
 
 
 def require_usable(text: str) -> None:
-    """Raise `too_many_variables` for a text with more than `MOST`."""
-    if len(variables(text)) > MOST:
+    """Raise `too_many_variables` for a text with more than `MAX_VARIABLES`."""
+    if len(variables(text)) > MAX_VARIABLES:
         raise ProductError(
             "too_many_variables",
-            Sentence("A prompt asks for {most} things at most. Write some of them into the text itself.", most=MOST),
+            Sentence(
+                "A prompt asks for {most} things at most. Write some of them into the text itself.", most=MAX_VARIABLES
+            ),
         )
 
 

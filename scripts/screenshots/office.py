@@ -15,7 +15,7 @@ CHECKLIST = [
     {"title": "Write the claim letter"},
     {"title": "Send it to Holtmann", "breakpoint": True, "needs": "the approval of Mr Ritter"},
 ]
-OTHERS = (
+COLLEAGUES = (
     ("Inventory of the estate", "lorenzen"),
     ("Limitation of the rent claims", "lorenzen"),
     ("Terms of Baltic Ship Supply", "baltic"),
@@ -27,7 +27,7 @@ OTHERS = (
     ("Liability cap in supply contracts", "baltic"),
 )
 WORKSPACE = {"visibility": "workspace"}
-WHOLE = ("Lease", "Minutes", "Expert")  # of the project's files: pinned, so that they are sent whole
+PINNED_FILES = ("Lease", "Minutes", "Expert")  # of the project's files: pinned, so that they are sent whole
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Office:
         }
         project = str(self.caller.post("projects/", body, expect=201)["id"])
         for name, file in self.files.items():
-            pinned = name.startswith(WHOLE)
+            pinned = name.startswith(PINNED_FILES)
             self.caller.post(f"projects/{project}/files/", {"file": file, "pinned": pinned}, expect=201)
         for name in ("Baltic Ship Supply: terms", "Estate of H. Lorenzen"):
             self.caller.post("projects/", {"name": name}, expect=201)
@@ -116,7 +116,7 @@ class Office:
     def _case(self, project: str) -> dict[str, str]:
         """The conversation about the claim, and others around it."""
         questions = sections("case")
-        for title, tag in OTHERS:
+        for title, tag in COLLEAGUES:
             self.caller.post("conversations/", {"title": title, "tags": [tag]}, expect=201)
         place = str(self.caller.post("conversations/", {"project": project}, expect=201)["id"])
         turns = [self._ask(place, question, answer) for question, answer in questions]

@@ -298,7 +298,7 @@ def test_a_fallback_that_one_may_not_use_is_never_asked(person: Person, make: Ma
 def test_a_provider_that_hangs_while_it_summarises_is_not_waited_for_where_there_is_another(
     pieces: int, application: Application, person: Person, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "PATIENCE", 0.5)  # its row says 120 seconds, and the job has 110
+    monkeypatch.setattr(services, "SILENCE_TIMEOUT", 0.5)  # its row says 120 seconds, and the job has 110
     other = make()
     model = make(script={"text": "## Now\nNever.", "silent_after": pieces}, fallback=other)
     conversation = past(person.user, 30, words=300, model=model)

@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from config.http import large_bodies
-from config.http.large_bodies import AT_ONCE, LargeBodies
+from config.http.large_bodies import CONCURRENT_BODIES, LargeBodies
 from config.http.server import _in_turn
 from core.errors import ProductError
 from core.outside import wait_outside
@@ -42,14 +42,14 @@ async def test_a_turn_that_ends_early_lets_the_next_begin_and_ends_once() -> Non
 async def test_a_process_works_on_few_large_bodies_and_refuses_who_has_waited_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(large_bodies, "PATIENCE", 0.01)
+    monkeypatch.setattr(large_bodies, "WAIT_TIMEOUT", 0.01)
     turns, ended = LargeBodies(), asyncio.Event()
 
     async def work() -> None:
         async with turns.turn(uuid4()):
             await ended.wait()
 
-    working = [asyncio.create_task(work()) for _ in range(AT_ONCE)]
+    working = [asyncio.create_task(work()) for _ in range(CONCURRENT_BODIES)]
     await asyncio.sleep(0)
     with pytest.raises(ProductError, match="busy"):
         async with turns.turn(uuid4()):
@@ -79,7 +79,7 @@ async def test_who_waits_for_another_server_holds_no_place_of_the_process_but_th
     async def noted(*message: Any) -> Any:
         pass
 
-    waiting = [request(person), *(request(uuid4()) for _ in range(AT_ONCE))]
+    waiting = [request(person), *(request(uuid4()) for _ in range(CONCURRENT_BODIES))]
     try:
         for _ in waiting:
             await asyncio.wait_for(arrived.acquire(), 60)

@@ -14,7 +14,7 @@ from django.test import Client
 from accounts.models import User
 from chat.conversations.sharing import share
 from chat.models import Message
-from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, PATIENCE, UnreadBytes
+from config.http.unread import MOST_OF_ADDRESS, MOST_OF_ALL, UNREAD_GRACE, UnreadBytes
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.product import WAIT, Product, until
@@ -54,7 +54,7 @@ def test_of_one_address_those_that_have_waited_longest_are_ended() -> None:
     other = waiting(unread, 3, address="192.0.2.2", now=0)
     later = waiting(unread, MOST_OF_ADDRESS // PAGE - 1, address="192.0.2.1", now=1)
     assert unread.over
-    assert unread.end_some(now=PATIENCE) == 2
+    assert unread.end_some(now=UNREAD_GRACE) == 2
     assert [each.aborted for each in first] == [True, True, False]
     assert not any(each.aborted for each in (*other, *later)) and not unread.over
 
@@ -63,8 +63,8 @@ def test_whoever_has_just_read_something_is_not_ended() -> None:
     unread = UnreadBytes()
     reading, *stuck = waiting(unread, MOST_OF_ADDRESS // PAGE + 1, address="192.0.2.1", now=0)
     unread.remove(reading)
-    unread.add(reading, address="192.0.2.1", size=PAGE, now=PATIENCE - 1)
-    assert unread.end_some(now=PATIENCE) == 1
+    unread.add(reading, address="192.0.2.1", size=PAGE, now=UNREAD_GRACE - 1)
+    assert unread.end_some(now=UNREAD_GRACE) == 1
     assert stuck[0].aborted and not reading.aborted
 
 
@@ -72,8 +72,8 @@ def test_of_all_addresses_together_those_that_have_waited_longest_are_ended() ->
     unread = UnreadBytes()
     connections = waiting(unread, MOST_OF_ALL // PAGE + 5)
     assert unread.over
-    assert unread.end_some(now=PATIENCE - 0.1) == 0
-    assert unread.end_some(now=PATIENCE) == 5
+    assert unread.end_some(now=UNREAD_GRACE - 0.1) == 0
+    assert unread.end_some(now=UNREAD_GRACE) == 5
     assert [each.aborted for each in connections[:6]] == [True] * 5 + [False]
     assert unread.total == MOST_OF_ALL
 

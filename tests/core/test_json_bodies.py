@@ -5,14 +5,14 @@ import json
 import pytest
 
 from core.errors import ProductError
-from core.json_bodies import LIST, MOST, OBJECT, SCALAR, STRING, load
+from core.json_bodies import LIST, MAX_VALUE_BYTES, OBJECT, SCALAR, STRING, load
 
 
 @pytest.mark.parametrize(
     ("value", "weight"), [("[]", LIST + SCALAR), ("{}", OBJECT + SCALAR), ('"Ā"', STRING + SCALAR), ("1.5", SCALAR)]
 )
 def test_as_many_values_are_taken_as_fit_and_no_more(value: str, weight: int) -> None:
-    fit = (MOST - LIST) // weight
+    fit = (MAX_VALUE_BYTES - LIST) // weight
     assert len(load(f"[{','.join([value] * fit)}]".encode())) == fit
     with pytest.raises(ProductError, match="too_many_values"):
         load(f"[{','.join([value] * (fit + 2))}]".encode())

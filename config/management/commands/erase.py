@@ -7,7 +7,7 @@ from accounts.models import User
 from core.errors import ProductError
 from workspace.administration.erasing import erase_person
 
-PATIENCE = 60.0  # seconds to wait until running answers have stopped
+STOP_TIMEOUT = 60.0  # seconds to wait until running answers have stopped
 
 
 class Command(BaseCommand):
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         if not options["yes"]:
             self.stdout.write(f"This would erase “{person}” with {listed}. Repeat it with --yes to do it.")
             return
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STOP_TIMEOUT
         while True:
             try:
                 erase_person(user=None, person=person)

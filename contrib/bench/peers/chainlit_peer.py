@@ -5,7 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from contrib.bench.peers.client import AnswerExchange, frame, upgrade
-from contrib.bench.peers.products import HERE, Product, program
+from contrib.bench.peers.products import FOLDER, Product, program
 
 
 class Chainlit(Product):
@@ -16,7 +16,7 @@ class Chainlit(Product):
         self.paths = {"Chainlit": self._message}
 
     def command(self) -> list[str]:
-        return [program("chainlit"), "run", str(HERE / "chainlit_app.py"), "--headless", "--port", str(self.port)]
+        return [program("chainlit"), "run", str(FOLDER / "chainlit_app.py"), "--headless", "--port", str(self.port)]
 
     def environment(self) -> dict[str, str]:
         # Chainlit writes its configuration and translations there.

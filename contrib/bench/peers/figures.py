@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-OURS = "Glasshouse"  # prefix of the names of our columns
+OWN_PREFIX = "Glasshouse"  # prefix of the names of our columns
 MISSING = "–"
 
 
@@ -37,7 +37,7 @@ def ratio(ours: float, theirs: float) -> float:
 def table(title: str, rows: Sequence[FigureRow]) -> str:
     """Return the table as text: the ratios of our columns, each with its limit, then the figures."""
     columns = list(dict.fromkeys(column for row in rows for column in row.figures))
-    own = [column for column in columns if column.startswith(OURS)]
+    own = [column for column in columns if column.startswith(OWN_PREFIX)]
     load = f"load of the machine {os.getloadavg()[0]:.1f}"
     lines = [f"\n{title}   ({load})", "".join(f"{name:>29}" for name in own) + "   limit   ratio of"]
     pairs = [(row, peer, limit) for row in rows for peer, limit in _compared(row, columns)]
@@ -52,7 +52,7 @@ def table(title: str, rows: Sequence[FigureRow]) -> str:
 
 
 def _compared(row: FigureRow, columns: Sequence[str]) -> list[tuple[str, float | None]]:
-    peers = [column for column in columns if not column.startswith(OURS) and row.figures.get(column)]
+    peers = [column for column in columns if not column.startswith(OWN_PREFIX) and row.figures.get(column)]
     at_most = [(f"at most {row.at_most:,g}", 1.0)] if row.at_most else []
     return [*((peer, row.limits.get(peer)) for peer in peers), *at_most]
 

@@ -13,7 +13,7 @@ from contrib.bench.peers.products import Ask, Product
 from scripts.services import UNLIMITED, UNLIMITED_PAGES
 from tests.product import ROOT
 
-PATIENCE = 120.0  # seconds that an import, or a summary, may take
+JOB_TIMEOUT = 120.0  # seconds that an import, or a summary, may take
 LAST = rb"RUN_FINISHED|SNAPSHOT"  # a client that is too slow for the events gets the whole answer in a SNAPSHOT
 FAILED = rb"^HTTP/1\.1 [45]|RUN_(STOPPED|ERROR)"
 WINDOWS = {"scripted": 1_000_000, "narrow": 8_000}  # tokens
@@ -82,7 +82,7 @@ class Glasshouse(Product):
         title = f"{count} messages for {model}"
         export = [{"uuid": title, "name": title, "chat_messages": [_message(number) for number in range(count)]}]
         job = self._post("imports/", files={"file": ("conversations.json", json.dumps(export).encode())})
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + JOB_TIMEOUT
         while (state := self._get(f"imports/{job['id']}/"))["status"] != "done":
             if state["status"] == "failed" or time.monotonic() > deadline:
                 raise RuntimeError(f"The import of {count} messages did not end well: {state}")
@@ -92,10 +92,10 @@ class Glasshouse(Product):
 
     def _idle(self, conversation: str) -> str:
         """Wait until the conversation is not being summarised, since a message would be refused. Return its id."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + JOB_TIMEOUT
         while self._get(f"conversations/{conversation}/")["state"] != "idle":
             if time.monotonic() > deadline:
-                raise RuntimeError(f"A conversation was busy for more than {PATIENCE:g} s.")
+                raise RuntimeError(f"A conversation was busy for more than {JOB_TIMEOUT:g} s.")
             time.sleep(0.1)
         return conversation
 

@@ -15,7 +15,7 @@ import time
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 WIDTH = 7  # digits of a time stamp: microseconds of the monotonic clock, which restart at 0 after 22 hours
 WRAP = len(DIGITS) ** WIDTH
-BEGUN = rb"got ([0-9a-z]{7}) of (\d+)"
+PROMPT_NUMBERS = rb"got ([0-9a-z]{7}) of (\d+)"
 STAMP = rb"=([0-9a-z]{7})(?![0-9a-z])"
 _SCRIPT = re.compile(rb"script: ([\d.]+) (\d+) ([\d.]+)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)

@@ -15,7 +15,7 @@ import psutil
 from contrib.bench.peers.client import AnswerExchange
 from tests.product import ROOT, die_with_parent, free_port
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 READY = 180.0  # seconds a start may take
 ENDED = 20.0  # seconds that processes have to end after SIGTERM
 
@@ -124,7 +124,7 @@ def program(package: str) -> str:
 
 def install(package: str) -> None:
     """Install a peer with uv into its environment, unless its requirements have not changed since the last time."""
-    place, requirements = environment_of(package), HERE / f"requirements-{package}.txt"
+    place, requirements = environment_of(package), FOLDER / f"requirements-{package}.txt"
     done = place / ".installed"
     if done.exists() and done.read_text() == requirements.read_text():
         return
@@ -133,6 +133,6 @@ def install(package: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
     command = [uv, "pip", "install", "--quiet", "--python", str(place / "bin" / "python"), "-r", str(requirements)]
-    left_out = HERE / f"left-out-of-{package}.txt"
+    left_out = FOLDER / f"left-out-of-{package}.txt"
     subprocess.run([*command, *(["--override", str(left_out)] if left_out.exists() else [])], check=True)
     done.write_text(requirements.read_text())

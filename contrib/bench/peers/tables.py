@@ -52,7 +52,7 @@ class AnswerTimes:
         tokens: dict[bytes, float] = {}  # by first arrival: a product may repeat its whole text at the end
         for at, match in answer.matches(model.STAMP):
             tokens.setdefault(match[1], at)
-        starts = answer.matches(model.BEGUN)
+        starts = answer.matches(model.PROMPT_NUMBERS)
         if not tokens or not starts:
             return cls(False, size)
         delays = [model.since(stamped, at) for stamped, at in tokens.items()]

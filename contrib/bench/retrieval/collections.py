@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 SHAPES = {"abstracts": Shape(500, 1, 120), "titles": Shape(800, 1, 14), "long documents": Shape(120, 6, 260)}
 QUERIES = 60
-ASKED = (3, 3)  # words of a query: words of its topic, and common words
+QUERY_WORDS = (3, 3)  # words of a query: words of its topic, and common words
 TOPIC, OF_TOPIC = 12, 0.08  # words per topic, and their share in a text about the topic
 COMMON = 2_000  # words that occur in texts on any topic; the first ones are the most frequent
 
@@ -77,7 +77,7 @@ def generated(name: str, shape: Shape) -> Collection:
         parts = [_part(rng, topics[topic], common, shape) for _ in range(shape.parts)]
         documents[str(number)] = "\n\n".join(parts)
         relevant.setdefault(str(topic), {})[str(number)] = 1
-    from_topic, from_common = ASKED
+    from_topic, from_common = QUERY_WORDS
     queries = {
         str(at): " ".join([*rng.sample(topic, from_topic), *rng.choices(common, k=from_common)])
         for at, topic in enumerate(topics)

@@ -13,7 +13,7 @@ import aiohttp
 from contrib.cluster.company import Company
 from contrib.cluster.process import ClusterError
 
-PATIENCE = 90.0  # seconds; longer than any limit, so that late answers are measured, too
+REQUEST_TIMEOUT = 90.0  # seconds; longer than any limit, so that late answers are measured, too
 AGAIN_AFTER = 1.0  # seconds; the page also waits so long before it reconnects
 LAST = {"RUN_FINISHED", "RUN_STOPPED", "RUN_ERROR"}
 LIVE = {"queued", "running"}
@@ -96,7 +96,7 @@ async def _none() -> AsyncIterator[bytes]:
 
 def session_of(company: Company) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=company.trust(), limit=0, force_close=False)
-    timeouts = aiohttp.ClientTimeout(total=None, sock_read=PATIENCE, sock_connect=10.0)
+    timeouts = aiohttp.ClientTimeout(total=None, sock_read=REQUEST_TIMEOUT, sock_connect=10.0)
     headers = {"Authorization": f"Bearer {company.token}"}
     return aiohttp.ClientSession(connector=connector, timeout=timeouts, headers=headers)
 

@@ -20,8 +20,8 @@ from tests.scripted_model import expected_text
 COUNT, WITHIN = 300, 1.0  # streams, and the seconds in which they begin
 DESCRIPTION = f"{COUNT} streams at 50 tokens/s over 2 web processes and 3 workers"
 SCRIPT = {"tokens": 250, "interval": 0.02, "ttft": 0.1}  # 50 tokens a second, for five seconds
-AT_ONCE = 20  # conversations that are created in parallel
-WHOLE = "complete"
+CONCURRENT_CREATIONS = 20  # conversations that are created in parallel
+COMPLETE = "complete"
 LATEST = 1.0  # seconds; limit for the delay of 99 % of the events
 DATA = re.compile(rb"^data: (\{.*\})$", re.M)
 
@@ -30,7 +30,7 @@ Piece = tuple[float, bytes]  # Unix time of arrival, and the bytes
 
 async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[str, bool]:
     """Run the trial. Return a line for the table, and whether it passed."""
-    client, gate = Client(company, session), asyncio.Semaphore(AT_ONCE)
+    client, gate = Client(company, session), asyncio.Semaphore(CONCURRENT_CREATIONS)
 
     async def place() -> str:
         async with gate:
@@ -45,17 +45,17 @@ async def run_trial(company: Company, session: aiohttp.ClientSession) -> tuple[s
     for each in pieces:
         end, ordered, late = _looked_at(each)
         ends[end], in_order, delays = ends[end] + 1, in_order + ordered, delays + late
-    others = "".join(f", {count} {end}" for end, count in ends.items() if end != WHOLE)
+    others = "".join(f", {count} {end}" for end, count in ends.items() if end != COMPLETE)
     delays.sort()
     middle, last = statistics.median(delays or [0.0]), delays[int(0.99 * len(delays))] if delays else 0.0
     load = psutil.getloadavg()[0]
     tokens = COUNT * SCRIPT["tokens"]
     summary = (
-        f"{ends[WHOLE]} {WHOLE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
+        f"{ends[COMPLETE]} {COMPLETE}{others}, {in_order} in order; an event's delay p50 {middle:.2f} s, "
         f"p99 {last:.2f} s; {seconds:.0f} s in all; {cpu_time / tokens * 1e6:.0f} µs of processor a token in all our "
         f"processes (load of the machine {load:.0f})"
     )
-    return summary, ends[WHOLE] == in_order == COUNT and last <= LATEST
+    return summary, ends[COMPLETE] == in_order == COUNT and last <= LATEST
 
 
 async def _stream(company: Company, session: aiohttp.ClientSession, place: str, number: int) -> list[Piece]:
@@ -86,7 +86,7 @@ def _looked_at(pieces: Sequence[Piece]) -> tuple[str, bool, list[float]]:
     numbers = [event["seq"] for _, event in events if event.get("seq")]
     text, last = text_of(event for _, event in events), events[-1][1] if events else {"type": "nothing"}
     ended = last["type"] == "RUN_FINISHED" or (last["type"] == "SNAPSHOT" and last["status"] == "done")
-    end = WHOLE if ended and text == expected_text(SCRIPT) else f"with {len(text)} characters, {last['type']}"
+    end = COMPLETE if ended and text == expected_text(SCRIPT) else f"with {len(text)} characters, {last['type']}"
     return end, numbers == sorted(set(numbers)), [when - event["ts"] for when, event in texts]
 
 

@@ -17,9 +17,9 @@ from files.models import File
 from projects import services
 from projects.models import Project, roles
 
-AT_ONCE = 20  # waiting files at most, so that a large folder does not delay users' uploads
+MAX_WAITING_FILES = 20  # waiting files at most, so that a large folder does not delay users' uploads
 POLL = 0.5  # seconds
-PATIENCE = 120.0  # seconds in which no file has been read
+STALLED_AFTER = 120.0  # seconds in which no file has been read
 BAR = 30  # characters of the progress bar
 
 
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         self.pending: dict[UUID, Path] = {}
         self.skipped = 0
         for number, path in enumerate(paths):
-            self._wait(len(self.pending) >= AT_ONCE, number, len(paths))
+            self._wait(len(self.pending) >= MAX_WAITING_FILES, number, len(paths))
             try:
                 self._take(user, project, path)
             except ProductError as error:
@@ -69,13 +69,13 @@ class Command(BaseCommand):
         self.pending[file.pk] = path
 
     def _wait(self, needed: bool, number: int, total: int) -> None:
-        """Wait for one of the pending files, if `needed`. Raises CommandError if no file is read within `PATIENCE`."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait for a pending file, if `needed`. Raises CommandError if no file is read within `STALLED_AFTER`."""
+        deadline = time.monotonic() + STALLED_AFTER
         while needed and not self._collect():
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"No file was read for {PATIENCE:.0f} seconds. Check with `manage.py doctor` that a worker runs, "
-                    "then start this again; what is uploaded is kept."
+                    f"No file was read for {STALLED_AFTER:.0f} seconds. Check with `manage.py doctor` that a worker "
+                    "runs. Then start this command again. Uploaded files are kept."
                 )
             self._show(number, total)
             time.sleep(POLL)

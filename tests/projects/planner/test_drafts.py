@@ -70,6 +70,6 @@ def test_a_task_that_is_moved_before_it_has_a_checklist_is_drafted_on_its_new_da
 
 
 def test_not_more_wait_than_a_person_may_have_and_the_others_say_so(actor: Actor) -> None:
-    rows = [new(actor, archetype="model") for _ in range(drafts.MOST + 2)]
-    assert [row.draft for row in rows] == ["due"] * drafts.MOST + ["refused"] * 2
-    assert (rows[-1].draft_code, rows[-1].draft_detail) == ("too_many_drafts", drafts.MANY)
+    rows = [new(actor, archetype="model") for _ in range(drafts.MAX_DUE_DRAFTS + 2)]
+    assert [row.draft for row in rows] == ["due"] * drafts.MAX_DUE_DRAFTS + ["refused"] * 2
+    assert (rows[-1].draft_code, rows[-1].draft_detail) == ("too_many_drafts", drafts.TOO_MANY_DRAFTS)
