@@ -9,6 +9,8 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import override_settings, setup_databases
 from django.utils.translation import override
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
@@ -27,6 +29,10 @@ from tests.scripted_model import ScriptedModel
 from tests.spilled import spilled
 
 PASSWORD = "correct horse battery"
+
+# No property fails because the machine is busy: by default each example has 200 ms, and making one is timed, too.
+hypothesis_settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("busy")
 
 
 @dataclass
@@ -122,11 +128,15 @@ def workspace(
 
 @pytest.fixture(autouse=True)
 def _prompts_keep_the_rules(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test during which the scripted model received a prompt that breaks a rule of the order book."""
+    """Fail a test during which the scripted model received a prompt that breaks a rule of the order book.
+
+    The model then forgets the test's requests: each look of a later test would go through all of them.
+    """
     yield
     if "workspace" in request.fixturenames:
-        workspace: Workspace = request.getfixturevalue("workspace")
-        assert workspace.model.take_broken_rules() == []
+        model: ScriptedModel = request.getfixturevalue("workspace").model
+        model.forget()
+        assert model.take_broken_rules() == []
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
+from chat.conversations.sharing import MAX_SHARES
 from chat.models import Attachment, Conversation, Message, Share, Turn
 from files.models import File
 from tests.chat.conversations import past
@@ -66,6 +67,16 @@ def test_anybody_reads_what_was_shared_and_nothing_that_came_later(
     assert answer["X-Robots-Tag"].startswith("noindex")
     assert answer["Referrer-Policy"] == "no-referrer"
     assert "<script" not in page
+
+
+def test_a_conversation_has_a_greatest_number_of_links(browser: Client, place: Conversation) -> None:
+    leaf = Message.objects.get(conversation=place, depth=5)
+    links = [Share(conversation=place, leaf=leaf, title="A shared talk") for _ in range(MAX_SHARES - 1)]
+    Share.objects.bulk_create(links)
+    assert make(browser, place).status_code == 201
+    assert make(browser, place).json()["code"] == "too_many_shares"
+    links[0].delete()
+    assert make(browser, place).status_code == 201
 
 
 def test_a_shared_page_tells_nothing_of_its_owner_and_no_content_of_files(

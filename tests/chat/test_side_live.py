@@ -13,11 +13,14 @@ from channels.layers import channel_layers
 from django.test import Client
 
 from accounts import realtime
+from accounts.models import User
 from accounts.realtime import News, group_of_person
 from accounts.services import create_token
 from chat.models import Conversation
 from core import background
 from llm.models import Model
+from projects.members import add_member
+from projects.models import Project
 from tests.application import Application
 from tests.chat.runs.working import DONE, script, tool_model, with_items, work
 from tests.conftest import Person
@@ -260,6 +263,36 @@ def test_an_invitation_is_told_to_whom_it_is_for_and_its_acceptance_to_who_sent_
         stranger.caller.post(f"invitations/{sent['id']}/accept/", expect=200)
         assert sender.receive() == {"type": "INVITATIONS"}
         assert invited.settled() == ["INVITATIONS"]
+
+
+def withdraw(person: Person, stranger: Person, project: str, invitation: str) -> None:
+    person.caller.http.delete(f"projects/{project}/invitations/{invitation}/").raise_for_status()
+
+
+def decline(person: Person, stranger: Person, project: str, invitation: str) -> None:
+    stranger.caller.post(f"invitations/{invitation}/decline/", expect=204)
+
+
+def delete_project(person: Person, stranger: Person, project: str, invitation: str) -> None:
+    person.caller.http.delete(f"projects/{project}/").raise_for_status()
+
+
+def add_without_asking(person: Person, stranger: Person, project: str, invitation: str) -> None:
+    admin = User.objects.create_superuser(uuid4().hex)
+    add_member(user=admin, project=Project.objects.get(pk=project), person=stranger.user, role="reader")
+
+
+@pytest.mark.parametrize("end", [withdraw, decline, delete_project, add_without_asking])
+def test_an_invitation_that_is_gone_is_told_to_whom_it_was_for(
+    application: Application, person: Person, stranger: Person, end: Callable[[Person, Person, str, str], None]
+) -> None:
+    project = person.caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
+    with hearing(application, person) as sender, hearing(application, stranger) as invited:
+        sent = person.caller.post(f"projects/{project}/members/", {"username": stranger.username}, expect=201)
+        assert invited.receive() == {"type": "INVITATIONS"}
+        end(person, stranger, project, sent["id"])
+        assert invited.receive() == {"type": "INVITATIONS"}
+        assert "INVITATIONS" not in sender.settled()
 
 
 def test_a_program_hears_of_tasks_only_with_that_scope(application: Application, person: Person) -> None:

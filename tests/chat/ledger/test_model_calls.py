@@ -159,8 +159,9 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     Message.objects.filter(pk=row.answer_id).update(parts=parts, status="pending")
     refused = {**call, "cycle": 1, "used": 99_999}
     calls = [refused, {**call, "cycle": 1, "usage": reported}, {**call, "cycle": 2}]
-    long_ago = timezone.now() - timedelta(seconds=31)
-    Turn.objects.filter(pk=row.pk).update(status="running", heartbeat=long_ago, report={"calls": calls}, seq=999)
+    requested = [{name: each[name] for name in RequestedCall.__annotations__} for each in calls]
+    left = {"status": "running", "heartbeat": timezone.now() - timedelta(seconds=31), "seq": 999}
+    Turn.objects.filter(pk=row.pk).update(**left, report={"calls": calls}, asked=requested)
     background.submit(runner.recover(row.pk)).result()
     background.submit(runner.recover(row.pk)).result()
     first, second = calls_of(turn["id"])
@@ -168,8 +169,8 @@ def test_a_dead_workers_turn_has_what_was_reported_and_for_the_rest_our_count(pe
     assert first.cost == Decimal("0.00199")  # 300 at 3, 300 at 0.3, 100 at 4, 40 at 15
     assert (second.input, second.output, second.counted) == (call["used"] + call["tools_tokens"], 4, True)
     ModelCall.objects.filter(turn=row).delete()
-    asked_of = {name: call[name] for name in RequestedCall.__annotations__}
-    Turn.objects.filter(pk=row.pk).update(status="running", report={}, asked=[asked_of])  # killed before it was stored
+    # Killed before it was stored.
+    Turn.objects.filter(pk=row.pk).update(status="running", report={}, asked=requested[-1:])
     background.submit(runner.recover(row.pk)).result()
     [only] = calls_of(turn["id"])
     assert (only.input, only.counted, only.model) == (call["used"] + call["tools_tokens"], True, priced)

@@ -116,6 +116,16 @@ def test_the_conversation_in_which_it_was_proposed_knows_that_it_waits(actor: Ac
     assert moved.children.get().proposed_in == here
 
 
+def test_a_proposal_that_waits_in_its_conversation_brings_no_other_task_along(actor: Actor) -> None:
+    here = uuid4()
+    other = new(actor, "Other", date=NEXT)
+    new(Actor(actor.user, "small-model", here), f"See @{other.code}")
+    text = render(tasks_for_prompt(user=actor.user, on=DAY, conversation=here))
+    assert f"See @{other.code}" in text and "Other" not in text
+    new(actor, f"And @{other.code}")
+    assert "Other" in render(tasks_for_prompt(user=actor.user, on=DAY, conversation=here))
+
+
 def test_a_model_takes_up_nothing_that_was_declined(actor: Actor, model: Actor) -> None:
     proposal = new(model, "Pwned", archetype="model")
     [point] = services.draft_checklist(actor=model, task=proposal, items=[DraftItem("Look")])

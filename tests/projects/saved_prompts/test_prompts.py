@@ -10,6 +10,7 @@ from accounts.services import create_token
 from core.errors import ProductError
 from projects.models import Membership, Project
 from projects.saved_prompts.models import SavedPrompt
+from projects.saved_prompts.services import offered_prompts
 from projects.saved_prompts.variables import Variable, fill, variables
 from tests.conftest import Person
 from tests.product import Caller
@@ -140,6 +141,19 @@ def test_a_slash_offers_a_projects_prompts_in_that_project_only(person: Person, 
     outside = client.get("/offered-prompts/?q=cl").content.decode()
     assert "/Clause" not in outside and "/Clean" in outside
     assert b"/Clause" in client.get(f"/projects/{project.pk}/").content
+
+
+def test_a_slash_offers_ones_own_prompts_before_those_of_the_project_and_of_the_workspace(
+    person: Person, project: Project
+) -> None:
+    for_everybody = SavedPrompt.objects.create(name="Order A", text="x")
+    try:
+        SavedPrompt.objects.create(project=project, name="Order B", text="x")
+        SavedPrompt.objects.create(owner=person.user, name="Order C", text="x")
+        offered = offered_prompts(user=person.user, persona=None, project=project, typed="order ")
+        assert [each.name for each in offered] == ["Order C", "Order B", "Order A"]
+    finally:
+        for_everybody.delete()
 
 
 def test_without_scripts_a_page_asks_and_the_text_stands_in_the_field(person: Person) -> None:
