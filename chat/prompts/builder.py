@@ -235,7 +235,8 @@ def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
     """Return a note that images were left out because the model takes fewer, if any were."""
-    surplus = sum(source.reason == "too_many_images" for source in prompt.report.sources)
+    sources = prompt.report.sources
+    surplus = sum(source.kind == "image" and source.reason == "too_many_images" for source in sources)
     limit = context.image_limit
     if not surplus or limit is None:
         return ()
