@@ -1,6 +1,6 @@
 """Serve the parts of persona and project pages that need conversations.
 
-They show the plan of a persona, its uses before it is deleted, the meter of a project's files, and its conversations.
+They show the plan of a persona, its uses before it is deleted, and the meter of a project's files.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,6 @@ from django.shortcuts import redirect, render
 from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
@@ -31,8 +29,6 @@ from personas.sharing.roles import require_owner, visible_persona
 from projects.models import Project
 from projects.models.roles import visible_project
 from projects.services import files_of
-
-SHOWN = 50  # conversations on a project's page
 
 
 @with_row(visible_persona)
@@ -109,12 +105,3 @@ def _files(user: User, scope: ChatScope, model: Model) -> tuple[ProjectFiles, in
 @with_row(visible_project, "GET")
 def meter(request: Request, project: Project) -> HttpResponse:
     return render(request, "projects/_meter.html", {"meter": project_meter(user=request.user, project=project)})
-
-
-@with_row(visible_project, "GET")
-def conversations(request: Request, project: Project) -> HttpResponse:
-    """Show the user's own conversations in the project, newest first. Members share files, not conversations."""
-    rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
-    # The sum includes all members' conversations; it reveals nothing of their contents.
-    context = {"conversations": rows, "project": project, "spent": spent(ModelCall.objects.filter(project=project))}
-    return render(request, "projects/_conversations.html", context)

@@ -338,7 +338,7 @@ function become(page) {
     if (mine && theirs) morph(mine, theirs);
     if (mine) htmx.process(mine);
   }
-  for (const gone of all(Element, ".recent, #composer > :is([name=project], [name=temporary])")) gone.remove();
+  for (const gone of all(Element, ".recent, .place, #composer > :is([name=project], [name=temporary])")) gone.remove();
   find(HTMLElement, ".new-conversation[aria-current]")?.removeAttribute("aria-current");
   messages.replaceChildren(...need(HTMLElement, "#messages", page).childNodes);
   htmx.process(messages);
