@@ -49,6 +49,7 @@ urlpatterns = [
     path("personas/<uuid:pk>/delete/", persona_and_project.delete, name="delete_persona"),
     path("prompts/<uuid:pk>/use/", conversation.use_prompt, name="use_prompt"),
     path("models/", conversation.all_models, name="models"),
+    path("models/<uuid:pk>/favourite/", conversation.favourite, name="favourite"),
     path("starters/", conversation.starters, name="starters"),
     path("c/<uuid:pk>/persona/", conversation.change_persona, name="change_persona"),
     path("c/<uuid:pk>/prompts/", conversation.offer_prompts, name="offer_prompts"),

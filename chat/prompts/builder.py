@@ -206,7 +206,7 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
     if not names:
         return ()
-    model = context.model.name
+    model = context.model.label
     return (
         Sentence(
             "{model} does not get the reasoning of {names} before tool calls: no other model can read it.",
@@ -243,7 +243,7 @@ def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...
     return (
         Sentence(
             "{name} takes at most {most} images in one prompt, so {surplus} older images are only named.",
-            name=context.model.name,
+            name=context.model.label,
             most=limit,
             surplus=surplus,
         ),

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import trigger_client_event
 
-from accounts.access.rights import models_of
+from accounts.access.offered_models import offered_models, set_favourite
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
@@ -353,9 +353,17 @@ def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
 
 @require_GET
 def all_models(request: Request) -> HttpResponse:
-    """Show all usable models, for a page that lists only the first ones. With `again`, for the menu of an answer."""
+    """Show all models on offer, for a page that lists only the first ones. With `again`, for the menu of an answer."""
     template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
-    return render(request, template, {"models": models_of(request.user)})
+    return render(request, template, {"models": offered_models(request.user)})
+
+
+@require_POST
+def favourite(request: Request, pk: UUID) -> HttpResponse:
+    """Mark a model as a favourite (`favourite`: true or false), and return its button."""
+    wanted = request.POST.get("favourite") == "true"
+    model = set_favourite(user=request.user, model=pk, favourite=wanted)
+    return render(request, "chat/_favourite.html", {"each": model})
 
 
 @require_GET
