@@ -361,8 +361,7 @@ def all_models(request: Request) -> HttpResponse:
 @require_POST
 def favourite(request: Request, pk: UUID) -> HttpResponse:
     """Mark a model as a favourite (`favourite`: true or false), and return its button."""
-    wanted = request.POST.get("favourite") == "true"
-    model = set_favourite(user=request.user, model=pk, favourite=wanted)
+    model = set_favourite(user=request.user, model=pk, favourite=request.POST.get("favourite") == "true")
     return render(request, "chat/_favourite.html", {"each": model})
 
 

@@ -57,7 +57,7 @@ def delete(request: Request, persona: Persona) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class ModelFit:
-    """What a model would get of a project's files.
+    """The part of a project's files that a model would get.
 
     `whole`: every text is sent whole. `unseen`: the number of pictures that are not sent.
     """

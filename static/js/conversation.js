@@ -378,6 +378,14 @@ messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) =>
     find(HTMLElement, `#${requestConfig.target.id} [data-edit-question]`)?.focus();
 });
 
+// A vote asks why; what was answered closes the question.
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (!detail.requestConfig.elt.matches(".feedback form")) return;
+  const why = find(HTMLElement, ".why-dialog", document.getElementById(detail.requestConfig.target.id));
+  if (why?.matches("[data-asks]")) why.showPopover();
+  else why?.hidePopover();
+});
+
 /** What was pressed has begun it, and goes. */
 function focusNewestAnswer() {
   all(HTMLElement, "article.answer", messages).at(-1)?.focus({ preventScroll: true });
