@@ -26,7 +26,7 @@ from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
 from core.json_types import JsonObject
-from core.lines import first_line
+from core.marks import plain_line
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
@@ -604,7 +604,7 @@ def _source(
 
 
 def _shortened(text: str) -> str:
-    line = first_line(text, TITLE)
+    line = plain_line(text, TITLE)
     return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
 
 
