@@ -17,7 +17,7 @@ def offered_models(user: User) -> QuerySet[Model]:
     answer. Personas, programs and conversations that have one go on using it.
     """
     name = Coalesce(NullIf("display_name", Value("")), "name")
-    rows = with_favourites(models_of(user), user).filter(hidden=False).exclude(found__chat=False)
+    rows = with_favourites(models_of(user), user).filter(hidden=False).exclude(found__contains={"chat": False})
     return rows.order_by("-favourite", "order", Lower(name), "provider__name", "pk")
 
 

@@ -21,4 +21,4 @@ def unfold(page: Page, part: str) -> None:
     """Open a part of the project's page that may be folded."""
     fold = page.locator("details.place-part", has=page.get_by_role("heading", name=part, exact=True))
     if fold.get_attribute("open") is None:
-        fold.locator("summary").click()
+        fold.locator(":scope > summary").click()

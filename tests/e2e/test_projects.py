@@ -92,7 +92,7 @@ def test_instructions_and_persona_are_saved(page: Page, person: Person) -> None:
     page.get_by_label("Instructions for every conversation").fill("Answer as a lawyer.\nQuote clauses.")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("version 2")).to_be_visible()
-    expect(page.locator("#settings summary")).to_contain_text("Answer as a lawyer.")
+    expect(page.locator("#settings > summary")).to_contain_text("Answer as a lawyer.")
     unfold(page, "Instructions")
     expect(page.get_by_label("Instructions for every conversation")).to_have_value(
         "Answer as a lawyer.\nQuote clauses."

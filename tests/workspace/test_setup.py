@@ -105,8 +105,8 @@ def test_from_a_provider_to_the_first_people(admin_client: Client, model: Script
 
 def test_models_that_only_embed_are_named_and_not_offered(admin_client: Client, model: ScriptedModel) -> None:
     names = ("big-one", "text-embedding-3-small", "whisper-1")
-    model.say({"GET /v1/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}})
-    answer = connect(admin_client, model.openai_url, KEY)
+    model.say({"GET /many/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}})
+    answer = connect(admin_client, f"{model.url}/many", KEY)
     page = admin_client.get(answer.headers["Location"]).content.decode()
     assert page.count('name="model"') == 1 and 'value="big-one"' in page
     assert "2 other models are not for conversations" in page and "text-embedding-3-small, whisper-1" in page
