@@ -231,7 +231,7 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     for name, pk in (("persona", persona), ("project", project)):
         answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
         listed[f"a conversation with the {name}"] = answer.status_code == 201
-        listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
+        listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}", follow=True).status_code == 200
     listed["a turn under way"] = not rights.lost(
         {
             uuid4(): rights.TurnUses(
