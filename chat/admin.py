@@ -11,21 +11,27 @@ from django.contrib import admin, messages
 from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from accounts.models import User
 from chat.conversations.erasing import hold
+from chat.conversations.feedback import REASONS, reasons_in_words, seen_by_model
 from chat.conversations.importing.jobs import remove_import, retry_import
 from chat.ledger.overview import ASKING
-from chat.models import Conversation, Import, Share, Summary, SummaryJob, Turn
+from chat.models import Conversation, Import, JudgedAnswer, Share, Summary, SummaryJob, Turn
 from chat.texts import admin as text_admin
 from core.admin import STATES, Confirmation, RecordAdmin, acting, button, column, confirmed, display, go
 from core.errors import ProductError
 from personas.models import Persona
+
+SHOWN_COMMENT = 120  # characters of a comment in the list
 
 __all__ = ["text_admin"]  # Django finds admin classes only in this module
 
@@ -84,14 +90,18 @@ class ConversationAdmin(RecordAdmin):
 
     @display(description="Persona")
     def persona_name(self, conversation: Conversation) -> str:
-        persona = conversation.persona
-        if persona is None:
-            return "–"
-        return persona.name if persona.visibility == Persona.Visibility.WORKSPACE else _("a private one")
+        return public_name(conversation.persona)
 
     @display(description="State", label=STATES)
     def state_label(self, conversation: Conversation) -> str:
         return conversation.state
+
+
+def public_name(persona: Persona | None) -> str:
+    """Return the name of a persona that everybody sees. Those of others are not shown."""
+    if persona is None:
+        return "–"
+    return persona.name if persona.visibility == Persona.Visibility.WORKSPACE else _("a private one")
 
 
 class ErrorFilter(admin.SimpleListFilter):
@@ -192,6 +202,88 @@ class TurnAdmin(RecordAdmin):
     @display(description="Took")
     def took(self, turn: Turn) -> str:
         return _seconds(turn.finished - turn.started if turn.finished and turn.started else None)
+
+
+class ReasonFilter(admin.SimpleListFilter):
+    title = "reason"
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(REASONS.items())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(feedback_reasons__contains=[self.value()]) if self.value() else queryset
+
+
+@admin.register(JudgedAnswer)
+class JudgedAnswerAdmin(RecordAdmin):
+    """List the answers with feedback. Comments are written for administrators; messages are not shown."""
+
+    ordering = (F("feedback_at").desc(nulls_last=True), "-id")
+    list_display = ("judged", "verdict", "why", "comment", "model", "persona_name", "of_owner")
+    list_display_links = ("judged",)
+    list_select_related = ("model", "conversation__owner", "conversation__persona")
+    list_filter = ("feedback", ReasonFilter, "model", ("feedback_comment", admin.EmptyFieldListFilter))
+    search_fields = ("=id", "=conversation__id", "=conversation__owner__username")
+    search_help_text = "The id of an answer or conversation, or a user name"
+    fields = (
+        *("judged", "verdict", "why", "whole_comment", "model", "persona_name", "of_owner"),
+        *("of_conversation", "of_turn", "seen"),
+    )
+    actions_detail: Any = ("replay",)
+
+    of_conversation = column("conversation_id", "Conversation")
+    of_owner = column("conversation.owner", "Owner")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[JudgedAnswer]:
+        rows: QuerySet[JudgedAnswer] = super().get_queryset(request)
+        return rows.defer("parts")
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return self.has_view_permission(request) and acting(request).has_perm("chat.add_replay")
+
+    @button("Plan its conversation again", icon="science", permission="replay")
+    def replay(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        answer = self.row(request, object_id)
+        return redirect(reverse("admin:chat_replay_add", query={"conversation_id": answer.conversation_id}))
+
+    @display(description="Judged", ordering="feedback_at")
+    def judged(self, answer: JudgedAnswer) -> str:
+        at = answer.feedback_at or answer.created
+        return date_format(timezone.localtime(at), "SHORT_DATETIME_FORMAT")
+
+    @display(description="Feedback", ordering="feedback", label={"good": "success", "bad": "danger"})
+    def verdict(self, answer: JudgedAnswer) -> tuple[str, str]:
+        return answer.feedback, answer.get_feedback_display()
+
+    @display(description="Reasons")
+    def why(self, answer: JudgedAnswer) -> str:
+        return reasons_in_words(answer) or "–"
+
+    @display(description="Comment")
+    def comment(self, answer: JudgedAnswer) -> str:
+        return Truncator(answer.feedback_comment).chars(SHOWN_COMMENT) or "–"
+
+    @display(description="Comment")
+    def whole_comment(self, answer: JudgedAnswer) -> str:
+        return answer.feedback_comment or "–"
+
+    @display(description="Persona")
+    def persona_name(self, answer: JudgedAnswer) -> str:
+        return public_name(answer.conversation.persona)
+
+    @display(description="Turn")
+    def of_turn(self, answer: JudgedAnswer) -> str:
+        turn = Turn.objects.filter(answer=answer).only("id").first()
+        if turn is None:
+            return "–"
+        return format_html('<a href="{}">{}</a>', reverse("admin:chat_turn_change", args=[turn.pk]), turn.pk)
+
+    @display(description="What the model saw")
+    def seen(self, answer: JudgedAnswer) -> str:
+        turn = Turn.objects.filter(answer=answer).first()
+        seen = seen_by_model(turn) if turn is not None else None
+        return render_to_string("admin/chat/judgedanswer/seen.html", {"seen": seen})
 
 
 @admin.register(Summary)

@@ -6,7 +6,7 @@ from chat.ledger import urls as ledger_urls
 from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
-from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, sources
+from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, project_page, sources
 from core.permissions import signed_in
 from core.requests import DayConverter
 
@@ -42,12 +42,14 @@ urlpatterns = [
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
     path("diagram/", diagrams.frame, name="diagram"),
+    path("projects/<uuid:pk>/", project_page.project, name="project"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),
-    path("projects/<uuid:pk>/conversations/", persona_and_project.conversations, name="project_conversations"),
+    path("projects/<uuid:pk>/conversations/", project_page.conversations, name="project_conversations"),
     path("personas/<uuid:pk>/plan/", persona_and_project.plan, name="persona_plan"),
     path("personas/<uuid:pk>/delete/", persona_and_project.delete, name="delete_persona"),
     path("prompts/<uuid:pk>/use/", conversation.use_prompt, name="use_prompt"),
     path("models/", conversation.all_models, name="models"),
+    path("models/<uuid:pk>/favourite/", conversation.favourite, name="favourite"),
     path("starters/", conversation.starters, name="starters"),
     path("c/<uuid:pk>/persona/", conversation.change_persona, name="change_persona"),
     path("c/<uuid:pk>/prompts/", conversation.offer_prompts, name="offer_prompts"),

@@ -58,6 +58,7 @@ GROUPS = {
     "Use": {
         "chat.Conversation": "forum",
         "chat.Turn": "bolt",
+        "chat.JudgedAnswer": "thumbs_up_down",
         "chat.ModelCall": "payments",
         "chat.Replay": "science",
         "chat.Share": "link",

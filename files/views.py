@@ -78,7 +78,8 @@ def _text_context(request: Request, row: File) -> dict[str, object]:
     page, start = (whole_number(request.GET, name) for name in ("page", "start"))
     if passage is None:
         window = text.at(start or 0 if page is None else text.start_of(page))
-        return {"window": window, "pieces": [(piece, *piece.marked(0, 0)) for piece in window.pieces]}
+        pieces = [(piece, *piece.marked(0, 0)) for piece in window.pieces]
+        return {"window": window, "pieces": pieces, "begins": None}
     lost = not text.holds(*passage, page=page)
     window = text.at(passage[0])
     first, end = (0, 0) if lost else passage

@@ -202,6 +202,7 @@ class TestedModel:
     words: str
     instead: str
     window: int | None
+    answers: bool
 
 
 def _tested_models(provider: Provider, offered: list[str], facts: dict[str, ModelFacts]) -> list[TestedModel]:
@@ -210,7 +211,8 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
     tested = []
     for name in sorted({*offered, *added}):
         reported = facts.get(name, ModelFacts())
-        values = services.known_of(Model(provider=provider, name=name, found=reported))
+        described = Model(provider=provider, name=name, found=reported)
+        values = services.known_of(described)
         row = added.get(name)
         set_by_hand = {field: getattr(row, field) for field in (row.set_by_hand if row else ())}
         instead = {field: value for field, value in set_by_hand.items() if values.get(field, value) != value}
@@ -223,6 +225,7 @@ def _tested_models(provider: Provider, offered: list[str], facts: dict[str, Mode
                 words=in_words(values),
                 instead=in_words(cast("ModelValues", instead)),
                 window=values.get("context_window"),
+                answers=services.answers(described),
             )
         )
     return tested
@@ -249,6 +252,7 @@ PROOFS = {  # sentences about learnt deviations, see `llm.services.learn_fact`
     "untagged_reasoning": gettext_lazy("Its reasoning came without an opening tag on %(day)s."),
     "own_effort": gettext_lazy("It refused the least effort of reasoning on %(day)s, and took this one."),
 }
+FOR_PEOPLE = ("display_name", "description", "icon", "order", "hidden")
 IN_FORCE = ("window_in_force", "images_in_force")
 IN_USE = ("is_default", "counting", "was_read", "token_ratio", "ratio_samples")
 SOURCES = {  # words for windows that are not learnt, see `llm.learning.window_source`
@@ -279,14 +283,15 @@ class ModelRowAdmin(RowAdmin):
         "enabled",
         "is_default",
     )
-    list_filter = ("provider", "enabled")
+    list_filter = ("provider", "enabled", "hidden")
     list_select_related = ("provider", "fallback")
     autocomplete_fields = ("fallback",)
-    search_fields = ("name", "provider__name")
+    search_fields = ("name", "display_name", "provider__name")
     actions_detail = ("make_default", "take_found", "test_reading", "forget_learnt")
     readonly_fields = ("known", "what_was_found", "was_learnt", *IN_FORCE, *IN_USE)
     fieldsets = (
         (None, {"fields": ("provider", "name", "known", "enabled", "fallback")}),
+        ("For people", {"fields": FOR_PEOPLE}),
         ("Room", {"fields": ("context_window", "max_output", "max_images", *IN_FORCE, "tokenizer")}),
         ("Abilities", {"fields": ("vision", "tools", "reasoning", "several_system_messages")}),
         ("Reasoning", {"fields": ("efforts", "effort", "own_effort")}),

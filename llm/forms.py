@@ -122,7 +122,8 @@ class ModelForm(forms.ModelForm[Model]):
     class Meta:
         model = Model
         fields: ClassVar = [
-            *("provider", "name", "context_window", "max_output", "max_images", "tokenizer"),
+            *("provider", "name", "display_name", "description", "icon", "order", "hidden"),
+            *("context_window", "max_output", "max_images", "tokenizer"),
             *("vision", "tools", "reasoning", "several_system_messages", "efforts", "effort"),
             *("written_calls", "whole_answers", "untagged_reasoning", "own_effort"),
             *("enabled", "fallback", *PRICES),

@@ -34,6 +34,11 @@ _REASONING = re.compile(
     r"^o[134](?:$|-)|gpt-[5-9](?!.*chat)|gemini-(?:2\.5|[3-9])|claude-(?:3-7|[a-z]+-[4-9])|deepseek-reasoner"
 )
 
+# Names of models that do other work than answering: embeddings, ranking, speech, pictures, moderation.
+_OTHER_WORK = re.compile(
+    r"(?:^|[-_/.:])(?:embed(?:der|ding|dings)?|bge|gte|e5|minilm|paraphrase|voyage|rerank(?:er)?|whisper|tts"
+    r"|transcribe|realtime|moderation|dall-e|gpt-image|imagen|veo|sora)(?:$|[-_/.:0-9])"
+)
 
 # Reasoning efforts that models accept, from the vendors' pages. The first match wins; without one they are unknown.
 _WITH_HIGHEST = ("low", "medium", "high", "xhigh", "max")
@@ -113,6 +118,11 @@ def suggest(provider_kind: str, model_name: str, *, base_url: str = "") -> Sugge
         tools=tools,
         reasoning=True if _REASONING.search(name) and not _SPECIAL.search(name) else None,
     )
+
+
+def answers_by_name(model_name: str) -> bool:
+    """Return False if the name says that the model does other work than answering, such as embeddings."""
+    return not _OTHER_WORK.search(model_name.lower())
 
 
 def efforts_of(model_name: str) -> list[str]:

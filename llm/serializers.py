@@ -30,6 +30,8 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
         read_only=True,
         help_text="The model that is asked instead when this one's provider is not available.",
     )
+    label = serializers.CharField(read_only=True, help_text="The name that people read.")
+    favourite = serializers.BooleanField(read_only=True, help_text="Whether you have put it at the top of your list.")
     exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
 
     class Meta:
@@ -37,6 +39,12 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
         fields: ClassVar = [
             "id",
             "name",
+            "label",
+            "description",
+            "icon",
+            "order",
+            "hidden",
+            "favourite",
             "provider",
             "window",
             "max_output",

@@ -28,7 +28,7 @@ from core.errors import ModelError, ProductError, invalid_setting
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
-from llm.known_models import efforts_of, images_of, suggest
+from llm.known_models import answers_by_name, efforts_of, images_of, suggest
 from llm.models import UNKNOWN_WINDOW, Model, Provider
 from llm.providers import DEFAULT_BASE_URLS, create
 from llm.truncation import ReportedCountsJson
@@ -339,6 +339,12 @@ def known_of(model: Model) -> ModelValues:
         }
     values |= found_of(model)
     return cast("ModelValues", {name: value for name, value in values.items() if value is not None})
+
+
+def answers(model: Model) -> bool:
+    """Return whether the model answers conversations, as its provider reports, else by its name."""
+    reported = model.found.get("chat")
+    return answers_by_name(model.name) if reported is None else bool(reported)
 
 
 def found_of(model: Model) -> ModelValues:

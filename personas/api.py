@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounts.access.api_views import ScopedView
+from accounts.access.offered_models import set_favourite, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import EDITING, ApiToken, Role
 from core.api.entity_tags import ETAG, IF_MATCH, expected, tagged
@@ -399,4 +400,12 @@ class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):
     queryset = Model.objects.none()
 
     def get_queryset(self) -> QuerySet[Model]:
-        return models_of(self.person)
+        return with_favourites(models_of(self.person), self.person)
+
+    @extend_schema(request=None, responses=ModelSerializer, methods=["POST"])
+    @extend_schema(request=None, responses=ModelSerializer, methods=["DELETE"])
+    @action(detail=True, methods=["post", "delete"])
+    def favourite(self, request: Request, pk: str) -> Response:
+        """POST puts the model at the top of your list of choices, DELETE takes it from there."""
+        model = set_favourite(user=self.person, model=pk, favourite=request.method == "POST")
+        return Response(self.get_serializer(model).data)

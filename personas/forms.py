@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext as _
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
+from accounts.access.offered_models import offered_models
 from accounts.access.rights import models_of
 from accounts.models import User
 from core.errors import ProductError
@@ -251,8 +252,8 @@ class ModelField(forms.ModelChoiceField[Model]):
 
     def label_from_instance(self, obj: Model) -> str:
         if not (obj.enabled and obj.provider.enabled):
-            return _("%(name)s (switched off; the default answers)") % {"name": obj.name}
-        return obj.name
+            return _("%(name)s (switched off; the default answers)") % {"name": obj.label}
+        return obj.label
 
 
 class PersonaPageForm(PersonaRules):
@@ -278,10 +279,11 @@ class PersonaPageForm(PersonaRules):
         super().__init__(data, instance=instance, initial=initial, auto_id="%s")
         if stored and not may_own(user, instance):
             del self.fields["visibility"]
-        models = Model.objects.filter(Q(pk__in=models_of(user).values("pk")) | Q(pk=self.instance.model_id))
+        offered = offered_models(user).order_by().values("pk")
+        models = Model.objects.filter(Q(pk__in=offered) | Q(pk=self.instance.model_id)).order_by("order", "name")
         default = _("The workspace's default (%(name)s)")
         try:
-            default_label = default % {"name": model_for(None, user).name}
+            default_label = default % {"name": model_for(None, user).label}
         except ProductError:
             default_label = _("The workspace's default")
         self.fields["model"] = ModelField(models.select_related("provider"), required=False, empty_label=default_label)

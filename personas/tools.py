@@ -130,7 +130,7 @@ def too_many(offers: Iterable[ToolOffer], chosen: Collection[str], model: Model 
         "These are %(count)s tools of servers, and the provider of %(model)s takes at most %(limit)s in one request, "
         "the product's own among them. The others are not sent; each answer names them. Choose the tools that are "
         "needed instead of whole servers."
-    ) % {"count": grouped(len(names)), "model": model.name if model else "", "limit": grouped(limit)}
+    ) % {"count": grouped(len(names)), "model": model.label if model else "", "limit": grouped(limit)}
 
 
 def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[str]:

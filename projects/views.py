@@ -1,6 +1,5 @@
-"""The pages of projects. A view reads the request, calls one service, and renders."""
+"""Change projects, and serve parts of their page. The page itself has a composer: `chat.web.project_page`."""
 
-from collections.abc import Mapping
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -10,30 +9,22 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from accounts.access.sessions import SignedInRequest as Request
-from accounts.models import EDITING, Role, User
-from core.requests import choice, choices, with_row
+from accounts.models import Role
+from core.requests import choice, with_row
 from files.api import whole_number
-from files.index.finding import find_passages
-from files.index.ledger import Payer
-from files.index.search import excerpts
-from files.models import File
 from files.services import visible_file
 from files.views import upload
 from personas.models import Persona
-from projects import invitations, services
+from projects import invitations, pages, services
 from projects import members as membership
-from projects.handing_over import files_of_project
-from projects.models import Invitation, Project, ProjectFile, roles
-
-CHOICES = 200  # files to choose from when adding one to a project
-RESULTS = 10
+from projects.models import Invitation, Project, roles
 
 
 @require_http_methods(["GET", "POST"])
 def projects(request: Request) -> HttpResponse:
     if request.method == "POST":
         created = services.create_project(user=request.user, fields={"name": request.POST.get("name", "")})
-        return redirect("projects:project", created.pk)
+        return redirect("chat:project", created.pk)
     rows = Project.objects.visible_to(request.user).select_related("owner")
     context = {"section": "projects", "projects": rows, "invitations": _received(request)}
     return render(request, "projects/list.html", context)
@@ -57,7 +48,7 @@ def _received(request: Request) -> QuerySet[Invitation]:
 
 @with_row(invitations.received)
 def accept(request: Request, invitation: Invitation) -> HttpResponse:
-    return redirect("projects:project", invitations.accept(user=request.user, invitation=invitation).pk)
+    return redirect("chat:project", invitations.accept(user=request.user, invitation=invitation).pk)
 
 
 @with_row(invitations.received)
@@ -66,24 +57,13 @@ def decline(request: Request, invitation: Invitation) -> HttpResponse:
     return redirect("projects:list")
 
 
-@with_row(roles.visible_project, "GET", "POST")
-def project(request: Request, row: Project) -> HttpResponse:
-    """Show a project. A POST saves its name, instructions and persona."""
-    if request.method == "POST":
-        roles.require_editor(user=request.user, project=row)
-        based_on = whole_number(request.POST, "version")
-        services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
-        return _go(request, reverse("projects:project", args=[row.pk]))
-    role = roles.role_of(request.user, row)
-    context = {
-        **_context(row, role),
-        "section": "projects",
-        **_members(request, row, role == Role.OWNER),
-        "personas": choices(Persona.objects.visible_to(request.user), row.persona),
-        "addable": File.objects.owned_by(request.user).exclude(project_entries__project=row)[:CHOICES],
-        **_results(request.user, row, request.GET.get("q", "")),
-    }
-    return render(request, "projects/project.html", context)
+@with_row(roles.visible_project)
+def save(request: Request, row: Project) -> HttpResponse:
+    """Save the name, the instructions, the persona, and whether models may reach the web."""
+    roles.require_editor(user=request.user, project=row)
+    based_on = whole_number(request.POST, "version")
+    services.update_project(user=request.user, project=row, fields=_fields(request, row), based_on=based_on)
+    return _go(request, reverse("chat:project", args=[row.pk]))
 
 
 def _fields(request: Request, row: Project) -> services.ProjectFields:
@@ -103,15 +83,17 @@ def _fields(request: Request, row: Project) -> services.ProjectFields:
 @with_row(roles.visible_project, "GET")
 def search(request: Request, row: Project) -> HttpResponse:
     """Return a fragment with the results, for a page that is already open."""
-    query = request.GET.get("q", "")
-    return render(request, "projects/_results.html", {"project": row, **_results(request.user, row, query)})
+    context = {"project": row, **pages.found_passages(request.user, row, request.GET.get("q", ""))}
+    return render(request, "projects/_results.html", context)
 
 
-def _results(user: User, row: Project, query: str) -> Mapping[str, object]:
-    if not query.strip():
-        return {"query": query, "results": None}
-    result = find_passages(queries=[query], files=services.files_of(row), limit=RESULTS, payer=Payer(user.pk))
-    return {"query": query, "results": excerpts(result.hits), "notes": result.notes}
+@with_row(roles.visible_project, "GET")
+def choose(request: Request, row: Project) -> HttpResponse:
+    """Show the user's files, to add some to the project: a fragment, or a page."""
+    roles.require_editor(user=request.user, project=row)
+    picker = pages.file_picker(request.user, row, request.GET.get("q", ""))
+    context = {"project": row, "picker": picker, "section": "projects"}
+    return render(request, "projects/_choose.html" if request.htmx else "projects/choose.html", context)
 
 
 @with_row(roles.visible_project, "GET", "POST")
@@ -158,24 +140,10 @@ def members(request: Request, row: Project) -> HttpResponse:
             username=request.POST.get("username", ""),
             role=request.POST.get("role", Role.READER),
         )
-        return _go(request, reverse("projects:project", args=[row.pk]))
+        return _go(request, reverse("chat:project", args=[row.pk]))
     mine = roles.role_of(request.user, row) == Role.OWNER
-    context = {"project": row, "mine": mine, **_members(request, row, mine)}
+    context = {"project": row, "mine": mine, **pages.people(request.user, row, mine=mine)}
     return render(request, "projects/_members.html", context)
-
-
-def _members(request: Request, row: Project, mine: bool) -> Mapping[str, object]:
-    """Return the context for the members; for owners also the invitations and the groups to add."""
-    rows = membership.members_of(row)
-    if not mine:
-        return {"members": rows}
-    return {
-        "members": rows,
-        "going": files_of_project(row).count(),
-        "sent": Invitation.objects.sent(row),
-        "roles": Role.choices,
-        "groups": membership.groups_to_choose(request.user, row),
-    }
 
 
 @with_row(roles.visible_project)
@@ -183,26 +151,26 @@ def add_group(request: Request, row: Project) -> HttpResponse:
     """Share the project with a group."""
     role = request.POST.get("role", Role.READER)
     membership.add_group(user=request.user, project=row, group=request.POST.get("group", ""), role=role)
-    return redirect("projects:project", row.pk)
+    return redirect("chat:project", row.pk)
 
 
 @with_row(roles.visible_project)
 def hand_over(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.hand_over(user=request.user, project=row, member=member)
-    return redirect("projects:project", row.pk)
+    return redirect("chat:project", row.pk)
 
 
 @with_row(roles.visible_project)
 def withdraw(request: Request, row: Project, invitation: UUID) -> HttpResponse:
     invitations.withdraw(user=request.user, project=row, invitation=invitation)
-    return redirect("projects:project", row.pk)
+    return redirect("chat:project", row.pk)
 
 
 @with_row(roles.visible_project)
 def change_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
     membership.change_role(user=request.user, project=row, member=member, role=role)
-    return redirect("projects:project", row.pk)
+    return redirect("chat:project", row.pk)
 
 
 @with_row(roles.visible_project)
@@ -210,7 +178,7 @@ def remove_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.remove_member(user=request.user, project=row, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
-    return redirect("projects:project", row.pk)
+    return redirect("chat:project", row.pk)
 
 
 @with_row(roles.visible_project)
@@ -226,26 +194,11 @@ def _go(request: Request, url: str) -> HttpResponse:
     return redirect(url)
 
 
-def _context(row: Project, role: Role) -> Mapping[str, object]:
-    entries = list(ProjectFile.objects.filter(project=row).select_related("file"))
-    return {
-        "project": row,
-        "role": role,
-        "editor": role in EDITING,
-        "mine": role == Role.OWNER,
-        "entries": entries,
-        "unread": any(entry.file.unread for entry in entries),
-        "readable": next((entry.file for entry in entries if entry.file.token_count), None) if entries[1:] else None,
-        "tokens": sum(entry.file.token_count or 0 for entry in entries),
-        "prompts": row.saved_prompts.all(),
-    }
-
-
 def _entries(request: Request, row: Project) -> HttpResponse:
     """Show the project after a change. A script gets only the rows, with an event for the prompt's meter."""
     if not request.htmx:
-        return redirect("projects:project", row.pk)
-    context = _context(row, roles.role_of(request.user, row))
+        return redirect("chat:project", row.pk)
+    context = pages.files_context(row, roles.role_of(request.user, row))
     response = render(request, "projects/_entries.html", context)
     if request.method == "POST" or not context["unread"]:
         response["HX-Trigger"] = "meterchange"

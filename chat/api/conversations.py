@@ -38,6 +38,7 @@ from chat.api.plan import (
 )
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
+from chat.conversations.feedback import MAX_COMMENT, REASONS, give_feedback
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
@@ -138,7 +139,8 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
         model = Message
         fields: ClassVar = [
             "id", "conversation", "parent", "role", "text", "parts", "files", "mark", "model", "status",
-            "finish_reason", "finish_detail", "error", "feedback", "cost", "context_notice", "created",
+            "finish_reason", "finish_detail", "error", "feedback", "feedback_reasons",
+            "feedback_comment", "cost", "context_notice", "created",
         ]  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=MARKS, allow_null=True, help_text="Of its whole turn."))
@@ -290,6 +292,15 @@ class EditSerializer(Strict):
 
 class FeedbackSerializer(Strict):
     feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
+    reasons = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(REASONS)),
+        max_length=len(REASONS),
+        required=False,
+        help_text="Why. Without it, the reasons of the same feedback stay.",
+    )
+    comment = serializers.CharField(
+        max_length=MAX_COMMENT, allow_blank=True, required=False, help_text="For the administrators, who read it."
+    )
 
 
 class NextMessageSerializer(serializers.ModelSerializer[NextMessage]):
@@ -466,9 +477,11 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
         return branches.choose_branch(user=self.person, message=message)
 
     @posts(MessageSerializer, FeedbackSerializer)
-    def feedback(self, message: Message, feedback: str) -> Message:
-        """Rate an answer as good or bad."""
-        return branches.give_feedback(user=self.person, message=message, feedback=feedback)
+    def feedback(
+        self, message: Message, feedback: str, reasons: Sequence[str] | None = None, comment: str | None = None
+    ) -> Message:
+        """Rate an answer as good or bad, with reasons and a comment."""
+        return give_feedback(user=self.person, message=message, feedback=feedback, reasons=reasons, comment=comment)
 
     @extend_schema(responses=MessageSerializer(many=True), filters=True)
     @action(detail=True, pagination_class=DeepestFirst, filter_backends=[])

@@ -174,6 +174,8 @@ class Report:
             yield self._source(section, None, sent.get(section), "no_room")
         for file in request.project_files:
             yield SourceReport("project_file", file.id, "full", file.tokens, exact=request.exact)
+        for image in request.project_images:
+            yield SourceReport("project_file", image.id, "full", image.tokens, exact=False)
 
     def _message_sources(self) -> Iterator[SourceReport]:
         sent = {message.source: message for message in self._messages if message.section in ("history", "current")}
@@ -320,11 +322,11 @@ def required_tokens(request: ContextRequest) -> int:
 def with_image_limit(request: ContextRequest) -> ContextRequest:
     """Return the request with at most `max_images` images.
 
-    The newest messages keep theirs; the others are only named.
+    The newest messages keep theirs; the others are only named. The project's images get the rest.
     """
     left = request.max_images
     messages = list(request.messages)
-    if left is None or sum(len(message.images) for message in messages) <= left:
+    if left is None or sum(len(message.images) for message in messages) + len(request.project_images) <= left:
         return request
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -337,7 +339,16 @@ def with_image_limit(request: ContextRequest) -> ContextRequest:
             )
             messages[index] = replace(message, images=tuple(images))
         left = max(0, left - len(sent))
-    return replace(request, messages=messages)
+    unsent = (
+        SourceReport("project_file", image.id, "left_out", 0, "too_many_images", exact=False)
+        for image in request.project_images[left:]
+    )
+    return replace(
+        request,
+        messages=messages,
+        project_images=request.project_images[:left],
+        extra_sources=(*request.extra_sources, *unsent),
+    )
 
 
 def _borders(sections: Sections, ends: Mapping[Section, int]) -> tuple[int, ...]:
@@ -398,6 +409,8 @@ def _required_sections(renderer: PromptRenderer, current: ContextTurn) -> Sectio
     sections: Sections = {section: [renderer.block(section, role, block)] for section, role, block in request.blocks}
     if request.project_files:
         sections["project_files"] = [renderer.files("project_files", None, request.project_files)]
+    if request.project_images:
+        sections["project_files"] = [*sections.get("project_files", ()), *renderer.project_images()]
     sections["current"] = [sent for message in current.messages for sent in renderer.message("current", message)]
     return sections
 

@@ -354,6 +354,7 @@ def context_request(request: Fields) -> ContextRequest:
         persona=_block(persona),
         persona_replaces_system=persona is not None and persona.flag("replaces_system"),
         project_files=tuple(_document(file) for file in request.objects("project_files")),
+        project_images=tuple(_image(image) for image in request.objects("project_images")),
         file_listing=_block(request.part("file_listing")),
         reminder=_block(request.part("reminder")),
     )
@@ -405,6 +406,10 @@ def _document(file: Fields) -> Document:
     )
 
 
+def _image(image: Fields) -> ImageRef:
+    return ImageRef(image.name("id"), image.number("tokens"), title=image.text("title") or "")
+
+
 def _message(message: Fields) -> ContextMessage:
     role = ROLES[message.choice("role", ROLES)]
     files = tuple(_document(file) for file in message.objects("files"))
@@ -421,10 +426,7 @@ def _message(message: Fields) -> ContextMessage:
         text=text,
         tokens=tokens_stated,
         files=files,
-        images=tuple(
-            ImageRef(image.name("id"), image.number("tokens"), title=image.text("title") or "")
-            for image in message.objects("images")
-        ),
+        images=tuple(_image(image) for image in message.objects("images")),
         tool_calls=calls,
         tool_call_id=message.text("tool_call_id") if role == "tool" else None,
         mark=MARKS[message.choice("mark", MARKS)] if message.has("mark") else None,

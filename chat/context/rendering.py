@@ -18,6 +18,7 @@ from chat.context.types import (
     ContextMessage,
     ContextRequest,
     Document,
+    ImageRef,
     PromptMessage,
     Role,
     Section,
@@ -207,6 +208,11 @@ def documents_text(documents: Iterable[Document], numbers: CitationNumbers, text
     return f"{texts['documents']}\n{documents_json(documents, numbers)}"
 
 
+def project_images_text(images: Iterable[ImageRef], texts: Texts) -> str:
+    """Return the text of the message that holds the project's images. It names them."""
+    return texts.fill("project_images", images=", ".join(image.title or image.id for image in images))
+
+
 def split_project_files(
     files: Sequence[Document], *, room: int, pinned: frozenset[str] = frozenset(), share: Decimal = INLINE_SHARE
 ) -> tuple[list[Document], list[Document]]:
@@ -273,6 +279,16 @@ class PromptRenderer:
         counts_only = all(file.text is None and file.tokens is not None for file in files)
         text = None if counts_only else documents_text(files, self.numbers, self.texts)
         return PromptMessage(section, source, "user", tokens + self.overhead, text)
+
+    def project_images(self) -> list[PromptMessage]:
+        """Return the message of the project's images with the line that names them; empty without images."""
+        images = self.request.project_images
+        if not images:
+            return []
+        text = project_images_text(images, self.texts)
+        tokens = self.tokenizer.count(text) + sum(image.tokens for image in images)
+        source = "+".join(image.id for image in images)
+        return [PromptMessage("project_files", source, "user", tokens + self.overhead, text, images)]
 
     def files_tokens(self, files: tuple[Document, ...]) -> int:
         """Return the files' tokens, without overhead. If a file has no count, count the rendered text."""

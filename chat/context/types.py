@@ -163,9 +163,9 @@ class ContextMessage:
 class PromptMessage(NamedTuple):
     """One message of the prompt. `tokens` includes images and overhead.
 
-    `source` is the id of the stored message, the ids of the files joined by `+`, or None for other sections. `text` is
-    None for a block that has `tokens` only. `cut_from` is the cost of a shortened text before it was shortened.
-    `as_stored`: the stored message was shortened already, and this text is the stored one.
+    `source` is the id of the stored message, the ids of the files or images joined by `+`, or None for other sections.
+    `text` is None for a block that has `tokens` only. `cut_from` is the cost of a shortened text before it was
+    shortened. `as_stored`: the stored message was shortened already, and this text is the stored one.
     """
 
     section: Section
@@ -280,7 +280,8 @@ class ContextRequest:
     `messages` is the branch, oldest first, with unique ids. The current turn starts at the last user message. The list
     may hold only the end of the branch: the `unloaded` older messages then count as left out (`Prompt.wants_older`).
 
-    `max_images`: the most images of one prompt; older images are only named. `stub_tokens` and `file_stub_tokens`
+    `max_images`: the most images of one prompt; older images are only named, and those of the project come last.
+    `project_images` stand below the project's files. `stub_tokens` and `file_stub_tokens`
     override the cost of the stubs. `exact`: `tokenizer` is the model's own. `texts` are the product's own texts.
     `versions` (of prompts, persona, project and texts) and `extra_sources` (failed files, files by search, summarised
     messages) go into the report unchanged. `system_is_persona`: `system` holds the persona's text, and `persona` holds
@@ -307,6 +308,7 @@ class ContextRequest:
     persona_replaces_system: bool = False
     system_is_persona: bool = False
     project_files: tuple[Document, ...] = ()
+    project_images: tuple[ImageRef, ...] = ()
     file_listing: Block | None = None
     reminder: Block | None = None
     reminder_above: bool = False

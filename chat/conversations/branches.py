@@ -135,18 +135,6 @@ def restore_message(*, user: User, pk: object) -> Message:
     return visible_message(user, message.pk)
 
 
-def give_feedback(*, user: User, message: Message, feedback: str) -> Message:
-    """Store the feedback on an answer; an empty text removes it. Raises `not_an_answer` and `bad_feedback`."""
-    require_owner(user, message.conversation)
-    if message.role != Message.Role.ASSISTANT:
-        raise ProductError("not_an_answer", "Only answers can be judged.")
-    if feedback not in Message.Feedback.values:
-        raise ProductError("bad_feedback", "Say “good”, “bad”, or nothing to take it back.")
-    message.feedback = feedback
-    message.save(update_fields=["feedback"])
-    return message
-
-
 def _left(conversation: Conversation, parent: UUID | None) -> UUID | None:
     if parent is not None:
         return newest_leaf(parent)

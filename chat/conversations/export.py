@@ -109,6 +109,8 @@ class ExportedMessage(TypedDict):
     finish_detail: str | None
     model: str | None
     feedback: str
+    feedback_reasons: list[str]
+    feedback_comment: str
     usage: JsonObject | None
     cost: str | None
     report: list[JsonObject]
@@ -287,6 +289,8 @@ def _message(message: Message, mark: str | None) -> ExportedMessage:
         "finish_detail": message.finish_detail or None,
         "model": message.model.name if message.model else None,
         "feedback": message.feedback,
+        "feedback_reasons": message.feedback_reasons,
+        "feedback_comment": message.feedback_comment,
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
         "report": _report(turn) if turn else [],

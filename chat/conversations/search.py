@@ -1,6 +1,5 @@
 """Search a user's messages (newest first), titles, and the names of projects, personas and files."""
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from chat.models.words import (
     titles_with,
 )
 from core.errors import ProductError
+from core.marks import without_marks
 from files.models import File
 from personas.models import Persona
 from projects.models import Project
@@ -38,19 +38,6 @@ NAMED = 5  # matches per kind: projects, personas and files
 MANY = 1_000  # messages; more are not counted
 SHOWN = 260  # characters of an excerpt
 BEFORE = 80  # most characters of an excerpt before the first match
-
-
-# Markdown syntax that an excerpt omits: whole lines (fences, the rule below a table's head), the marks of headings,
-# quotations and table cells, and pairs around words. A bounded length of pairs bounds the time of the search.
-_LINES = re.compile(r"^[ \t]*+(?:(?:`{3}|~{3}).*|(?:\|[ \t]*+)?:?-{3}[-:| \t]*)$", re.MULTILINE)
-_BEGINNINGS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|\|[ \t]*)|\|[ \t]*$", re.MULTILINE)
-_PAIRS = re.compile(r"(?<![\w*])\*\*(?=\S)([^*\n]{1,200})(?<=\S)\*\*(?![\w*])|`([^`\n]{1,200})`")
-
-
-def without_marks(text: str) -> str:
-    """Return the text of a message without Markdown syntax. Dots separate the cells of a table."""
-    text = _BEGINNINGS.sub("", _LINES.sub("", text))
-    return _PAIRS.sub(r"\1\2", text).replace(" | ", " · ")
 
 
 def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, Value
 from django.db.models.functions import Lower
 from django.utils import timezone
 from uuid_utils.compat import uuid7
@@ -231,6 +231,12 @@ class Message(models.Model):
     error_code = models.CharField(max_length=60, blank=True)
     error_detail = SentenceColumn(blank=True)
     feedback = models.CharField(max_length=10, choices=Feedback, blank=True, default=Feedback.NONE)
+    # Keys of `chat.conversations.feedback.REASONS`, and what the user writes to the administrators.
+    feedback_reasons: "models.JSONField[Any, Any]" = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), editable=False
+    )
+    feedback_comment = models.TextField(default="", db_default="", blank=True, editable=False)
+    feedback_at = models.DateTimeField(null=True, editable=False)
     depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
     created = models.DateTimeField(auto_now_add=True)
     deleted = models.DateTimeField(null=True, editable=False, help_text="Hidden since then; gone a day later.")
@@ -242,6 +248,7 @@ class Message(models.Model):
         ordering: ClassVar = ["id"]
         indexes: ClassVar = [
             models.Index(fields=["deleted"], condition=Q(deleted__isnull=False), name="message_deleted"),
+            models.Index(fields=["-feedback_at", "-id"], condition=~Q(feedback=""), name="message_judged"),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -284,6 +291,26 @@ class Message(models.Model):
         """Return the id of the requested model. `model` is the model that wrote the answer, perhaps a fallback."""
         turn: Turn | None = getattr(self, "turn", None)
         return (turn.model_id if turn is not None else None) or self.model_id
+
+
+class JudgedAnswerManager(models.Manager["JudgedAnswer"]):
+    def get_queryset(self) -> "models.QuerySet[JudgedAnswer]":
+        return super().get_queryset().filter(deleted=None).exclude(feedback="")
+
+
+class JudgedAnswer(Message):
+    """An answer with feedback, for the list of administrators."""
+
+    objects = JudgedAnswerManager()  # type: ignore[assignment,misc]  # a narrower manager of the same rows
+
+    class Meta:
+        proxy = True
+        ordering: ClassVar = ["-id"]
+        verbose_name = "judged answer"
+        verbose_name_plural = "feedback"
+
+    def __str__(self) -> str:
+        return str(self.pk)
 
 
 class Attachment(models.Model):

@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Func
 from django.db.models.expressions import RawSQL
 
-from core.lines import first_line
+from core.marks import plain_line
 
 READ = 100_000  # searched characters per message
 MAX_QUERY = 200  # used characters of a query
@@ -166,8 +166,8 @@ def titles_with(owner: UUID, phrases: Phrases) -> RawSQL:
 
 
 def title_from(text: str) -> str:
-    """Return the beginning of a text, cut between words if it has spaces."""
-    line = first_line(text, LENGTH)
+    """Return the beginning of a text without Markdown syntax, cut between words if it has spaces."""
+    line = plain_line(text, LENGTH)
     if " " not in line[:LENGTH]:
         return line[:LENGTH]
     return textwrap.shorten(line, LENGTH, placeholder="…")

@@ -51,14 +51,13 @@ class NamedModel:
 
     def as_json(self) -> ModelEntry:
         """Return the entry of `/v1/models`."""
-        persona = self.persona
         return {
             "id": self.name,
             "object": "model",
             "created": int(self.row.created.timestamp()),
             "owned_by": "glasshouse" if isinstance(self.row, Persona) else str(self.row.provider),
-            "name": self.row.name,
-            "description": persona.description if persona else "",
+            "name": self.row.name if isinstance(self.row, Persona) else self.row.label,
+            "description": self.row.description,
         }
 
 

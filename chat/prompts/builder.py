@@ -206,7 +206,7 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     names = ", ".join(sorted({name for answer, name in others.items() if answer in sent}))
     if not names:
         return ()
-    model = context.model.name
+    model = context.model.label
     return (
         Sentence(
             "{model} does not get the reasoning of {names} before tool calls: no other model can read it.",
@@ -235,14 +235,15 @@ def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
     """Return a note that images were left out because the model takes fewer, if any were."""
-    surplus = sum(source.reason == "too_many_images" for source in prompt.report.sources)
+    sources = prompt.report.sources
+    surplus = sum(source.kind == "image" and source.reason == "too_many_images" for source in sources)
     limit = context.image_limit
     if not surplus or limit is None:
         return ()
     return (
         Sentence(
             "{name} takes at most {most} images in one prompt, so {surplus} older images are only named.",
-            name=context.model.name,
+            name=context.model.label,
             most=limit,
             surplus=surplus,
         ),

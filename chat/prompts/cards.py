@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 from chat.context.build import SourceEntry
 from chat.models.summary import Marks
 from chat.prompts.report import ResolvedReport
-from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, STATES, name_of, state_of
+from chat.prompts.wording import GROUP_OF, GROUPS, ROLES, STATES, UNSEEN, is_unseen_picture, name_of, state_of
 from core.i18n import grouped
 
 ICONS = {
@@ -25,6 +25,7 @@ ICONS = {
 }
 READABLE_KINDS = ("file", "project_file")
 NOT_WHOLE = ("shortened", "stubbed", "by_search", "left_out")
+UNREADABLE = (*UNSEEN, "failed_file", "unread_file", "deleted_file")  # reasons of files without a text to read
 MOST_ALIKE = 4  # rows of one kind and state; more rows are folded into one
 
 
@@ -45,7 +46,8 @@ class SourceRow:
 
     `state` is a key of `ICONS`. `words` explain the state, unless the source is sent in full. `tokens` is None for a
     source without its own tokens. The row links to the page element `message`. `rows` are the rows of a fold. `file` is
-    the id of a file that the model sees only in part, so that the user can have all of it read.
+    the id of a file that the model sees only in part, so that the user can have all of it read. `quiet`: the row is no
+    warning.
     """
 
     title: str
@@ -59,6 +61,7 @@ class SourceRow:
     used: bool = False
     rows: "Sequence[SourceRow]" = ()
     file: str = ""
+    quiet: bool = False
 
     @property
     def icon(self) -> str:
@@ -184,7 +187,7 @@ def _row(source: SourceEntry) -> SourceRow:
     state = source["state"]
     role = source.get("role", "")
     whole = state == "full" and not source.get("reason")
-    partial = source["kind"] in READABLE_KINDS and state in NOT_WHOLE
+    partial = source["kind"] in READABLE_KINDS and state in NOT_WHOLE and source.get("reason") not in UNREADABLE
     return SourceRow(
         name_of(source) if source.get("id") != "draft" else source.get("title") or _("Your message"),
         state,
@@ -194,6 +197,7 @@ def _row(source: SourceEntry) -> SourceRow:
         words="" if whole else state_of(source),
         used=source.get("used", False),
         file=str(_uuid(source.get("id")) or "") if partial else "",
+        quiet=is_unseen_picture(source),
     )
 
 

@@ -1,7 +1,8 @@
 """Decide which files a prompt holds whole and how the model reaches the others.
 
-1. `project_files` splits a project's files by their sum: inline, or by search.
-2. `PromptFiles.fitted` moves files to search until the required sections and the inline files fit together.
+1. `project_files` splits a project's files by their sum: inline, or by search. Its pictures get the rest of that room.
+2. `PromptFiles.fitted` leaves out pictures, then moves files to search, until the required sections and the inline
+   files fit together.
 3. `PromptFiles.build` builds the prompt with the list of files (L). L names the project's files that are reached by
    search, and the attachments of the branch that the prompt does not contain. A longer list may push out more files, so
    the prompt is built again until the list is complete.
@@ -22,8 +23,15 @@ from django.utils.translation import gettext_noop
 
 from chat.context.build import Prompt, build, required_tokens
 from chat.context.policies import current_turn_start
-from chat.context.rendering import CitationNumbers, NoteForm, documents_text, note_text, split_project_files
-from chat.context.types import Block, ContextMessage, ContextRequest, Document, Reason, SourceReport
+from chat.context.rendering import (
+    CitationNumbers,
+    NoteForm,
+    documents_text,
+    note_text,
+    project_images_text,
+    split_project_files,
+)
+from chat.context.types import Block, ContextMessage, ContextRequest, Document, ImageRef, Reason, SourceReport
 from chat.documents.passages import HITS, passages, phrasings_of
 from chat.models import Attachment, Mark
 from chat.models import Message as MessageRow
@@ -35,6 +43,7 @@ from files.index.language import readable
 from files.index.ledger import NOBODY, Payer
 from files.index.search import ChunkHit, SearchResult
 from files.models import File
+from files.services import tokens_of
 from personas.models import BudgetProfile
 from personas.texts import Texts
 from projects.models import ProjectFile
@@ -63,6 +72,8 @@ BRIEF = 3
 # project with a thousand files would leave no room for a question.
 LIST_SHARE = 10
 PASSAGES_DIVISOR = 4  # passages from attachments take at most a quarter of the room; a project's passages use its line
+# The most pictures of a project in one prompt. Above 20 images in a request, Anthropic takes only smaller ones.
+MOST_IMAGES = 20
 HEADER = 40  # tokens; enough for the built-in text above a list and the line below it
 JOINT = 4  # tokens that a joined text may have in addition to the sum of its parts
 
@@ -71,8 +82,8 @@ JOINT = 4  # tokens that a joined text may have in addition to the sum of its pa
 class ProjectFiles:
     """A project's files, as documents without text: sent whole (`inline`) or reached `by_search`.
 
-    `line`: the most tokens of all inline files together. `pinned`: ids. `gave_way`: ids of files that were inline until
-    the required sections were counted.
+    `line`: the most tokens of all inline files and `images` together. `pinned`: ids. `gave_way`: ids of files that were
+    inline until the required sections were counted. `images`: the pictures that are sent, the pinned ones first.
     """
 
     inline: tuple[Document, ...] = ()
@@ -80,23 +91,38 @@ class ProjectFiles:
     line: int = 0
     pinned: frozenset[str] = frozenset()
     gave_way: frozenset[str] = frozenset()
+    images: tuple[ImageRef, ...] = ()
 
     @property
     def inline_tokens(self) -> int:
-        """The tokens of the inline files, without overhead."""
-        return sum(document.tokens or 0 for document in self.inline)
+        """The tokens of the inline files and of the pictures, without overhead."""
+        return sum(document.tokens or 0 for document in self.inline) + sum(image.tokens for image in self.images)
+
+    @property
+    def is_sent(self) -> bool:
+        """Return whether the prompt holds any file or picture of the project."""
+        return bool(self.inline or self.images)
 
     def cost(self, overhead: int) -> int:
-        """Return the tokens of P with its overhead. 0 without inline files."""
-        return self.inline_tokens + overhead if self.inline else 0
+        """Return the tokens of P with its overhead, without the line above the pictures. 0 if nothing is sent."""
+        return self.inline_tokens + overhead * (bool(self.inline) + bool(self.images))
 
     def without(self, ids: frozenset[str]) -> "ProjectFiles":
         """Return the project without these files."""
-        inline = tuple(each for each in self.inline if each.id not in ids)
-        return replace(self, inline=inline, by_search=tuple(each for each in self.by_search if each.id not in ids))
+        return replace(
+            self,
+            inline=tuple(each for each in self.inline if each.id not in ids),
+            by_search=tuple(each for each in self.by_search if each.id not in ids),
+            images=tuple(each for each in self.images if each.id not in ids),
+        )
 
     def one_less(self) -> "ProjectFiles":
-        """Move one more file to search: the largest file that is not pinned, else the last pinned file."""
+        """Leave out the last picture. Without pictures move one more file to search.
+
+        That is the largest file that is not pinned, else the last pinned file.
+        """
+        if self.images:
+            return replace(self, images=self.images[:-1])
         others = [each for each in reversed(self.inline) if each.id not in self.pinned]
         moved = max(others, key=lambda each: each.tokens or 0) if others else self.inline[-1]
         inline = tuple(each for each in self.inline if each is not moved)
@@ -106,22 +132,50 @@ class ProjectFiles:
 def project_files(
     entries: Sequence[ProjectFile], documents: Documents, *, room: int, profile: BudgetProfile
 ) -> ProjectFiles:
-    """Split a project's files only by the sum of their tokens, and report failed files in `documents`.
+    """Split a project's files only by the sum of their tokens. Report failed files and unseen pictures in `documents`.
 
-    `room` is window − reserved output − system prompt − persona prompt, in tokens. Images are left out, since they have
-    no text to search. A message can attach them.
+    `room` is window − reserved output − system prompt − persona prompt, in tokens.
     """
-    texts = [entry for entry in entries if entry.file.status in READABLE and not entry.file.is_image]
+    readable = [entry for entry in entries if entry.file.status in READABLE]
+    texts = [entry for entry in readable if not entry.file.is_image]
     for entry in entries:
-        if entry not in texts:
-            why = "project_image" if entry.file.status in READABLE else why_missing(entry.file)
+        if entry.file.status not in READABLE:
+            why = why_missing(entry.file)
             documents.reports.append(SourceReport("project_file", str(entry.file_id), "left_out", 0, why))
     sized = documents.sized([entry.file for entry in texts])
     pinned = frozenset(str(entry.file_id) for entry in texts if entry.pinned)
     inline, by_search = split_project_files(sized, room=room, pinned=pinned, share=profile.project_share)
     for each in inline:  # their numbers precede those of the messages' files
         documents.numbers.assign(each.id)
-    return ProjectFiles(tuple(inline), tuple(by_search), int(max(0, room) * profile.project_share), pinned)
+    project = ProjectFiles(tuple(inline), tuple(by_search), int(max(0, room) * profile.project_share), pinned)
+    pictures = sorted((entry for entry in readable if entry.file.is_image), key=lambda entry: not entry.pinned)
+    if not documents.vision:
+        documents.reports += [_unsent_image(str(entry.file_id), "no_vision") for entry in pictures]
+        return project
+    images = [ImageRef(str(each.file_id), tokens_of(file=each.file) or 0, title=each.file.name) for each in pictures]
+    shown = _images_in(images, project)
+    documents.reports += [_unsent_image(image.id, "project_image") for image in images if image not in shown]
+    return replace(project, images=shown)
+
+
+def _images_in(images: Sequence[ImageRef], project: ProjectFiles) -> tuple[ImageRef, ...]:
+    """Return the pictures that fit into the room that the inline files leave of the project's line, in their order.
+
+    Where files are reached by search, half of that room is for their passages.
+    """
+    left = project.line - project.inline_tokens
+    if project.by_search:
+        left //= 2
+    shown: list[ImageRef] = []
+    for image in images:
+        if image.tokens <= left and len(shown) < MOST_IMAGES:
+            shown.append(image)
+            left -= image.tokens
+    return tuple(shown)
+
+
+def _unsent_image(pk: str, reason: Reason) -> SourceReport:
+    return SourceReport("project_file", pk, "left_out", 0, reason, exact=False)
 
 
 def older_attachments(leaf: MessageRow, documents: Documents) -> list[File]:
@@ -204,16 +258,21 @@ class PromptFiles:
         `required`: the tokens of these sections. Files attached to the question are removed: each file is sent once.
         """
         question = request.messages[current_turn_start(request.messages)]
-        project = self.project.without(frozenset(document.id for document in question.files))
+        project = self.project.without(frozenset(each.id for each in (*question.files, *question.images)))
         limit = request.room.input_limit
         overhead = request.message_overhead
-        while project.inline:
+        while project.is_sent:
             listing = self._list(project.by_search, limit, limit)
-            needed = required + project.cost(overhead) + (self._list_cost(listing) + overhead if listing else 0)
+            needed = required + self._cost(project, overhead) + (self._list_cost(listing) + overhead if listing else 0)
             if needed <= limit:
                 break
             project = project.one_less()
         return project
+
+    def _cost(self, project: ProjectFiles, overhead: int) -> int:
+        """Return the tokens of P with its overhead and the line above the pictures."""
+        line = self._count(project_images_text(project.images, self.documents.texts)) if project.images else 0
+        return project.cost(overhead) + line
 
     def _settled(self, request: ContextRequest) -> tuple[ContextRequest, Prompt]:
         """Build the prompt with a list of all files that it does not contain. Return the request and the prompt.
@@ -222,7 +281,7 @@ class PromptFiles:
         so the loop ends.
         """
         request, project, required = self._with_rules(request)
-        left = request.room.input_limit - required - project.cost(request.message_overhead)
+        left = request.room.input_limit - required - self._cost(project, request.message_overhead)
         request = self._with_project(request, project)
         listed: set[str] = set()
         self.notes = ()
@@ -276,19 +335,37 @@ class PromptFiles:
             for each in (*self.project.inline, *self.project.by_search)
             if each.id not in of_project
         ]
+        reports += self._unsent_images(request, project)
         messages = []
-        inline_ids = {each.id for each in inline}
+        sent_ids = {each.id for each in (*inline, *project.images)}
         for message in request.messages:
-            files = tuple(file for file in message.files if file.id not in inline_ids)
-            repeated = (file.id for file in message.files if file.id in inline_ids)
-            reports += [SourceReport("file", pk, "full", None, "in_project") for pk in repeated]
-            messages.append(message if len(files) == len(message.files) else replace(message, files=files))
+            files = tuple(file for file in message.files if file.id not in sent_ids)
+            images = tuple(image for image in message.images if image.id not in sent_ids)
+            for file in message.files:
+                if file.id in sent_ids:
+                    reports.append(SourceReport("file", file.id, "full", None, "in_project"))
+            for image in message.images:
+                if image.id in sent_ids:
+                    reports.append(SourceReport("image", image.id, "full", None, "in_project", exact=False))
+            changed = len(files) < len(message.files) or len(images) < len(message.images)
+            messages.append(replace(message, files=files, images=images) if changed else message)
         return replace(
             request,
             messages=messages,
             project_files=tuple(inline),
+            project_images=project.images,
             extra_sources=(*request.extra_sources, *dict.fromkeys(reports)),
         )
+
+    def _unsent_images(self, request: ContextRequest, project: ProjectFiles) -> Iterator[SourceReport]:
+        """Yield reports on the pictures that P lacks: sent with the question, or without room beside the question."""
+        attached = {image.id for image in request.messages[current_turn_start(request.messages)].images}
+        shown = {image.id for image in project.images}
+        for image in self.project.images:
+            if image.id in attached:
+                yield SourceReport("project_file", image.id, "full", None, "attached", exact=False)
+            elif image.id not in shown:
+                yield _unsent_image(image.id, "project_image")
 
     def _why_searched(self, file: Document, project: ProjectFiles) -> Reason:
         if row := self._without_index().get(file.id):

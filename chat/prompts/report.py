@@ -26,7 +26,7 @@ from chat.tools.toolbox import without_tools
 from core.background import on_database
 from core.errors import ProductError
 from core.json_types import JsonObject
-from core.lines import first_line
+from core.marks import plain_line
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
 from files.models import File
@@ -402,9 +402,14 @@ def _stored_message(message: PromptMessage) -> MessageEntry:
         "state": message.state,
     }
     changed = message.state != "full" and not message.as_stored
-    if changed or (message.source is None and message.section not in FILE_SECTIONS):
+    if changed or (message.section not in FILE_SECTIONS and message.source is None) or _names_images(message):
         entry["text"] = message.text
     return entry
+
+
+def _names_images(message: PromptMessage) -> bool:
+    """Return whether this is the message of the project's images. Its text is stored, since no row has it."""
+    return message.section == "project_files" and bool(message.images)
 
 
 def of_turn(turn: Turn, number: int | None = None) -> ResolvedReport | None:
@@ -527,17 +532,23 @@ def _files(ids: Iterable[UUID | None], *, texts: bool) -> dict[str, File]:
 
 def _documents(call: CallReport, message: MessageEntry, files: Mapping[str, File], own_texts: Texts) -> str | None:
     """Build the text of a file message again from the stored files. Return None for other messages."""
-    if message["section"] not in FILE_SECTIONS or message["state"] != "full":
+    if message["section"] not in FILE_SECTIONS or message["state"] != "full" or "text" in message:
         return None
-    ids = (message["source"] or "").split("+")
+    ids = _ids(message["source"])
     if message["section"] == "project_files":
         inline = (each for each in call["sources"] if each["kind"] == "project_file" and each["state"] == "full")
-        ids = [str(each["id"]) for each in inline if not each.get("reason")]
+        images = {pk for each in call["messages"] if each["section"] == "project_files" for pk in _ids(each["source"])}
+        ids = [str(each["id"]) for each in inline if not each.get("reason") and each["id"] not in images]
     present = [(files[pk], pk) for pk in ids if pk in files]
     if len(present) < len(ids):
         return NOT_STORED
     documents = [Document(pk, file.name, _text_of(file, own_texts)) for file, pk in present]
     return documents_text(documents, CitationNumbers(call.get("numbers", {})), own_texts)
+
+
+def _ids(source: str | None) -> list[str]:
+    """Return the ids of a message's source; empty for a message without one."""
+    return source.split("+") if source else []
 
 
 def _text_of(file: File, own_texts: Texts) -> str:
@@ -593,7 +604,7 @@ def _source(
 
 
 def _shortened(text: str) -> str:
-    line = first_line(text, TITLE)
+    line = plain_line(text, TITLE)
     return line if len(line) <= TITLE else line[: TITLE - 1] + "…"
 
 

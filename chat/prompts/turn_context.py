@@ -344,12 +344,12 @@ class TurnContext:
         effort = next((each for each in choices if each in offered), "")
         note: Sentence = NO_SENTENCE
         if choices and choices[0] != effort and (offered or self.asked_effort):
-            note = effort_not_taken(self.model.name, choices[0], effort)
+            note = effort_not_taken(self.model.label, choices[0], effort)
         if effort and self.model.max_output and 2 * REASONING_TOKENS[effort] > self.model.max_output:
             fitting = [each for each in offered if 2 * REASONING_TOKENS[each] <= self.model.max_output]
             lower = fitting[-1] if fitting else offered[0]
             if lower != effort:
-                return ChosenEffort(lower, effort_lowered(self.model.name, self.model.max_output, effort, lower))
+                return ChosenEffort(lower, effort_lowered(self.model.label, self.model.max_output, effort, lower))
         return ChosenEffort(effort, note)
 
     @property

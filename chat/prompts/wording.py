@@ -82,7 +82,7 @@ REASONS = {
     "failed_file": gettext_lazy("the file could not be read"),
     "unread_file": gettext_lazy("the file is still being read"),
     "deleted_file": gettext_lazy("the file was deleted"),
-    "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
+    "project_image": gettext_lazy("pictures of a project are sent while there is room"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
     "not_searchable": gettext_lazy("it could not be made searchable, so it can only be read page by page"),
@@ -94,6 +94,7 @@ REASONS = {
     "call_without_result": gettext_lazy("it is not finished"),
 }
 NO_ROOM = ("no_room", "behind_gap")
+UNSEEN = ("project_image", "no_vision", "too_many_images")  # reasons for which a picture is not sent
 UNFINISHED = ("call_without_result", "result_without_call")
 CHANGES = {
     "added": gettext_lazy("new"),
@@ -211,7 +212,11 @@ def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine
     if pinned := next((source for source in sources if source.get("mark")), None):
         words = _("“%(title)s” is always to be sent, but there is no room")
         yield StatusLine("out", words % {"title": pinned.get("title", "")})
-    missing = [source for source in sources if source["state"] == "left_out" and source["kind"] != "message"]
+    missing = [
+        source
+        for source in sources
+        if source["state"] == "left_out" and source["kind"] != "message" and not is_unseen_picture(source)
+    ]
     if len(missing) == 1 and names:
         values = {"title": name_of(missing[0]), "reason": REASONS[missing[0].get("reason") or "no_room"]}
         yield StatusLine("out", _("“%(title)s” is not sent: %(reason)s") % values)
@@ -252,6 +257,14 @@ def _reduced(sources: Sequence[SourceEntry], summary: CoveredEntry | None) -> It
     if summary:
         words = ngettext("%(count)s old message summarised", "%(count)s old messages summarised", summary["messages"])
         yield StatusLine("stack", words % {"count": grouped(summary["messages"])})
+
+
+def is_unseen_picture(source: SourceEntry) -> bool:
+    """Return whether this is a picture of the project that the model is not shown.
+
+    It is a row of the panel only: nobody has asked for it in this message, and there is nothing to do about it.
+    """
+    return source["kind"] == "project_file" and source.get("reason") in UNSEEN
 
 
 def name_of(source: SourceEntry) -> str:

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from accounts.access.rights import models_of
+from accounts.access.offered_models import offered_models
 from accounts.access.sessions import SignedInRequest as Request
 from chat.citations.services import in_words
 from chat.models.conversation_state import visible_message
@@ -54,7 +54,7 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "file": file,
         "asked": question,
         "problem": problem,
-        "models": models_of(request.user).select_related("provider").order_by("-default", "name"),
+        "models": offered_models(request.user),
         "most": Reading.MAX_QUESTION,
         "others": _others(request, file, question, query.get("project", "")),
         "project": query.get("project", ""),

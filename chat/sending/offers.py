@@ -58,7 +58,7 @@ def offers_again(turn: Turn, report: Mapping[str, Any]) -> list[RoomOffer]:
     for other in sorted(models_of(turn.conversation.owner), key=lambda each: each.window):
         frees = replace(context, model=other).room.input_limit - room
         if frees > 0:
-            again = RoomOffer(kind="again", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            again = RoomOffer(kind="again", id=str(other.pk), title=other.label, frees=frees, fits=True)
             return [{**again, "message": str(turn.answer_id)}]
     return []
 
@@ -104,7 +104,7 @@ def _larger(
         planned = plan_ahead(user=user, scope=scope, draft=draft, model=other)
         if planned["fits"]:
             frees = planned["limit"] - plan["limit"]
-            yield RoomOffer(kind="model", id=str(other.pk), title=other.name, frees=frees, fits=True)
+            yield RoomOffer(kind="model", id=str(other.pk), title=other.label, frees=frees, fits=True)
             return
 
 

@@ -1,4 +1,4 @@
-"""Template filters for texts: mentions as links, answers without Markdown, and names of tools.
+"""Template filters for texts: mentions as links, and names of tools.
 
 `{{ text|mentions }}` converts a plain text to HTML, with its mentions as links.
 """
@@ -7,12 +7,10 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from chat.conversations.search import without_marks
 from chat.rendering.references import mention_href, split_mentions
 from core.sentences import Sentence
 
 register = template.Library()
-register.filter("without_marks", without_marks)
 
 
 @register.filter

@@ -153,6 +153,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         file_listing=Block(_listing(name, texts)),
         reminder=Block(reminder),
         texts=texts,
+        project_images=(ImageRef("2b7e", 100, title="Boxes.jpg"),) if name == "project_images" else (),
         max_images=1,
     )
     if name in ("system_cut", *CUT_RESULTS):

@@ -11,6 +11,7 @@ from django_htmx.http import trigger_client_event
 
 from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations import branches, marks
+from chat.conversations.feedback import give_feedback
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message
 from chat.models.summary import marks_on
@@ -86,9 +87,18 @@ def restore(request: Request, pk: UUID) -> HttpResponse:
 
 @with_row(visible_message)
 def feedback(request: Request, message: Message) -> HttpResponse:
-    branches.give_feedback(user=request.user, message=message, feedback=request.POST.get("feedback", ""))
+    """Store a vote, or with `why` its reasons and comment. A new vote asks for them."""
+    explains = "why" in request.POST
+    give_feedback(
+        user=request.user,
+        message=message,
+        feedback=request.POST.get("feedback", ""),
+        reasons=request.POST.getlist("reason") if explains else None,
+        comment=request.POST.get("comment", "") if explains else None,
+    )
     if request.htmx:
-        return render(request, "chat/_feedback.html", {"message": message})
+        asks = not explains and bool(message.feedback)
+        return render(request, "chat/_feedback.html", {"message": message, "asks": asks})
     return _to(message.conversation_id, message.pk)
 
 

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import trigger_client_event
 
-from accounts.access.rights import models_of
+from accounts.access.offered_models import offered_models, set_favourite
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
 from chat.conversations import services
@@ -58,13 +58,14 @@ ACCEPTED = "Message-Accepted"  # a header that tells the composer that its messa
 @require_http_methods(["GET", "POST"])
 def home(request: Request) -> HttpResponse:
     if request.method == "GET":
-        return page(request, None)
+        return _in_project(request) if request.GET.get("project") else page(request, None)
+    scope: ChatScope | None = None
     try:
-        ask = _ask(request)
         scope = _new_scope(request, request.POST)
+        ask = _ask(request)
         conversation = start_conversation(user=request.user, scope=scope, ask=ask, temporary=_temporary(request))
     except ProductError as error:
-        return _refused(request, None, error)
+        return _refused(request, None, error, scope)
     address = reverse("chat:conversation", args=[conversation.pk])
     if not request.htmx:
         return redirect(address)
@@ -73,6 +74,14 @@ def home(request: Request) -> HttpResponse:
     response["Content-Location"] = address
     response[ACCEPTED] = "yes"
     return response
+
+
+def _in_project(request: Request) -> HttpResponse:
+    """Redirect to the page of the project in the URL, with the rest of the query."""
+    query = request.GET.copy()
+    [project] = query.pop("project")[-1:]
+    address = reverse("chat:project", args=[identifier(project, "project")])
+    return redirect(f"{address}?{query.urlencode()}" if query else address)
 
 
 @with_row(visible_conversation, "GET")
@@ -344,9 +353,16 @@ def use_prompt(request: Request, prompt: SavedPrompt) -> HttpResponse:
 
 @require_GET
 def all_models(request: Request) -> HttpResponse:
-    """Show all usable models, for a page that lists only the first ones. With `again`, for the menu of an answer."""
+    """Show all models on offer, for a page that lists only the first ones. With `again`, for the menu of an answer."""
     template = "chat/_again_models.html" if "again" in request.GET else "chat/_who_models.html"
-    return render(request, template, {"models": models_of(request.user)})
+    return render(request, template, {"models": offered_models(request.user)})
+
+
+@require_POST
+def favourite(request: Request, pk: UUID) -> HttpResponse:
+    """Mark a model as a favourite (`favourite`: true or false), and return its button."""
+    model = set_favourite(user=request.user, model=pk, favourite=request.POST.get("favourite") == "true")
+    return render(request, "chat/_favourite.html", {"each": model})
 
 
 @require_GET
@@ -364,9 +380,11 @@ def page(
     draft: str | None = None,
     chips: Sequence[File] | None = None,
     problem: ProductError | None = None,
+    scope: ChatScope | None = None,
 ) -> HttpResponse:
     """Render the page of a conversation, or of a new one if `row` is None.
 
+    `scope` is that of the conversation, by default of the one in the URL. A new one in a project is the project's page.
     `shown` are its messages, by default the newest. `draft` and `chips` are the composer's text and files, by default
     those of the URL. `problem` is shown above the composer and sets the HTTP status.
     """
@@ -376,7 +394,8 @@ def page(
         draft = request.GET.get("text", "")  # a persona's starter message, followed as a link
     if chips is None:
         chips = _chips(request)
-    scope = scope_of(row) if row else _new_scope(request, request.GET)
+    if scope is None:
+        scope = scope_of(row) if row else _new_scope(request, request.GET)
     choices = pages.choices(request.user, scope, all_models=request.GET.get("models") == "all")
     plan_view: PlanView | None = None
     if choices["chosen_model"] and not shown.excerpt:
@@ -397,18 +416,20 @@ def page(
         "temporary": row.temporary if row else _temporary(request),
         "next": next_view(row) if getattr(row, "waits", True) else None,
         "run": run_views.of_conversation(request.user, row),
-        "first": first_steps(request.user) if row is None and not request.GET else None,
+        "first": first_steps(request.user) if row is None and not scope.project and not request.GET else None,
         **choices,
-        **(surroundings(request.user, scope) if row is None else {}),
+        **(surroundings(request.user, scope, query=request.GET.get("q", "")) if row is None else {}),
     }
     return render(request, "chat/conversation.html", context, status=problem.status if problem else 200)
 
 
-def _refused(request: Request, row: Conversation | None, error: ProductError) -> HttpResponse:
+def _refused(
+    request: Request, row: Conversation | None, error: ProductError, scope: ChatScope | None = None
+) -> HttpResponse:
     """Show the page again with the error and the draft. For htmx raise the error: the page still has the draft."""
     if request.htmx:
         raise error
-    response = page(request, row, problem=error, draft=request.POST.get("text", ""))
+    response = page(request, row, problem=error, draft=request.POST.get("text", ""), scope=scope)
     return with_headers(response, error)
 
 

@@ -1,39 +1,35 @@
-"""Collect the context of a new conversation's page: its project, or recent projects and personas."""
+"""Collect what stands around the composer of a new conversation: its project, or recent projects and personas."""
 
-from collections.abc import Iterable
-from typing import TypedDict, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from django.db.models import Model as Row
 from django.db.models import QuerySet
 
 from accounts.models import User
+from chat.ledger.models import ModelCall
+from chat.ledger.services import spent
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from personas.models import Persona
 from projects.models import Project
+from projects.pages import project_page
 
 SHOWN = 3  # projects and also personas on the page
+OF_PROJECT = 50  # conversations on a project's page
 CONSIDERED = 50  # newest conversations whose projects and personas count as recent
 Kind = TypeVar("Kind", bound=Row)
 
 
-class Surroundings(TypedDict, total=False):
-    """The context of a new conversation, for its template. `project_files` is the number of the project's files."""
-
-    project_files: int
-    recent_projects: list[Project]
-    recent_personas: list[Persona]
-
-
-def surroundings(user: User, scope: ChatScope) -> Surroundings:
+def surroundings(user: User, scope: ChatScope, *, query: str) -> Mapping[str, object]:
     """Return the context of a conversation that does not exist yet.
 
-    With a project, it has the number of the project's files. Without project and persona, it has recent projects and
-    personas. Others fill up the lists, so that the page is not empty.
+    With a project, that is everything of its page; `query` is what is searched in its files. Without project and
+    persona, it has recent projects and personas. Others fill up the lists, so that the page is not empty.
     """
     if scope.project is not None:
-        return {"project_files": scope.project.entries.count()}
+        return {**project_page(user, scope.project, query=query), **own_conversations(user, scope.project)}
     if scope.persona is not None:
         return {}
     rows = Conversation.objects.listed_for(user).order_by("-updated", "-id")
@@ -41,6 +37,16 @@ def surroundings(user: User, scope: ChatScope) -> Surroundings:
     return {
         "recent_projects": _first(Project.objects.visible_to(user), (project for project, _persona in used)),
         "recent_personas": _first(Persona.objects.visible_to(user), (persona for _project, persona in used)),
+    }
+
+
+def own_conversations(user: User, project: Project) -> Mapping[str, object]:
+    """Return the context of the user's conversations in a project. Members share files, not conversations."""
+    rows = Conversation.objects.listed_for(user).filter(project=project, archived=False).order_by("-updated", "-id")
+    # The sum includes all members' conversations; it reveals nothing of their contents.
+    return {
+        "project_conversations": rows[:OF_PROJECT],
+        "spent": spent(ModelCall.objects.filter(project=project)),
     }
 
 

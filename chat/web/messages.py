@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from accounts.access.offered_models import offered_models, with_favourites
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.conversations.branches import BranchView, branches_of, side_by_side
@@ -421,14 +422,20 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoice
     """Return the choices in the composer. The model used last stays chosen if it is still usable.
 
     Without `all_models`, only the first `OFFERED` models and the chosen one are listed. The page fetches the others.
+    A hidden model is listed where it is chosen already.
     """
     persona = scope.persona
     last_asked = getattr(scope.conversation, "newest_model", None)
-    models = list(models_of(user))
+    models = list(offered_models(user))
     chosen = next((model for model in models if model.pk == last_asked), None)
+    if chosen is None and last_asked is not None:
+        chosen = with_favourites(models_of(user), user).filter(pk=last_asked).first()
     if chosen is None:
         with suppress(ProductError):
-            chosen = model_for(persona, user)
+            default = model_for(persona, user)
+            chosen = next((model for model in models if model == default), default)
+    if chosen is not None and chosen not in models:
+        models = [chosen, *models]
     offered = models if all_models else models[:OFFERED] + [each for each in models[OFFERED:] if each == chosen]
     bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
     return {

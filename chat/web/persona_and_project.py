@@ -1,6 +1,6 @@
 """Serve the parts of persona and project pages that need conversations.
 
-They show the plan of a persona, its uses before it is deleted, the meter of a project's files, and its conversations.
+They show the plan of a persona, its uses before it is deleted, and the meter of a project's files.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,11 @@ from django.shortcuts import redirect, render
 from accounts.access.rights import models_of
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import User
-from chat.ledger.models import ModelCall
-from chat.ledger.services import spent
 from chat.models import Conversation
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, inspector
 from chat.prompts.files import ProjectFiles
+from chat.prompts.history import READABLE
 from chat.prompts.preview import TurnDraft, plan_ahead
 from chat.prompts.turn_context import base_context, context_of_draft
 from chat.prompts.wording import plan_line
@@ -29,8 +28,7 @@ from personas.services import model_for
 from personas.sharing.roles import require_owner, visible_persona
 from projects.models import Project
 from projects.models.roles import visible_project
-
-SHOWN = 50  # conversations on a project's page
+from projects.services import files_of
 
 
 @with_row(visible_persona)
@@ -58,17 +56,30 @@ def delete(request: Request, persona: Persona) -> HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelFit:
+    """The part of a project's files that a model would get.
+
+    `whole`: every text is sent whole. `unseen`: the number of pictures that are not sent.
+    """
+
+    model: Model
+    whole: bool
+    unseen: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectMeter:
     """The project's files as they would be sent to its `model` with a message of the expected length.
 
-    `failed` has the ids of files that cannot be sent. `models` has the name of every model, and whether all files
-    would be inline for it.
+    `failed` is the number of files that cannot be sent, `unseen` the number of pictures that this model would not see.
+    `models` has every model of the user.
     """
 
     model: Model
     files: ProjectFiles
-    failed: list[str]
-    models: list[tuple[str, bool]]
+    failed: int
+    unseen: int
+    models: list[ModelFit]
 
 
 def project_meter(*, user: User, project: Project) -> ProjectMeter:
@@ -76,27 +87,21 @@ def project_meter(*, user: User, project: Project) -> ProjectMeter:
     scope = ChatScope(None, project, project.persona)
     chosen = model_for(project.persona, user)
     files, failed = _files(user, scope, chosen)
-    usable = models_of(user)
-    fits = [(model.name, not _files(user, scope, model)[0].by_search) for model in usable]
-    return ProjectMeter(chosen, files, failed, fits)
+    pictures = sum(file.is_image and file.status in READABLE for file in files_of(project))
+    fits = []
+    for model in models_of(user):
+        sent = _files(user, scope, model)[0]
+        fits.append(ModelFit(model, not sent.by_search, pictures - len(sent.images)))
+    return ProjectMeter(chosen, files, failed, pictures - len(files.images), fits)
 
 
-def _files(user: User, scope: ChatScope, model: Model) -> tuple[ProjectFiles, list[str]]:
-    """Return the project's files for this model, and the ids of those that cannot be sent."""
+def _files(user: User, scope: ChatScope, model: Model) -> tuple[ProjectFiles, int]:
+    """Return the project's files for this model, and the number of those that cannot be sent."""
     base = base_context(user=user, model=model, scope=scope)
     files, documents = builder.expected_files(context_of_draft(base=base, scope=scope, text="", files=()))
-    return files, [report.id or "" for report in documents.reports if report.reason == "failed_file"]
+    return files, sum(report.reason == "failed_file" for report in documents.reports)
 
 
 @with_row(visible_project, "GET")
 def meter(request: Request, project: Project) -> HttpResponse:
     return render(request, "projects/_meter.html", {"meter": project_meter(user=request.user, project=project)})
-
-
-@with_row(visible_project, "GET")
-def conversations(request: Request, project: Project) -> HttpResponse:
-    """Show the user's own conversations in the project, newest first. Members share files, not conversations."""
-    rows = Conversation.objects.listed_for(request.user).filter(project=project, archived=False)[:SHOWN]
-    # The sum includes all members' conversations; it reveals nothing of their contents.
-    context = {"conversations": rows, "project": project, "spent": spent(ModelCall.objects.filter(project=project))}
-    return render(request, "projects/_conversations.html", context)

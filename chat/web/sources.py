@@ -4,7 +4,7 @@ Each source is shown with its passage and the places that cite it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from chat.models import Conversation, Message, ToolResult
 from chat.models.conversation_state import visible_conversation, visible_message
 from chat.models.parts import MessagePart
 from chat.models.tree import branch_rows
+from chat.rendering.documents import MARKDOWN_TYPES
 from chat.rendering.references import CITED, Source
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
@@ -47,7 +48,8 @@ class Quote:
 class SourceView:
     """A source as a list shows it.
 
-    `place` is the page and heading, or the host of a web page. `passage` is empty if no text can be shown.
+    `place` is the page and heading, or the host of a web page. `passage` is empty if no text can be shown. `markdown`:
+    the passage is Markdown, as that of most kinds of files.
     """
 
     number: int
@@ -56,6 +58,7 @@ class SourceView:
     place: str
     passage: str
     quotes: list[Quote]
+    markdown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceVi
     """Return the views of the sources, the cited ones first."""
     ordered = sorted(numbered.items(), key=lambda entry: (not entry[1].quotes, entry[0]))
     files = {str(_file(entry)) for _, entry in ordered if _file(entry)}
-    visible = {str(pk) for pk in File.objects.visible_to(user).filter(pk__in=files).values_list("pk", flat=True)}
+    rows = File.objects.visible_to(user).filter(pk__in=files).values_list("pk", "media_type")
+    visible = {str(pk): media_type for pk, media_type in rows}
     return [
         SourceView(
             number=number,
@@ -141,6 +145,7 @@ def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceVi
             place=_place(entry),
             passage=_passage(entry, visible) if index < MOST_PASSAGES else "",
             quotes=entry.quotes,
+            markdown=visible.get(_file(entry)) in MARKDOWN_TYPES,
         )
         for index, (number, entry) in enumerate(ordered)
     ]
@@ -164,7 +169,7 @@ def _place(numbered: _NumberedSource) -> str:
     return " · ".join(filter(None, (_("page %(page)d") % {"page": page} if page else "", heading)))
 
 
-def _passage(numbered: _NumberedSource, visible: set[str]) -> str:
+def _passage(numbered: _NumberedSource, visible: Container[str]) -> str:
     """Return the passage from the file's current text. A web page or deleted file has the text that the model got."""
     document = numbered.document
     file = _file(numbered)

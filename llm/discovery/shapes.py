@@ -103,9 +103,11 @@ def facts(
     cached_input_price: str | None = None,
     cache_write_price: str | None = None,
     retires_on: str | None = None,
+    chat: bool | None = None,
 ) -> ModelFacts:
-    """Return the facts that are not None."""
+    """Return the facts that are not None. Only the exception is a fact of `chat`: that a model does not answer."""
     values = {
+        "chat": False if chat is False else None,
         "context_window": context_window,
         "max_output": max_output,
         "vision": vision,
@@ -165,6 +167,7 @@ def mistral(model: ModelDescription) -> ModelFacts:
         context_window=model.window("max_context_length"),
         vision=model.flag("capabilities", "vision"),
         tools=model.flag("capabilities", "function_calling"),
+        chat=model.flag("capabilities", "completion_chat"),
         retires_on=model.day("deprecation"),
     )
 
@@ -193,6 +196,7 @@ def gemini(model: ModelDescription) -> ModelFacts:
         context_window=model.window("inputTokenLimit"),
         max_output=model.tokens("outputTokenLimit"),
         reasoning=model.flag("thinking"),
+        chat=model.holds("generateContent", "supportedGenerationMethods"),
     )
 
 
@@ -217,6 +221,7 @@ def ollama(model: ModelDescription, allocated: int | None, *, native: bool) -> M
         vision=model.holds("vision", "capabilities"),
         tools=model.holds("tools", "capabilities"),
         reasoning=model.holds("thinking", "capabilities"),
+        chat=model.holds("completion", "capabilities"),
     )
 
 
@@ -242,7 +247,11 @@ def lm_studio(model: ModelDescription, name: str) -> ModelFacts:
         ),
         vision=model.flag("capabilities", "vision"),
         tools=model.flag("capabilities", "trained_for_tool_use"),
+        chat=False if model.at("type") in ("embedding", "embeddings") else None,
     )
+
+
+ANSWERING_MODES = ("chat", "completion", "responses")  # of LiteLLM; others are embedding, rerank, image_generation, ...
 
 
 def litellm(model: ModelDescription) -> ModelFacts:
@@ -254,6 +263,7 @@ def litellm(model: ModelDescription) -> ModelFacts:
         vision=model.flag("supports_vision"),
         tools=model.flag("supports_function_calling"),
         reasoning=model.flag("supports_reasoning"),
+        chat=None if model.at("mode") in (None, *ANSWERING_MODES) else False,
         input_price=model.price("input_cost_per_token"),
         output_price=model.price("output_cost_per_token"),
         cached_input_price=model.price("cache_read_input_token_cost"),

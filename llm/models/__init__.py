@@ -1,3 +1,4 @@
+from llm.models.favourite import FavouriteModel
 from llm.models.provider import (
     UNKNOWN_WINDOW,
     Effort,
@@ -14,6 +15,7 @@ from llm.models.web_access import WebAccess
 __all__ = [
     "UNKNOWN_WINDOW",
     "Effort",
+    "FavouriteModel",
     "Model",
     "Provider",
     "ToolServer",

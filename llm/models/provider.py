@@ -155,9 +155,45 @@ class Model(models.Model):
         O200K = "o200k_base", "o200k_base (GPT-4o and newer)"
         CL100K = "cl100k_base", "cl100k_base (GPT-4, GPT-3.5)"
 
+    class Icon(TextChoices):
+        """Symbols of `static/icons.svg`."""
+
+        MODEL = "", "The sign of models"
+        BOLT = "bolt", "Bolt"
+        STAR = "star", "Star"
+        LEAF = "leaf", "Leaf"
+        GLOBE = "globe", "Globe"
+        LOCK = "lock", "Lock"
+        CODE = "code", "Code"
+        WRITE = "write", "Pen"
+        CHAT = "chat", "Speech"
+        IMAGE = "image", "Picture"
+        HOURGLASS = "hourglass", "Hourglass"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     provider = models.ForeignKey(Provider, on_delete=models.CASCADE, related_name="models")
     name = models.CharField(max_length=200, help_text="The provider's own name, such as gpt-5 or llama3.2:3b.")
+    display_name = models.CharField(
+        "name for people",
+        max_length=100,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What people read instead of the provider's name. Empty: that name.",
+    )
+    description = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="What it is good for, in one sentence."
+    )
+    icon = models.CharField(max_length=20, choices=Icon, blank=True, default=Icon.MODEL, db_default="")
+    order = models.PositiveSmallIntegerField(
+        "place in the list", default=100, db_default=100, help_text="Smaller numbers come first, then names."
+    )
+    hidden = models.BooleanField(
+        "not offered to people",
+        default=False,
+        db_default=False,
+        help_text="It is in no list of choices. Personas, programs and conversations that have it go on using it.",
+    )
     context_window = models.PositiveIntegerField(
         "window",
         default=UNKNOWN_WINDOW,
@@ -285,6 +321,16 @@ class Model(models.Model):
     @property
     def usable(self) -> bool:
         return self.enabled and self.provider.enabled
+
+    @property
+    def label(self) -> str:
+        """Return the name that people read."""
+        return self.display_name or self.name
+
+    @property
+    def glyph(self) -> str:
+        """Return the name of its symbol in `static/icons.svg`."""
+        return self.icon or "model"
 
     @property
     def offered_efforts(self) -> list[str]:

@@ -8,8 +8,9 @@ from typing import TypedDict
 class ModelFacts(TypedDict, total=False):
     """Facts of a model as its provider reports them, stored as JSON in `Model.found`. A missing member is unknown.
 
-    Windows and answers are in tokens, prices are texts in US dollars per million tokens, days are in ISO 8601.
-    `tools_tried_on`: the day of a trial that showed whether the model calls tools. `source`: where the facts were read.
+    Windows and answers are in tokens, prices are texts in US dollars per million tokens, days are in ISO 8601. `chat`
+    is False for a model of other work, such as embeddings. `tools_tried_on`: the day of a trial that showed whether the
+    model calls tools. `source`: where the facts were read.
     """
 
     context_window: int
@@ -24,6 +25,7 @@ class ModelFacts(TypedDict, total=False):
     reasoning: bool
     efforts: list[str]
     written_calls: bool
+    chat: bool
     retires_on: str | None
     tools_tried_on: str
     source: str

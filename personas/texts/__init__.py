@@ -208,6 +208,14 @@ TEXTS = {
         "Here are some documents provided for context, they may not all be relevant:",
         most=1_000,
     ),
+    "project_images": TextDefinition(
+        FILES,
+        Sentence("With a project's images"),
+        Sentence("The line above the images of a project, for a model that sees images."),
+        "These images belong to the project: {images}.",
+        needs={"images": Sentence("their names")},
+        most=500,
+    ),
     "image_unseen": TextDefinition(
         FILES,
         Sentence("In place of an image"),

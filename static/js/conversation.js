@@ -338,7 +338,7 @@ function become(page) {
     if (mine && theirs) morph(mine, theirs);
     if (mine) htmx.process(mine);
   }
-  for (const gone of all(Element, ".recent, #composer > :is([name=project], [name=temporary])")) gone.remove();
+  for (const gone of all(Element, ".recent, .place, #composer > :is([name=project], [name=temporary])")) gone.remove();
   find(HTMLElement, ".new-conversation[aria-current]")?.removeAttribute("aria-current");
   messages.replaceChildren(...need(HTMLElement, "#messages", page).childNodes);
   htmx.process(messages);
@@ -376,6 +376,14 @@ messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) =>
   if (requestConfig.elt.matches("[data-begins]")) focusNewestAnswer();
   if (requestConfig.elt.matches("[data-cancel]"))
     find(HTMLElement, `#${requestConfig.target.id} [data-edit-question]`)?.focus();
+});
+
+// A vote asks why; what was answered closes the question.
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (!detail.requestConfig.elt.matches(".feedback form")) return;
+  const why = find(HTMLElement, ".why-dialog", document.getElementById(detail.requestConfig.target.id));
+  if (why?.matches("[data-asks]")) why.showPopover();
+  else why?.hidePopover();
 });
 
 /** What was pressed has begun it, and goes. */

@@ -1,6 +1,6 @@
 /**
- * Files on their way: sent with progress, two at a time, and those that go with the next message, as chips under its
- * field.
+ * Files on their way: sent with progress, two at a time. Some go with the next message, as chips under its field. Others
+ * go into the list of a page.
  */
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
 import { all, announce, around, find, need, opensElsewhere, parse, sentences } from "./page.js";
@@ -9,7 +9,7 @@ import { all, announce, around, find, need, opensElsewhere, parse, sentences } f
 
 const AT_ONCE = 2;
 const WORDS = "file-words";
-export const sayOfFile = sentences(WORDS);
+const sayOfFile = sentences(WORDS);
 
 /**
  * fetch cannot tell the progress of what it sends, so this is an XMLHttpRequest.
@@ -17,7 +17,7 @@ export const sayOfFile = sentences(WORDS);
  * @param {{url: string, token: string, onProgress: (words: string, share: number) => void}} how `share` is 0 to 1
  * @returns {Promise<string>} the server's HTML; rejected with an Error whose message is a sentence for people
  */
-export function send(file, { url, token, onProgress }) {
+function send(file, { url, token, onProgress }) {
   return new Promise((resolve, reject) => {
     const most = Number(need(HTMLElement, `#${WORDS}`).dataset.most);
     if (file.size > most) return reject(new Error(sayOfFile("tooLarge"))); // the server would break off in the middle
@@ -47,7 +47,7 @@ function sentence(html) {
 }
 
 /** What a form proves itself with. @param {Element} form */
-export function tokenOf(form) {
+function tokenOf(form) {
   return need(HTMLInputElement, "[name=csrfmiddlewaretoken]", form).value;
 }
 
@@ -61,27 +61,44 @@ function filesOf(transfer) {
   return [...transfer.files];
 }
 
+/** What says that files may be dropped on it. @type {HTMLElement | null} */
+let lit = null;
+
+/** @param {HTMLElement | null} place */
+function light(place) {
+  if (lit === place) return;
+  lit?.classList.remove("dropping");
+  place?.classList.add("dropping");
+  lit = place;
+}
+
 /**
- * Files dropped or pasted anywhere on the page; without this a browser would leave the page and open them.
+ * Files dropped or pasted anywhere on the page; without this a browser would leave the page and open them. A zone takes
+ * only what is dropped on it.
  *
  * @param {(files: File[]) => void} take
  * @param {HTMLElement} marked
+ * @param {HTMLElement | null} [zone]
  */
-export function catchFiles(take, marked) {
+function catchFiles(take, marked, zone) {
+  const place = zone ?? document.documentElement;
   /** @param {DragEvent} event */
   const carries = (event) => event.dataTransfer?.types.includes("Files");
-  document.addEventListener("dragover", (event) => {
+  place.addEventListener("dragover", (event) => {
     if (!carries(event)) return;
     event.preventDefault();
-    marked.classList.add("dropping");
+    event.stopPropagation();
+    light(marked);
   });
-  document.addEventListener("dragleave", (event) => event.relatedTarget || marked.classList.remove("dropping"));
-  document.addEventListener("drop", (event) => {
+  place.addEventListener("dragleave", (event) => event.relatedTarget || light(null));
+  place.addEventListener("drop", (event) => {
     if (!carries(event)) return;
     event.preventDefault();
-    marked.classList.remove("dropping");
+    event.stopPropagation();
+    light(null);
     take([...(event.dataTransfer?.files ?? [])]);
   });
+  if (zone) return;
   document.addEventListener("paste", (event) => {
     const files = filesOf(event.clipboardData);
     if (!files.length) return;
@@ -95,7 +112,7 @@ let running = 0;
 const waiting = [];
 
 /** Uploads run two at a time. @param {() => Promise<void>} job */
-export function queue(job) {
+function queue(job) {
   waiting.push(job);
   next();
 }
@@ -111,7 +128,7 @@ function next() {
 }
 
 /** A button that takes away what was said of a file. @returns {HTMLButtonElement} */
-export function dismissal() {
+function dismissal() {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "quiet";
@@ -340,6 +357,65 @@ class Picker {
   }
 }
 
+// --- what goes into the list of the page ---
+
+/** @param {HTMLFormElement} form */
+function takeUploads(form) {
+  const field = need(HTMLInputElement, "input[type=file]", form);
+  /** @param {File[]} files */
+  const take = (files) => {
+    for (const file of files) enqueue(form, file);
+  };
+  for (const each of all(HTMLElement, "[data-without-scripts]", form)) each.hidden = true;
+  for (const each of all(HTMLElement, "[data-with-scripts]", form)) each.hidden = false;
+  field.addEventListener("change", () => {
+    take([...(field.files ?? [])]);
+    field.value = "";
+  });
+  field.classList.add("visually-hidden"); // its label is the button; the keyboard reaches it as before
+  catchFiles(take, form, form.closest("[data-drop-zone]"));
+}
+
+/** @param {HTMLFormElement} form @param {File} file */
+function enqueue(form, file) {
+  const line = document.createElement("li");
+  const name = document.createElement("span");
+  const bar = document.createElement("progress");
+  const word = document.createElement("span");
+  name.textContent = file.name;
+  name.className = "upload-name";
+  bar.max = 1;
+  bar.setAttribute("aria-label", file.name);
+  line.append(name, bar, word);
+  need(HTMLElement, "#uploads").append(line);
+  queue(() => upload(form, file, { line, bar, word }));
+}
+
+/**
+ * @param {HTMLFormElement} form
+ * @param {File} file
+ * @param {{line: HTMLElement, bar: HTMLProgressElement, word: HTMLElement}} shown where its progress is
+ */
+async function upload(form, file, { line, bar, word }) {
+  /** @param {string} words @param {number} share */
+  const onProgress = (words, share) => {
+    word.textContent = words;
+    bar.value = share;
+  };
+  try {
+    await send(file, { url: form.getAttribute("action") ?? "", token: tokenOf(form), onProgress });
+    line.remove();
+    htmx.trigger(form.dataset.refresh ?? "", "refresh");
+  } catch (error) {
+    bar.remove();
+    line.className = "problem";
+    word.textContent = error instanceof Error ? error.message : sayOfFile("refused");
+    const button = dismissal();
+    button.addEventListener("click", () => line.remove());
+    line.append(button);
+  }
+}
+
 // --- pictures, large ---
 
 document.addEventListener("click", (event) => {
@@ -356,3 +432,6 @@ document.addEventListener("click", ({ target }) => {
   const dialog = around(HTMLDialogElement, "#lightbox", target);
   if (dialog && !around(Element, "img", target)) dialog.close();
 });
+
+const uploads = find(HTMLFormElement, "[data-upload]");
+if (uploads) takeUploads(uploads);

@@ -70,6 +70,7 @@ async function complete(sheet) {
     if (!there) last.after(each);
     last = there ?? each;
   }
+  htmx.process(list);
   const focused = link === document.activeElement;
   link?.remove();
   sheet.dispatchEvent(new Event("models"));

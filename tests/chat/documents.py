@@ -45,7 +45,7 @@ def documents(message: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def picture() -> bytes:
+def picture(width: int = 64, height: int = 32) -> bytes:
     stream = io.BytesIO()
-    Image.new("RGB", (64, 32), "teal").save(stream, "PNG")
+    Image.new("RGB", (width, height), "teal").save(stream, "PNG")
     return stream.getvalue()

@@ -246,6 +246,27 @@ def test_feedback_is_given_changed_and_taken_back(caller: Caller) -> None:
     assert refused["code"] == "not_an_answer"
 
 
+def test_feedback_has_reasons_and_a_comment_that_go_with_another_vote(caller: Caller) -> None:
+    turn = ask_and_wait(caller, caller.conversation(), "One.", "A.")
+    path = f"messages/{turn['message']}/feedback/"
+
+    def vote(**fields: Any) -> tuple[str, list[str], str]:
+        row = caller.post(path, fields, expect=200)
+        return row["feedback"], row["feedback_reasons"], row["feedback_comment"]
+
+    why = {"reasons": ["unseen", "incorrect", "unseen"], "comment": " It has not read the annex.\r\n"}
+    explained = ("bad", ["incorrect", "unseen"], "It has not read the annex.")
+    assert vote(feedback="bad", **why) == explained
+    assert vote(feedback="bad") == explained, "what is not named stays"
+    assert vote(feedback="bad", reasons=[]) == ("bad", [], explained[2])
+    assert vote(feedback="good") == ("good", [], "")
+    assert vote(feedback="good", reasons=["clear"]) == ("good", ["clear"], "")
+    refused = caller.post(path, {"feedback": "good", "reasons": ["unseen"]}, expect=400)
+    assert refused["code"] == "bad_reason" and "correct, complete" in refused["detail"]
+    caller.post(path, {"feedback": "good", "comment": "x" * 1_001}, expect=400)
+    assert vote(feedback="", comment="gone") == ("", [], "")
+
+
 def test_only_questions_are_edited_and_not_to_nothing(caller: Caller) -> None:
     turn = ask_and_wait(caller, caller.conversation(), "One.", "A.")
     refused = caller.post(f"messages/{turn['message']}/edit/", {"text": "x"}, expect=400)

@@ -164,7 +164,7 @@ def test_a_project_file_that_is_still_being_read_is_not_said_to_be_unreadable(
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": "Now?"}, expect=200)
     [source] = [each for each in plan["sources"] if each["kind"] == "project_file"]
     assert (source["state"], source["reason"]) == ("left_out", "unread_file")
-    assert project_meter(user=person.user, project=project).failed == []
+    assert project_meter(user=person.user, project=project).failed == 0
 
 
 def test_a_file_that_was_deleted_is_reported_as_that(application: Application, person: Person) -> None:

@@ -10,8 +10,11 @@ import pytest
 from chat.context.types import ContextError, ContextMessage
 from chat.models import Summary, Turn
 from chat.models.conversation_state import ChatScope
+from chat.models.summary import NO_MARKS
 from chat.prompts import builder
+from chat.prompts.cards import cards_of
 from chat.prompts.turn_context import base_context
+from chat.prompts.wording import status_line
 from chat.web.persona_and_project import project_meter
 from files.models import File, FileText
 from llm.models import Model, Provider
@@ -28,13 +31,72 @@ from tests.conftest import Person
 from tests.product import until
 
 
-def test_a_picture_of_a_project_is_not_said_to_be_found_by_search(application: Application, person: Person) -> None:
+def test_a_picture_of_a_project_is_a_quiet_row_for_a_model_that_does_not_see(
+    application: Application, person: Person
+) -> None:
     file = upload(person, "shot.png", picture())
     place = put_together(person, file)
     plan = person.caller.post(f"conversations/{place}/plan/", {"text": "Now?"}, expect=200)
     [source] = [each for each in plan["sources"] if each["kind"] == "project_file"]
-    assert (source["state"], source["reason"]) == ("left_out", "project_image")
-    assert "file_listing" not in plan["sections"]
+    assert (source["state"], source["reason"]) == ("left_out", "no_vision")
+    assert "file_listing" not in plan["sections"] and "project_files" not in plan["sections"]
+    assert "shot.png" not in line_of(plan) and line_of(plan) == "Everything you gave fits"
+    [row] = [row for card in cards_of(plan, NO_MARKS) for row in card.rows if row.title == "shot.png"]
+    assert row.quiet and row.file == "", "there is no text of it to read"
+
+
+def test_pictures_of_a_project_go_to_a_model_that_sees_below_its_files(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    model = small_model(scripted_model_row, vision=True)
+    note, shot = upload(person, "note.txt", b"Twelve apples."), upload(person, "shot.png", picture())
+    place, mark = put_together(person, shot, note), uuid4().hex
+    body = {"text": f"What is there? {mark}", "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+    turn = ask_and_wait(person, place, body["text"], models=[str(model.pk)])
+    messages = sent(application, mark)
+    at = next(number for number, each in enumerate(messages) if "Twelve apples." in str(each["content"]))
+    parts = messages[at + 1]["content"]
+    assert [part["type"] for part in parts].count("image_url") == 1
+    assert "These images belong to the project: shot.png." in [part.get("text") for part in parts]
+    report = person.caller.get(f"turns/{turn['id']}/report/")
+    assert report["used"] == plan["used"]
+    assert files_of(report) == {"shot.png": ("full", None), "note.txt": ("full", None)}
+    assert [each["text"] for each in report["messages"]][at : at + 2] == [
+        messages[at]["content"], "These images belong to the project: shot.png.",
+    ]  # fmt: skip
+    later = person.caller.post(f"conversations/{place}/plan/", {**body, "files": [shot["id"]]}, expect=200)
+    shots = [each for each in later["sources"] if each["title"] == "shot.png"]
+    assert {(each["kind"], each["state"], each["reason"]) for each in shots} == {
+        ("image", "full", None), ("project_file", "full", "attached"),
+    }  # fmt: skip
+
+
+def test_pictures_of_a_project_never_push_out_its_files(
+    application: Application, person: Person, scripted_model_row: Model
+) -> None:
+    model = counted_model(scripted_model_row, 4_000, vision=True)
+    long, wide = upload(person, "long.txt", b"many words " * 650), upload(person, "wide.png", picture(1_024, 640))
+    tiny = upload(person, "tiny.png", picture())
+    place = put_together(person, wide, tiny, long)
+    body = {"text": "Now?", "model": str(model.pk)}
+    plan = person.caller.post(f"conversations/{place}/plan/", body, expect=200)
+    assert files_of(plan) == {
+        "long.txt": ("full", None), "tiny.png": ("full", None), "wide.png": ("left_out", "project_image"),
+    }  # fmt: skip
+    longer = person.caller.post(
+        f"conversations/{place}/plan/", {**body, "text": f"Now? {'and now ' * 600}"}, expect=200
+    )
+    assert files_of(longer)["long.txt"][0] in ("full", "by_search") and longer["fits"]
+    if files_of(longer)["long.txt"][0] == "by_search":
+        assert files_of(longer)["tiny.png"] == ("left_out", "project_image"), "pictures give way first"
+    meter = project_meter(user=person.user, project=Project.objects.get(name="Together", owner=person.user))
+    assert meter.unseen == 2 and [each.unseen for each in meter.models if each.model == model] == [1]
+
+
+def line_of(plan: Any) -> str:
+    """The sentence of the line under the composer, without the share."""
+    return status_line(plan, "Everything you gave fits").words
 
 
 def small_model(scripted_model_row: Model, **abilities: Any) -> Model:
@@ -203,7 +265,7 @@ def test_the_meter_of_a_project_counts_what_else_must_be_sent(
     project.persona.budget_profile = BudgetProfile.objects.create(name=uuid4().hex, expected_user=2_000)
     meter = project_meter(user=person.user, project=project)
     assert [each.title for each in meter.files.by_search] == ["long.txt"]
-    assert (model.name, False) in meter.models
+    assert [each.whole for each in meter.models if each.model == model] == [False]
 
 
 @pytest.mark.parametrize("instructions", [0, 8_600])

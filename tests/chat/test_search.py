@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from accounts.models import User
 from chat.conversations.importing.jobs import store
 from chat.conversations.importing.reading import ImportedConversation, ImportedMessage
-from chat.conversations.search import excerpt, search, without_marks
+from chat.conversations.search import excerpt, search
 from chat.models import Conversation, Message
 from chat.models.words import parse_query, tsquery
+from core.marks import without_marks
 from projects.models import Project
 from tests.chat.conversations import past
 
@@ -252,6 +253,9 @@ def test_an_excerpt_has_the_words_of_an_answer_and_not_its_marks() -> None:
         == "Earlier It is clause 7 [1]. clause · rules 5 · one day x = 2**3 · 4"
     )
     assert without_marks("__init__ a * b ** c, a-b, 3 > 2") == "__init__ a * b ** c, a-b, 3 > 2"
+    assert without_marks("An *LSM tree* is _fast_, see [its page](https://a.example/b).") == (
+        "An LSM tree is fast, see its page."
+    )
 
 
 def read_by(user: User, query: str, index: str = "message_owned_words") -> int:

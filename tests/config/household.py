@@ -23,7 +23,18 @@ from accounts.models import AdminRecord, Limit, OpenIDProvider, PeopleGroup, Use
 from accounts.services import create_token
 from chat.lab.models import Replay
 from chat.ledger.models import ModelCall
-from chat.models import Conversation, Import, Message, Share, Summary, SummaryJob, ToolPermission, ToolResult, Turn
+from chat.models import (
+    Conversation,
+    Import,
+    JudgedAnswer,
+    Message,
+    Share,
+    Summary,
+    SummaryJob,
+    ToolPermission,
+    ToolResult,
+    Turn,
+)
 from chat.readings.models import Reading, ReadingFile, ReadingPart
 from core.audit.models import Entry
 from files.models import Embedder, File, Reranker
@@ -150,6 +161,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         change,
         run := _run(owner, task),
     ]
+    Message.objects.filter(pk=turn.answer_id).update(feedback="bad", feedback_reasons=["unseen"])
+    rows.append(JudgedAnswer.objects.get(pk=turn.answer_id))
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)

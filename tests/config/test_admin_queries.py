@@ -43,7 +43,15 @@ def one_of_each(number: int) -> None:
     project = Project.objects.create(owner=owner, name=name, persona=persona)
     place = Conversation.objects.create(owner=owner, persona=persona, project=project)
     question = Message.objects.create(conversation=place, role="user")
-    answer = Message.objects.create(conversation=place, parent=question, depth=1, role="assistant", model=model)
+    answer = Message.objects.create(
+        conversation=place,
+        parent=question,
+        depth=1,
+        role="assistant",
+        model=model,
+        feedback="bad",
+        feedback_comment=name,
+    )
     turn = Turn.objects.create(conversation=place, user_message=question, answer=answer, model=model, status="done")
     ModelCall.objects.create(person=owner, turn=turn, model=model, persona=persona, project=project, input=1, output=1)
     Summary.objects.create(

@@ -55,7 +55,7 @@ NEEDS: dict[tuple[str, str], tuple[Role, dict[str, Any]]] = {
     ("DELETE", "/api/v1/personas/*/shares/~/"): (OWNER, {}),
     ("POST", "/api/v1/personas/*/shares/~/hand_over/"): (OWNER, {}),
     ("GET", "/projects/*/"): (READER, {}),
-    ("POST", "/projects/*/"): (EDITOR, {"name": NAME}),
+    ("POST", "/projects/*/settings/"): (EDITOR, {"name": NAME}),
     ("GET", "/projects/*/meter/"): (READER, {}),
     ("GET", "/projects/*/conversations/"): (READER, {}),
     ("GET", "/projects/*/search/"): (READER, {}),
@@ -63,6 +63,7 @@ NEEDS: dict[tuple[str, str], tuple[Role, dict[str, Any]]] = {
     ("POST", "/projects/*/upload/"): (EDITOR, {}),
     ("GET", "/projects/*/files/"): (READER, {}),
     ("POST", "/projects/*/files/"): (EDITOR, {"file": "~file"}),
+    ("GET", "/projects/*/files/choose/"): (EDITOR, {}),
     ("POST", "/projects/*/files/~/"): (EDITOR, {"pinned": "true"}),
     ("POST", "/projects/*/files/~/remove/"): (EDITOR, {}),
     ("GET", "/projects/*/members/"): (READER, {}),
@@ -230,7 +231,7 @@ def shown(client: Client, person: User, place: Place) -> dict[str, bool]:
     for name, pk in (("persona", persona), ("project", project)):
         answer = ask(client, "POST", "/api/v1/conversations/", {name: pk})
         listed[f"a conversation with the {name}"] = answer.status_code == 201
-        listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}").status_code == 200
+        listed[f"a page with the {name}"] = client.get(f"/?{name}={pk}", follow=True).status_code == 200
     listed["a turn under way"] = not rights.lost(
         {
             uuid4(): rights.TurnUses(

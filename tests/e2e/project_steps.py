@@ -15,3 +15,10 @@ def make(page: Page, name: str) -> None:
 def search(page: Page, query: str) -> None:
     page.get_by_label("Search in the files").fill(query)
     page.get_by_role("button", name="Search").click()
+
+
+def unfold(page: Page, part: str) -> None:
+    """Open a part of the project's page that may be folded."""
+    fold = page.locator("details.place-part", has=page.get_by_role("heading", name=part, exact=True))
+    if fold.get_attribute("open") is None:
+        fold.locator(":scope > summary").click()

@@ -11,6 +11,7 @@ from accounts.models import User
 from llm.models import Model
 from tests.conftest import Person, make_person
 from tests.e2e.conftest import OpenBrowser, Visit, ask, expect_complete, field, in_thread
+from tests.e2e.project_steps import unfold
 from tests.e2e.test_long_names import in_the_admin, newest, own_model
 from tests.house import House
 from tests.product import Product
@@ -321,6 +322,7 @@ def test_a_project_says_at_its_button_that_nothing_was_saved(visit: OpenBrowser)
     page = opened.sign_in()
     project = opened.person.caller.post("projects/", {"name": "Contracts"}, expect=201)["id"]
     page.goto(f"{opened.product.url}/projects/{project}/")
+    unfold(page, "Instructions")
     page.get_by_role("textbox", name="Instructions").fill("Long thought of")
     page.route("**/projects/**", abort_posts)
     page.get_by_role("button", name="Save").click()
@@ -331,6 +333,7 @@ def test_a_project_says_at_its_button_that_nothing_was_saved(visit: OpenBrowser)
     expect(page.get_by_role("alert")).to_have_count(0)
     page.wait_for_function("Object.keys(localStorage).length === 0")
     page.reload()
+    unfold(page, "Instructions")
     expect(page.get_by_role("textbox", name="Instructions")).to_have_value("Long thought of")
     expect(page.locator(".restored")).to_have_count(0)
 

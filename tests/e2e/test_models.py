@@ -114,6 +114,21 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     expect(opener).to_contain_text(last)
 
 
+def test_a_favourite_is_marked_in_the_list_and_comes_first(make: Make, page: Page) -> None:
+    names = sorted(make(display_name=f"{name} {uuid4().hex[:4]}").label for name in ("Zebra", "Yak"))
+    page.reload()
+    ready(page)
+    page.locator(".who-opener").click()
+    star = page.get_by_role("button", name=f"{names[1]} at the top of the list")
+    expect(star).to_have_attribute("aria-pressed", "false")
+    star.click()
+    expect(star).to_have_attribute("aria-pressed", "true")
+    expect(star).to_be_focused()
+    page.reload()
+    ready(page)
+    expect(page.locator(".who-name").first).to_have_text(names[1])
+
+
 def test_an_answer_that_stops_early_says_why_and_goes_on_with_one_button(make: Make, screen: Screen) -> None:
     page, model = screen.page, make()
     choose(page, model)

@@ -107,7 +107,7 @@ def test_a_conversation_starts_with_a_file_that_a_project_s_search_found(page: P
     person.caller.post(f"projects/{place}/files/", {"file": file}, expect=201)
     search(page, "lake")
     page.locator("#results").get_by_role("link", name="Ask about this").click()
-    expect(page).to_have_url(re.compile(rf"/\?project={place}&file={file}$"))
+    expect(page).to_have_url(re.compile(rf"/projects/{place}/\?file={file}$"))
     expect(chip(page, "lake.txt")).to_have_count(1)
     expect(page.locator("#composer input[name=project]")).to_have_value(place)
 

@@ -8,8 +8,8 @@ from playwright.sync_api import FilePayload, Page, expect
 from projects.models import Invitation, Project
 from tests.conftest import Person, make_person
 from tests.e2e.conftest import OpenBrowser, in_thread
-from tests.e2e.file_steps import choose, overflow, row, text_file
-from tests.e2e.project_steps import make, search
+from tests.e2e.file_steps import carry, chip, choose, overflow, row, text_file
+from tests.e2e.project_steps import make, search, unfold
 from tests.product import Product
 from tests.projects.uploads import pdf
 
@@ -23,7 +23,7 @@ CONTRACT = FilePayload(
 
 
 def names(page: Page) -> list[str]:
-    return [text.split()[0] for text in page.locator("#entries tbody th").all_inner_texts()]
+    return [text.split()[0] for text in page.locator("#entries .place-files div > a").all_inner_texts()]
 
 
 def test_files_are_put_in_order_pinned_and_removed(page: Page) -> None:
@@ -43,9 +43,17 @@ def test_files_are_put_in_order_pinned_and_removed(page: Page) -> None:
     expect(row(page, "a.txt")).to_contain_text("pinned")
     page.get_by_role("button", name="Remove b.txt from the project").click()
     expect(row(page, "b.txt")).to_have_count(0)
-    page.reload()
-    page.get_by_label("One of your files").select_option(label="b.txt")
-    page.get_by_role("button", name="Add", exact=True).first.click()
+    page.get_by_role("button", name="Add from your files…").click()
+    picker = page.locator("#file-picker")
+    expect(picker.locator("li", has_text="a.txt")).to_contain_text("Added")
+    expect(picker.locator("li", has_text="b.txt")).to_contain_text(re.compile("Plain text · .* · .*20[0-9][0-9]|/"))
+    picker.get_by_label("Search your files by name").fill("B.")
+    expect(picker.locator("li", has_text="a.txt")).to_have_count(0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(picker.get_by_role("button", name="Added")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(picker).to_be_hidden()
     expect(row(page, "b.txt")).to_contain_text("Ready")
 
 
@@ -80,9 +88,12 @@ def expect_in_time(page: Page, condition: object) -> None:
 def test_instructions_and_persona_are_saved(page: Page, person: Person) -> None:
     person.caller.post("personas/", {"name": "Lawyer", "instructions": "You are a lawyer."}, expect=201)
     make(page, "Contracts")
+    unfold(page, "Instructions")
     page.get_by_label("Instructions for every conversation").fill("Answer as a lawyer.\nQuote clauses.")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("version 2")).to_be_visible()
+    expect(page.locator("#settings > summary")).to_contain_text("Answer as a lawyer.")
+    unfold(page, "Instructions")
     expect(page.get_by_label("Instructions for every conversation")).to_have_value(
         "Answer as a lawyer.\nQuote clauses."
     )
@@ -90,7 +101,8 @@ def test_instructions_and_persona_are_saved(page: Page, person: Person) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Agreements")).to_be_visible()
     expect(page.get_by_text("version 2")).to_be_visible()  # only other instructions make a new one
-    persona = page.get_by_label("Persona")
+    unfold(page, "Instructions")
+    persona = page.locator("#persona")
     persona.select_option(label="Lawyer")
     page.get_by_role("button", name="Save").click()
     page.reload()
@@ -103,6 +115,8 @@ def test_who_saves_over_somebody_elses_instructions_is_told(visit: OpenBrowser) 
     opened.expected += ["409 (Conflict)", "Code 409"]
     make(page, "Contracts")
     other = opened.tab(page.url.removeprefix(opened.product.url))
+    unfold(other, "Instructions")
+    unfold(page, "Instructions")
     other.get_by_label("Instructions for every conversation").fill("Theirs")
     other.get_by_role("button", name="Save").click()
     expect(other.get_by_text("version 2")).to_be_visible()
@@ -146,9 +160,11 @@ def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrow
     page = visit().sign_in()
     make(page, "Contracts")
     for name in (colleague.username, "nobody-of-this-name"):
+        unfold(page, "Members")
         page.get_by_label("User name").fill(name)
         page.get_by_role("button", name="Invite").click()
         expect(page.locator("#members li", has_text=name)).to_contain_text("invited until")
+    unfold(page, "Members")
     page.locator("#members li", has_text="nobody-of-this-name").get_by_role("button", name="Withdraw").click()
     expect(page.locator("#members li", has_text="nobody-of-this-name")).to_have_count(0)
     got = in_thread(lambda: Invitation.objects.get(person=colleague.user))
@@ -159,11 +175,28 @@ def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrow
 
 
 @pytest.mark.smoke
-def test_a_conversation_starts_in_the_project(page: Page) -> None:
+def test_a_question_is_asked_on_the_page_of_its_project(page: Page) -> None:
     make(page, "Contracts")
-    link = page.locator("main").get_by_role("link", name="New conversation")
-    project = page.url.rstrip("/").rpartition("/")[2]
-    expect(link).to_have_attribute("href", f"/?project={project}")
+    address = page.url
+    expect(page.get_by_text("None yet. Ask above")).to_be_visible()
+    page.get_by_label("Your message").fill("Which clause limits the fee?")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/c/[0-9a-f-]{36}/"))
+    expect(page.locator("article.answer")).to_have_attribute("data-status", "done")
+    expect(page.locator(".place")).to_have_count(0)
+    page.locator(".head .of-project").click()
+    expect(page).to_have_url(address)
+    expect(page.get_by_role("region", name="Your conversations here").get_by_role("link")).to_have_count(1)
+
+
+def test_a_file_dropped_on_the_list_joins_the_project_and_elsewhere_the_message(page: Page) -> None:
+    make(page, "Contracts")
+    expect(page.get_by_text("Drop files here")).to_be_visible()
+    carry(page, "drop", "listed.txt", b"words", "#files")
+    expect(row(page, "listed.txt")).to_contain_text("Ready")
+    carry(page, "drop", "attached.txt", b"words")
+    expect(chip(page, "attached.txt").locator("input[name=files]")).to_have_count(1)
+    expect(row(page, "attached.txt")).to_have_count(0)
 
 
 def test_a_project_is_deleted_after_saying_what_goes(page: Page) -> None:

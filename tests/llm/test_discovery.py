@@ -1,10 +1,12 @@
 """Test that facts of models are found by the shape of servers' answers, and that impossible values are left out."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
+from llm.discovery import shapes
 from llm.discovery.servers import Discovery, discover
 from tests.llm import model_servers
 from tests.llm.model_servers import FOREVER, HTML, ModelServer, Redirect, names
@@ -116,6 +118,22 @@ def test_geminis_own_list_is_beside_its_endpoint_of_openais_protocol() -> None:
     assert facts["models/gemini-3-pro"] == facts["gemini-3-pro"] == expected
     assert server.requests[-1].headers["x-goog-api-key"] == "key"
     assert "authorization" not in server.requests[-1].headers
+
+
+@pytest.mark.parametrize(
+    ("shape", "row"),
+    [
+        # Ollama's /api/show, Mistral's /v1/models, LM Studio's /api/v1/models, LiteLLM's /model/info, Gemini's models
+        (partial(shapes.ollama, allocated=None, native=True), {"capabilities": ["embedding"]}),
+        (shapes.mistral, {"capabilities": {"completion_chat": False}}),
+        (partial(shapes.lm_studio, name="nomic"), {"type": "embedding"}),
+        (shapes.litellm, {"mode": "embedding"}),
+        (shapes.gemini, {"supportedGenerationMethods": ["embedContent"]}),
+    ],
+)
+def test_servers_say_which_models_only_embed(shape: shapes.Shape, row: dict[str, Any]) -> None:
+    assert shape(shapes.ModelDescription(row, []))["chat"] is False
+    assert "chat" not in shape(shapes.ModelDescription({}, []))
 
 
 @pytest.mark.parametrize("nonsense", [-1, 0, 255, "32768", 1e6, True, 10**12, [], {}, 8192.0])

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from llm.known_models import suggest
+from llm.known_models import answers_by_name, suggest
 
 
 def test_a_vendors_model_has_its_window_prices_and_abilities() -> None:
@@ -58,6 +58,30 @@ def test_abilities_follow_the_family(name: str, abilities: tuple[bool, bool]) ->
     suggestion = suggest("openai", name)
     assert suggestion is not None
     assert (suggestion.vision, suggestion.tools) == abilities
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("text-embedding-3-small", "openai/text-embedding-ada-002", "nomic-embed-text:latest", "mxbai-embed-large"),
+        *("snowflake-arctic-embed2", "qwen3-embedding:0.6b", "jina-embeddings-v3", "bge-m3", "BAAI/bge-reranker-v2-m3"),
+        *("all-minilm:22m", "voyage-3-large", "rerank-english-v3.0", "whisper-1", "gpt-4o-mini-tts"),
+        *("gpt-4o-transcribe", "omni-moderation-latest", "dall-e-3", "gpt-image-1", "gpt-realtime"),
+    ],
+)
+def test_a_name_says_that_a_model_does_other_work_than_answering(name: str) -> None:
+    assert not answers_by_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gpt-5.1", "gpt-4o-search-preview", "llama3.2:3b", "gemma-3-27b-it", "qwen3:8b", "deepseek-r1:7b"),
+        *("mistral-small", "vendor/claude-sonnet-4-5", "phi4", "embla-7b", "gemini-2.5-flash", "command-r7b"),
+    ],
+)
+def test_other_names_are_of_models_that_answer(name: str) -> None:
+    assert answers_by_name(name)
 
 
 def test_nothing_is_asked_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_who_is_made_an_owner_shares_and_hands_over(
     ProjectFile.objects.create(project=other, file=both)
     page = Client()
     page.force_login(olga)
-    text = " ".join(page.get(reverse("projects:project", args=[project.pk])).content.decode().split())
+    text = " ".join(page.get(reverse("chat:project", args=[project.pk])).content.decode().split())
     assert "The project then belongs to binh, with 2 files of olga that are in no other project." in text
     handed = hand_over(user=olga, project=project, member=binh.pk)
     assert handed.owner == binh and File.objects.filter(owner=binh).count() == 2
@@ -128,11 +128,11 @@ def test_the_page_shows_groups_and_the_list_by_whom_it_is_shared(
     others.force_login(binh)
     added = mine.post(reverse("projects:groups", args=[project.pk]), {"group": group.pk, "role": "reader"})
     assert added.status_code == 302
-    assert "Sales" in mine.get(reverse("projects:project", args=[project.pk])).text
+    assert "Sales" in mine.get(reverse("chat:project", args=[project.pk])).text
     assert "shared with you by olga" in others.get(reverse("projects:list")).text
     removed = mine.post(reverse("projects:remove_member", args=[project.pk, group.pk]))
     assert removed.status_code == 302
-    assert others.get(reverse("projects:project", args=[project.pk])).status_code == 404
+    assert others.get(reverse("chat:project", args=[project.pk])).status_code == 404
 
 
 def test_programs_share_with_groups_and_see_their_role(

@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import User
+from chat.models import Conversation
 from files.models import File, FileText
 from projects.models import Membership, Project, ProjectFile
 
@@ -53,14 +54,17 @@ def test_a_reader_sees_a_project_without_anything_to_change_it(project: Project)
     reader = member(project, "reader")
     shown = page(reader, f"/projects/{project.pk}/")
     assert "Be exact." in shown and "you read" in shown and "Leave" in shown
-    assert not any(words in shown for words in ("<textarea", 'type="file"', "Delete this project", "Move ", "Pin "))
+    assert not any(
+        words in shown for words in ('name="instructions"', "data-upload ", "Delete this project", "Move ", "Pin ")
+    )
+    assert reader.get(f"/projects/{project.pk}/files/choose/").status_code == 403
 
 
 def test_a_readers_forms_are_refused(project: Project, file: File) -> None:
     reader = member(project, "reader")
     where = f"/projects/{project.pk}/"
     for path, body in {
-        where: {"name": "Mine"},
+        f"{where}settings/": {"name": "Mine"},
         f"{where}files/": {"file": str(file.pk)},
         f"{where}upload/": {},
         f"{where}files/{file.pk}/": {"pinned": "true"},
@@ -74,10 +78,44 @@ def test_a_readers_forms_are_refused(project: Project, file: File) -> None:
     assert (project.name, ProjectFile.objects.filter(project=project, pinned=False).count()) == ("Contracts", 1)
 
 
+def test_the_page_of_a_project_asks_in_it_and_lists_ones_own_conversations(owner: User, project: Project) -> None:
+    Conversation.objects.create(owner=owner, project=project, title="Which fee?")
+    Conversation.objects.create(owner=owner, title="Elsewhere")
+    shown = page(signed_in(owner), f"/projects/{project.pk}/")
+    assert "Ask in Contracts" in shown and f'name="project" value="{project.pk}"' in shown
+    place = shown.partition('class="place"')[2]
+    assert "Which fee?" in place and "Elsewhere" not in place
+    assert "Which fee?" not in page(member(project, "editor"), f"/projects/{project.pk}/")
+    led = signed_in(owner).get(f"/?project={project.pk}&text=Hi")
+    assert led["Location"] == f"/projects/{project.pk}/?text=Hi"
+    assert signed_in(owner).get("/?project=nothing").status_code == 404
+
+
+def test_the_file_picker_shows_readable_files_with_name_kind_size_and_day(
+    owner: User, project: Project, file: File
+) -> None:
+    rows = [
+        ("plan.pdf", "1" * 64, "ready", "application/pdf"),
+        ("broken.pdf", "2" * 64, "failed", "application/pdf"),
+        ("copy.txt", file.sha256, "ready", "text/plain"),
+    ]
+    for name, sha256, status, kind in rows:
+        File.objects.create(owner=owner, name=name, size=2_048, sha256=sha256, status=status, media_type=kind)
+    otto = User.objects.create_user("otto")
+    File.objects.create(owner=otto, name="theirs.pdf", size=1, sha256="3" * 64, status="ready")
+    client = signed_in(owner)
+    shown = " ".join(page(client, f"/projects/{project.pk}/files/choose/").split())
+    assert "plan.pdf" in shown and "PDF · 2.0" in shown and "broken.pdf" not in shown and "theirs.pdf" not in shown
+    assert shown.count("Added") == 1 and shown.count("The project has a file with the same content.") == 1
+    searched = page(client, f"/projects/{project.pk}/files/choose/?q=PLAN")
+    assert "plan.pdf" in searched and "copy.txt" not in searched
+    assert "has “nowhere” in its name" in page(client, f"/projects/{project.pk}/files/choose/?q=nowhere")
+
+
 def test_an_editor_changes_instructions_but_does_not_see_who_to_invite(project: Project) -> None:
     editor = member(project, "editor")
     shown = page(editor, f"/projects/{project.pk}/")
-    assert "<textarea" in shown and 'type="file"' in shown
+    assert 'name="instructions"' in shown and 'type="file"' in shown
     assert "Delete this project" not in shown and 'name="username"' not in shown
 
 

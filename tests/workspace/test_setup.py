@@ -103,6 +103,17 @@ def test_from_a_provider_to_the_first_people(admin_client: Client, model: Script
     assert steps.count('class="done"') == 5
 
 
+def test_models_that_only_embed_are_named_and_not_offered(admin_client: Client, model: ScriptedModel) -> None:
+    names = ("big-one", "text-embedding-3-small", "whisper-1")
+    model.say({"GET /many/models": {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}})
+    answer = connect(admin_client, f"{model.url}/many", KEY)
+    page = admin_client.get(answer.headers["Location"]).content.decode()
+    assert page.count('name="model"') == 1 and 'value="big-one"' in page
+    assert "2 other models are not for conversations" in page and "text-embedding-3-small, whisper-1" in page
+    tested = admin_client.get(f"/admin/llm/provider/{Provider.objects.get().pk}/test/").content.decode()
+    assert tested.count('name="model"') == 1 and tested.count("It is not for conversations.") == 2
+
+
 def test_what_is_wrong_is_said_and_what_was_typed_is_kept(
     admin_client: Client, model: ScriptedModel, refusing: str
 ) -> None:

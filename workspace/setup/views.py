@@ -22,7 +22,7 @@ from core.sentences import NO_SENTENCE
 from llm import model_facts
 from llm.model_facts import in_words
 from llm.models import Model, Provider
-from llm.services import known_of, set_default_model, store_provider
+from llm.services import answers, known_of, set_default_model, store_provider
 from personas.services import create_persona
 from workspace.models import Workspace
 from workspace.models.settings import workspace_of
@@ -97,12 +97,14 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
             return redirect("setup:default")
         except ProductError as error:
             problem = error
-    offers, failure = _offers(row)
+    offered, failure = _offers(row)
+    offers = [offer for offer in offered if offer["answers"] or offer["added"]]
     if not chosen and len(offers) <= TICKED:
         chosen = [offer["name"] for offer in offers]
     context = {
         "provider": row,
         "found": offers,
+        "others": [offer["name"] for offer in offered if offer not in offers],
         "chosen": chosen,
         "typed": typed,
         "failure": failure,
@@ -112,11 +114,15 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
 
 
 class ModelOffer(TypedDict):
-    """A model that a provider offers. `words`: its facts in words; `added`: whether the workspace has it."""
+    """A model that a provider offers. `words`: its facts in words; `added`: whether the workspace has it.
+
+    `answers`: it is for conversations, and not for embeddings or other work.
+    """
 
     name: str
     added: bool
     words: str
+    answers: bool
 
 
 def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
@@ -127,13 +133,15 @@ def _offers(row: Provider) -> tuple[list[ModelOffer], ProductError | None]:
     except ProductError as error:
         return [], error
     added = set(row.models.values_list("name", flat=True))
+    models = [Model(provider=row, name=name, found=facts.get(name, {})) for name in names]
     return [
         {
-            "name": name,
-            "added": name in added,
-            "words": in_words(known_of(Model(provider=row, name=name, found=facts.get(name, {})))),
+            "name": model.name,
+            "added": model.name in added,
+            "words": in_words(known_of(model)),
+            "answers": answers(model),
         }
-        for name in names
+        for model in models
     ], None
 
 

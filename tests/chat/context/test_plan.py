@@ -89,6 +89,21 @@ def test_files_cost_the_sum_of_their_tokens_when_all_carry_some() -> None:
     assert '"contents": "aaa"' in message_of(answer, "a+b")["content"]
 
 
+def test_the_images_of_a_project_stand_below_its_files_and_get_what_the_messages_leave() -> None:
+    own = [{"id": "i", "tokens": 30}]
+    images = [{"id": "p1", "tokens": 40, "title": "Shelf"}, {"id": "p2", "tokens": 50, "title": "Shop"}]
+    answer = context(user("U1", 5, images=own), project_files=[file("p", 10)], project_images=images, max_images=2)
+    assert sent(answer) == ["project_files", "p1", "U1"]
+    line = "These images belong to the project: Shelf."
+    shown = message_of(answer, "p1")
+    assert (shown["content"], shown["images"], shown["tokens"]) == (line, ["p1"], count(line) + 40)
+    assert answer["report"]["used"] == 10 + count(line) + 40 + 35
+    rows = {each["id"]: each for each in answer["report"]["sources"] if each["kind"] == "project_file"}
+    assert {name: (each["state"], each.get("reason")) for name, each in rows.items()} == {
+        "p": ("full", None), "p1": ("full", None), "p2": ("left_out", "too_many_images"),
+    }  # fmt: skip
+
+
 def test_documents_have_a_fixed_key_order_and_keep_their_characters() -> None:
     files = [{"text": 'Đây là "tài liệu"\n', "metadata": "trạng thái: 关闭", "title": "Tệp.txt", "id": "p"}]
     answer = context(user("U1"), project_files=files)

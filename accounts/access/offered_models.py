@@ -1,0 +1,37 @@
+"""The models that a person chooses among: in which order, and which are their favourites."""
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models.functions import Coalesce, Lower, NullIf
+
+from accounts.access.rights import models_of
+from accounts.models import User
+from core.requests import get_or_404
+from llm.models import FavouriteModel, Model
+
+
+def offered_models(user: User) -> QuerySet[Model]:
+    """Return the models for a list of choices, favourites first, then in the order of the administrators.
+
+    Each row is annotated with `favourite`. Left out are hidden models, and those whose provider says that they do not
+    answer. Personas, programs and conversations that have one go on using it.
+    """
+    name = Coalesce(NullIf("display_name", Value("")), "name")
+    rows = with_favourites(models_of(user), user).filter(hidden=False).exclude(found__contains={"chat": False})
+    return rows.order_by("-favourite", "order", Lower(name), "provider__name", "pk")
+
+
+def with_favourites(models: QuerySet[Model], user: User) -> QuerySet[Model]:
+    """Annotate the models with `favourite`: whether this person has marked it."""
+    return models.annotate(favourite=Exists(FavouriteModel.objects.filter(model=OuterRef("pk"), user=user)))
+
+
+@transaction.atomic
+def set_favourite(*, user: User, model: object, favourite: bool) -> Model:
+    """Mark a model (its id) that the person may use as a favourite, or unmark it. Raises `NotFound`."""
+    row = get_or_404(with_favourites(models_of(user), user), model, "model")
+    if favourite:
+        FavouriteModel.objects.get_or_create(user=user, model=row)
+    else:
+        FavouriteModel.objects.filter(user=user, model=row).delete()
+    return get_or_404(with_favourites(models_of(user), user), model, "model")
