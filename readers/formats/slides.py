@@ -20,7 +20,8 @@ _RELATIONS = "relationships}"  # end of the namespace of relationships, in both 
 _TITLES = ("title", "ctrTitle")
 _BODIES = ("body", "obj", "")
 _WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders without text of the slide
-_AUTHORS = ("commentAuthors", "authors")  # kinds of parts with authors of comments, in older and newer files
+# Kinds of parts with authors of comments, in older and newer files, with their usual names.
+_AUTHORS = {"commentAuthors": "ppt/commentAuthors.xml", "authors": "ppt/authors.xml"}
 _YES = ("1", "true")
 _NO = ("0", "false")
 
@@ -34,7 +35,7 @@ def read(path: Path, media_type: str) -> Extracted:
     presentation = main.name if main else archive.actual(_PRESENTATION)
     authors = {
         author.get("id", ""): author.get("name", "")
-        for part in related(archive, presentation, *_AUTHORS)
+        for part in related(archive, presentation, *_AUTHORS) or filter(archive.names.__contains__, _AUTHORS.values())
         for author in archive.tree(part)
     }
     pages = (_Slide(archive, name, authors, left_out).text() for name in _slides(archive, presentation))

@@ -38,6 +38,7 @@ DEEPEST = 4  # levels of nested files
 MOST_INNER = 1_000  # nested files in one file, at all depths
 MOST_INNER_BYTES = 200_000_000
 MOST_KEYS = 1_000  # key derivations; deriving the key of a whole file takes as long as several for archive members
+MOST_DEFAULTS = 50
 _KEYS_OF_A_FILE = 5
 
 _READERS = {
@@ -73,11 +74,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RemainingWork:
-    """The remaining limits for nested files: their number, their bytes, and the keys derived from a password."""
+    """The remaining limits for nested files: their number, their bytes, and the keys derived from a password.
+
+    `defaults`: files that are tried with Excel's default password, each of which takes as long as a key.
+    """
 
     files: int = MOST_INNER
     bytes: int = MOST_INNER_BYTES
     keys: int = MOST_KEYS
+    defaults: int = MOST_DEFAULTS
 
     def take(self, size: int) -> None:
         """Count one more file of this size. Raises `bomb` if a limit is exceeded."""
@@ -144,13 +149,13 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
     try:
         return _read_with(path, name, encoding, password, inner)
     except ReaderError as error:
-        if error.code not in ("encrypted", "wrong_password") or not is_compound(path):
+        if error.code != "encrypted" or password or inner.left.defaults <= 0 or not is_compound(path):
             raise
+        inner.left.defaults -= 1
         try:
-            inner.left.take_keys(_KEYS_OF_A_FILE)
             return _read_with(path, name, encoding, _DEFAULT_PASSWORD, inner)
         except ReaderError as second_error:
-            if second_error.code in ("encrypted", "wrong_password", "protected", "damaged", "untried_inside"):
+            if second_error.code in ("encrypted", "wrong_password", "protected", "damaged"):
                 raise error from second_error
             raise
 

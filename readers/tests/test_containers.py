@@ -84,7 +84,7 @@ def message(**attached: bytes) -> bytes:
 
 def test_a_locked_attachment_does_not_lock_its_letter(read: Read) -> None:
     locked = samples.locked(samples.word(["The secret."]), "own")
-    outlook = read(message(secret=locked, note=b"Read me."))
+    outlook = read(message(secret=locked, note=samples.word(["Read me."])))
     assert outlook.media_type == "application/vnd.ms-outlook"
     assert "See below." in outlook.text and "Read me." in outlook.text and "The secret." not in outlook.text
     assert "Attachment secret: [Not read: It is protected with a password." in outlook.text

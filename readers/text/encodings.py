@@ -133,7 +133,7 @@ def _without_mark(head: bytes) -> str:
     Every other byte of UTF-16 is zero, at least next to blanks and line ends.
     """
     units = len(head) // 2
-    if units < 8:
+    if units < 8 or (head.count(0) == 1 and head.isascii()):  # one NUL is no blank of UTF-16 among ASCII
         return ""
     even = head[0 : 2 * units : 2]
     odd = head[1 : 2 * units : 2]

@@ -246,13 +246,7 @@ def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
     if not heights:
         yield [Cell(cell.text(), cell.columns, cell.rows) for cell in cells]
     for height in heights:
-        yield [
-            Cell(
-                cell.text([number for number, (at, _) in enumerate(cell.pieces) if abs(at - height) <= NEAR]),
-                cell.columns,
-            )
-            for cell in cells
-        ]
+        yield [Cell(cell.text_at(height), cell.columns) for cell in cells]
 
 
 def _line_heights(cells: Sequence[_Place]) -> list[float]:

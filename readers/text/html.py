@@ -31,6 +31,7 @@ _BLOCKS = frozenset(
             "caption",
             "dd",
             "details",
+            "dialog",
             "div",
             "dl",
             "dt",
