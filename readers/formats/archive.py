@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
 from lxml import etree
@@ -180,7 +180,7 @@ def parser() -> etree.XMLParser:
 
 
 def events(
-    source: IO[bytes], kinds: Sequence[str] = ("start", "end"), tags: Sequence[str] | None = None
+    source: IO[bytes], kinds: Sequence[Literal["start", "end"]] = ("start", "end"), tags: Sequence[str] | None = None
 ) -> "Iterator[tuple[str, Element]]":
     """Yield (`start` or `end`, element) while a member is read. `tags`: only these elements.
 

@@ -205,12 +205,12 @@ class Deck(Records):
                     (slide,) = struct.unpack_from("<I", self._content, atom.start)
                     remarks[slide] = [text for text in self.texts(record) if text.kind == _REMARKS]
         for number, slide, outline in self._listed(_OF_SLIDES):
-            record = self._record(self._places[number]) if number in self._places else None
-            slide_texts = list(self.texts(record, outline)) if record else outline
+            shown = self._record(self._places[number]) if number in self._places else None
+            slide_texts = list(self.texts(shown, outline)) if shown else outline
             text = _markdown(slide_texts, remarks.get(slide, []))
-            if record:
-                left_out["pictures"] += self._pictures(record)
-                if text and self._is_hidden(record):
+            if shown:
+                left_out["pictures"] += self._pictures(shown)
+                if text and self._is_hidden(shown):
                     left_out[hidden.COUNT] += 1
                     text = f"{hidden.SLIDE}\n\n{text}"
             yield text

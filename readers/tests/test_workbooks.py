@@ -14,8 +14,12 @@ from readers.tests.reading import Read, pages, read, refusal
 
 __all__ = ["read"]
 
-FORMATS = ((0.075, "0.0%"), (1234.5, '"$"#,##0.00'), (1067, "00000"), (timedelta(hours=30, minutes=5), "[h]:mm"))
-SHOWN = ["7.5%", "$1,234.50", "01067", "30:05"]
+FORMATS: tuple[tuple[float | timedelta, str], ...] = (
+    (0.075, "0.0%"),
+    (1234.5, '"$"#,##0.00'),
+    (1067, "00000"),
+    (timedelta(hours=30, minutes=5), "[h]:mm"),
+)
 
 
 def book() -> bytes:

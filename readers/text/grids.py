@@ -22,6 +22,7 @@ MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
 _MOST_PLACES = 3_000  # cells of one table
 _MOST_REPEATED = 2  # times the glyphs of a table that its Markdown may have, which repeats merged cells
 _FEWEST = 2  # rows with text in several cells
+_MOST_DIVIDED = 4  # one word that a border divides in so many rows; a table has none
 _FILLED = 0.25  # minimum share of cells with text; a diagram has less
 # Limits for a table without ruled lines. The first three are in heights of its lines.
 _GAP = 0.8  # between columns
@@ -84,7 +85,9 @@ class Grid(NamedTuple):
 
     def table(self, glyphs: Sequence[Glyph]) -> str:
         """Return the Markdown of the glyphs in the grid, or "" if the grid is no table."""
-        filled = self._filled(glyphs)
+        filled, divided = self._filled(glyphs)
+        if divided * _MOST_DIVIDED > len(self.rows):
+            return ""  # borders that divide words are those of a box around a text
         rows = [row for top in range(len(self.rows) - 1) for row in _rows_of(filled, top)]
         if from_the_right("".join(glyph.text for glyph in glyphs)):
             rows = [row[::-1] for row in rows]
@@ -100,17 +103,26 @@ class Grid(NamedTuple):
         single = sum(sum(bool(cell.text) and cell.columns == cell.rows == 1 for cell in row) > _FEWEST for row in rows)
         return markdown(map(_once, rows)) if 2 * single > len(rows) else ""
 
-    def _filled(self, glyphs: Sequence[Glyph]) -> list["_Place"]:
+    def _filled(self, glyphs: Sequence[Glyph]) -> tuple[list["_Place"], int]:
+        """Return the cells with their glyphs, and the number of words that lie in two cells."""
         places = list(_places(self))
         owner = {(row, column): place for place in places for row, column in place.covered()}
         width = len(self.columns) - 2
         height = len(self.rows) - 2
+        divided = 0
+        line = -1
+        last_text = ""
+        last_place: _Place | None = None
         for glyph in glyphs:
             x, y = glyph.box.middle
             column = min(max(bisect_right(self.columns, x) - 1, 0), width)
             row = height - min(max(bisect_right(self.rows, y) - 1, 0), height)
-            owner[row, column].add(glyph)
-        return places
+            place = owner[row, column]
+            place.add(glyph)
+            if glyph.line == line and place is not last_place and not (glyph.text.isspace() or last_text.isspace()):
+                divided += 1
+            line, last_place, last_text = glyph.line, place, glyph.text
+        return places, divided
 
 
 class _Place:
