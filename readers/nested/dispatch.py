@@ -158,6 +158,8 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
             if second_error.code in ("encrypted", "wrong_password", "protected", "damaged"):
                 raise error from second_error
             raise
+        except Exception as library_error:  # any, for a file that is protected in an odd way
+            raise error from library_error
 
 
 def _read_with(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:

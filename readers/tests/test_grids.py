@@ -80,11 +80,8 @@ def test_the_title_above_a_wide_table_stands_once() -> None:
     upright += [Rule(0, 0, 80), Rule(600, 0, 80)]
     words = glyphs(("A title of sixty letters in all", 5, 65))
     for bottom in (45, 25, 5):
-        words += [
-            glyph._replace(line=20 * bottom + at)
-            for at in range(12)
-            for glyph in glyphs((str(at), 50 * at + 5, bottom))
-        ]
+        for at in range(12):
+            words += [each._replace(line=20 * bottom + at) for each in glyphs((str(at), 50 * at + 5, bottom))]
     (table_grid,) = ruled(level, upright)
     table = table_grid.table(words)
     assert table.count("A title") == 1 and table.count("| 0 | 1 | 2 |") == 3
