@@ -1,10 +1,12 @@
-"""Open zip archives of documents (DOCX, PPTX, XLSX, EPUB) safely."""
+"""Open zip archives of documents (DOCX, PPTX, XLSX, EPUB) safely, and follow the relations of their parts."""
 
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
+from urllib.parse import unquote
 
 from lxml import etree
 
@@ -17,8 +19,12 @@ SMALL = 20_000_000  # bytes; archives up to this unpacked size may have any rati
 # Members of an OpenDocument.
 MANIFEST = "META-INF/manifest.xml"
 PACKAGE = "encrypted-package"
+CONTENT_TYPES = "[Content_Types].xml"
+# Kinds of relations that lead to the main part: of Office, of drawings of Visio, and of XPS.
+_STARTS = ("officeDocument", "document", "fixedrepresentation")
 _ENCRYPTED = 0x1
 _HEAD = 4_096
+_BLOCK = 1 << 15  # bytes
 _ENTITIES = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)")
 
 Element = Any  # lxml's own class for elements is private
@@ -27,7 +33,8 @@ Element = Any  # lxml's own class for elements is private
 class Archive:
     """A checked archive. Raises `bomb` or `damaged`, and `encrypted` for members with ZIP's own encryption.
 
-    `locked`: encrypted members are allowed.
+    `names`: the names of the members with `/` between folders; some programs write `\\`. `locked`: encrypted members
+    are allowed.
     """
 
     def __init__(self, path: Path, *, locked: bool = False) -> None:
@@ -42,10 +49,12 @@ class Archive:
             raise ReaderError("bomb")
         if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
             raise ReaderError("bomb")
-        self.locked = {member.filename: member for member in self.members if member.flag_bits & _ENCRYPTED}
+        self._members = {_plain_name(member.filename): member for member in self.members}
+        self.locked = {name: member for name, member in self._members.items() if member.flag_bits & _ENCRYPTED}
         if self.locked and not locked:
             raise ReaderError("encrypted")
-        self.names = {member.filename for member in self.members}
+        self.names = set(self._members)
+        self._by_folded_name = {name.lower(): name for name in self._members}
 
     def open(self, name: str, password: bytes = b"") -> IO[bytes]:
         """Open a member.
@@ -54,24 +63,29 @@ class Archive:
         """
         if name not in self.names:
             raise ReaderError("damaged")
-        return self._zip.open(name, pwd=password or None)
+        return self._zip.open(self._members[name], pwd=password or None)
+
+    def actual(self, name: str) -> str:
+        """Return the name of a part as the archive writes it: parts are named without case (OPC, section 6.2.2)."""
+        return name if name in self.names else self._by_folded_name.get(name.lower(), name)
 
     def head(self, name: str) -> bytes:
         with self.open(name) as member:
             return member.read(_HEAD)
 
-    def is_open_document(self) -> bool:
-        return MANIFEST in self.names and self.media_type().startswith("application/vnd.oasis.opendocument.")
-
     def media_type(self) -> str:
-        """Return the media type that the archive names, or an empty string."""
-        return self.head("mimetype").strip().decode("ascii", "replace") if "mimetype" in self.names else ""
+        """Return the media type that the archive names, in its own member or in its manifest; "" for none."""
+        if "mimetype" in self.names:
+            return self.head("mimetype").strip().decode("ascii", "replace")
+        entries = self.tree(MANIFEST).iterfind("{*}file-entry") if MANIFEST in self.names else ()
+        named = ({str(key).rpartition("}")[2]: value for key, value in each.attrib.items()} for each in entries)
+        return str(next((each.get("media-type", "") for each in named if each.get("full-path") == "/"), ""))
 
     def refuse_entities(self) -> None:
-        """Raise `bomb` for XML entities: no program writes them into documents, only attacks use them."""
+        """Raise `entities` for XML entities: no program writes them into documents, only attacks use them."""
         for name in self.names:
             if name.endswith((".xml", ".rels", ".opf")) and _ENTITIES.search(self.head(name)):
-                raise ReaderError("bomb")
+                raise ReaderError("entities")
 
     def tree(self, name: str) -> Element:
         """Return a small member as an XML tree."""
@@ -79,18 +93,74 @@ class Archive:
             return etree.parse(member, parser()).getroot()
 
 
-def relation_targets(archive: Archive, name: str) -> dict[str, str]:
-    """Return the targets of a part's relationships by id (OPC, part 2, section 9): members or external links."""
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation of a part. `kind`: the last part of its type, such as `styles`. `target`: a member, or a link."""
+
+    kind: str
+    target: str
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MainPart:
+    """The part that a package of Office begins with, and its content type, "" if the package does not name it."""
+
+    name: str
+    content_type: str
+
+
+def relations(archive: Archive, name: str = "") -> dict[str, Relation]:
+    """Return the relations of a part by id (OPC, part 2, section 9). Without a name, those of the package."""
     folder, _, file = name.rpartition("/")
-    source = f"{folder}/_rels/{file}.rels"
+    source = archive.actual(f"{folder}/_rels/{file}.rels".lstrip("/"))
     if source not in archive.names:
         return {}
-    return {
-        relation.get("Id", ""): relation.get("Target", "")
-        if relation.get("TargetMode") == "External"
-        else resolved(folder, relation.get("Target", ""))
-        for relation in archive.tree(source)
-    }
+    targets: dict[str, Relation] = {}
+    for each in archive.tree(source).iterfind("{*}Relationship"):
+        target = each.get("Target", "").replace("\\", "/")
+        external = each.get("TargetMode") == "External"
+        targets[each.get("Id", "")] = Relation(
+            each.get("Type", "").rpartition("/")[2],
+            each.get("Target", "") if external else archive.actual(resolved(folder, unquote(target).partition("#")[0])),
+            external,
+        )
+    return targets
+
+
+def relation_targets(archive: Archive, name: str) -> dict[str, str]:
+    """Return the targets of a part's relations by id: members or external links."""
+    return {each_id: each.target for each_id, each in relations(archive, name).items()}
+
+
+def related(archive: Archive, name: str, *kinds: str) -> list[str]:
+    """Return the members to which a part has relations of these kinds, in their order."""
+    targets = [each.target for each in relations(archive, name).values() if each.kind in kinds and not each.external]
+    return [target for target in dict.fromkeys(targets) if target in archive.names]
+
+
+def main_part(archive: Archive) -> MainPart | None:
+    """Return the main part of a package of Office (OPC, sections 6.2 and 6.5); None if the archive is none."""
+    starts = [each for each in relations(archive).values() if each.kind in _STARTS and each.target in archive.names]
+    if not starts:
+        return None
+    name = starts[0].target
+    types = archive.actual(CONTENT_TYPES)
+    content_type = _content_type(archive.tree(types), name) if types in archive.names else ""
+    return MainPart(name, content_type)
+
+
+def _content_type(types: Element, name: str) -> str:
+    for each in types.iterfind("{*}Override"):
+        if each.get("PartName", "").replace("\\", "/").lstrip("/").lower() == name.lower():
+            return str(each.get("ContentType", ""))
+    suffix = name.rpartition(".")[2].lower()
+    defaults = (each for each in types.iterfind("{*}Default") if each.get("Extension", "").lower() == suffix)
+    return str(next((each.get("ContentType", "") for each in defaults), ""))
+
+
+def _plain_name(name: str) -> str:
+    return name.replace("\\", "/").lstrip("/") or name
 
 
 def resolved(folder: str, target: str) -> str:
@@ -105,15 +175,29 @@ def resolved(folder: str, target: str) -> str:
 
 
 def parser() -> etree.XMLParser:
-    return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False)
+    """Return a parser that resolves nothing. It keeps no list of ids, since some programs write one id twice."""
+    return etree.XMLParser(resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False, collect_ids=False)
 
 
-def events(source: IO[bytes]) -> "Iterator[tuple[str, Element]]":
-    """Yield (`start` or `end`, element) while a member is read.
+def events(
+    source: IO[bytes], kinds: Sequence[Literal["start", "end"]] = ("start", "end"), tags: Sequence[str] | None = None
+) -> "Iterator[tuple[str, Element]]":
+    """Yield (`start` or `end`, element) while a member is read. `tags`: only these elements.
 
     The caller clears each element after use, so that memory stays bounded.
     """
-    parsed = etree.iterparse(
-        source, ("start", "end"), resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
+    # `iterparse` would check ids in spite of `collect_ids=False`.
+    pulled = etree.XMLPullParser(
+        kinds,
+        tag=tags,
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+        huge_tree=False,
+        collect_ids=False,
     )
-    return cast("Iterator[tuple[str, Element]]", parsed)
+    while block := source.read(_BLOCK):
+        pulled.feed(block)
+        yield from cast("Iterator[tuple[str, Element]]", pulled.read_events())
+    pulled.close()
+    yield from cast("Iterator[tuple[str, Element]]", pulled.read_events())

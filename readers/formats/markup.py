@@ -1,5 +1,6 @@
 """Read HTML pages, and EPUB books, whose chapters are HTML."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,13 +14,14 @@ from readers.text.html import readable
 
 def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     """Return the text of a page or a book. A book has one page per chapter."""
+    left_out: Counter[str] = Counter()
     if media_type == EPUB:
-        return paged(media_type, _chapters(Archive(path)))
+        return paged(media_type, _chapters(Archive(path), left_out), left_out=left_out)
     source, used = decoded(path, encoding)
-    return whole(media_type, readable(source), encoding=used)
+    return whole(media_type, readable(source, left_out=left_out), encoding=used, left_out=left_out)
 
 
-def _chapters(archive: Archive) -> Iterator[str]:
+def _chapters(archive: Archive, left_out: Counter[str]) -> Iterator[str]:
     """Yield the chapters in the order of the book's spine (EPUB 3.3, section 5.7)."""
     archive.refuse_entities()
     root = archive.tree("META-INF/container.xml").find(".//{*}rootfile")
@@ -32,4 +34,5 @@ def _chapters(archive: Archive) -> Iterator[str]:
     for reference in package.iterfind("{*}spine/{*}itemref"):
         if chapter := links.get(reference.get("idref"), ""):
             with archive.open(resolved(folder, chapter)) as member:
-                yield "".join(limited(readable(member.read().decode("utf-8-sig", "replace"))))
+                chapter_source = member.read().decode("utf-8-sig", "replace")
+                yield "".join(limited(readable(chapter_source, left_out=left_out)))

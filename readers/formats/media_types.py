@@ -6,10 +6,12 @@ To add a format:
 2. Write a reader in `readers.formats`, and add it to `_READERS` of `readers.nested.dispatch`.
 """
 
+import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from readers.formats.archive import MANIFEST, Archive
+from readers.formats.archive import MANIFEST, Archive, main_part
 from readers.formats.result import ReaderError
 from readers.text import encodings, rtf
 
@@ -21,7 +23,6 @@ DOC = "application/msword"
 PPT = "application/vnd.ms-powerpoint"
 XLS = "application/vnd.ms-excel"
 XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
-WORKBOOKS = (XLS, XLSB)
 MSG = "application/vnd.ms-outlook"
 ZIP = "application/zip"
 EPUB = "application/epub+zip"
@@ -49,15 +50,41 @@ _IMAGE_MARKS = (
     (re.compile(rb"....ftyp(?:avif|avis)", re.DOTALL), "image/avif"),
 )
 _PDF_MARK = re.compile(rb"%PDF-\d")  # readers accept it anywhere in the first 1,024 bytes (ISO 32000-1, annex H.3)
-_ZIP = b"PK\x03\x04"
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08PK")  # with members, empty, and once divided into parts
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # files of Word 97 and other old programs, and protected Office files
-_PROTECTED = "EncryptedPackage".encode("utf-16-le")
-_PARTS = {
+_ENTRY = 128  # bytes of an entry in the directory of a compound file
+# Main parts by words of their content type or, where the package states none, by their name.
+_MAIN_TYPES = (
+    ("ms-excel.sheet.binary", XLSB),
+    ("wordprocessingml", DOCX),
+    ("ms-word.", DOCX),
+    ("presentationml", PPTX),
+    ("ms-powerpoint.", PPTX),
+    ("spreadsheetml", XLSX),
+    ("ms-excel.", XLSX),
+)
+_MAIN_NAMES = {
     "word/document.xml": DOCX,
     "ppt/presentation.xml": PPTX,
     "xl/workbook.xml": XLSX,
     "xl/workbook.bin": XLSB,
 }
+_OTHER_PACKAGES = (("visio", "visio"), ("xps", "xps"), ("package.dwfx", "xps"))
+# Files of LibreOffice by the end of their media type: what they are read as.
+_OPEN_TYPES = {
+    "text": ODT,
+    "text-master": ODT,
+    "text-web": ODT,
+    "spreadsheet": ODS,
+    "presentation": ODP,
+    "graphics": ODP,
+    "writer": ODT,
+    "writer.global": ODT,
+    "calc": ODS,
+    "impress": ODP,
+    "draw": ODP,
+}
+_OPEN_TYPE = re.compile(r"application/vnd\.(?:oasis\.opendocument|sun\.xml)\.([\w.-]+?)(?:-template|\.template)?$")
 # Marks of unsupported files, with their kinds in `result.KINDS`.
 _UNREAD = (
     (re.compile(rb"....ftyp(?:heic|heix|heim|heis|hevc|hevx|mif1|msf1)", re.S), "heic"),
@@ -66,15 +93,30 @@ _UNREAD = (
     (re.compile(rb"\x1f\x8b|BZh\d|\xfd7zXZ\x00|7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x28\xb5\x2f\xfd", re.S), "archive"),
     (re.compile(rb"\x7fELF|MZ.{58}|\xca\xfe\xba\xbe|\xcf\xfa\xed\xfe", re.S), "program"),
 )
-# Streams of the compound files of old Office programs (MS-CFB), with the kind of the file.
-_STREAMS = (
-    ("__nameid_version1.0", "msg"),
-    ("WordDocument", "doc"),
-    ("PowerPoint Document", "ppt"),
-    ("Workbook", "xls"),
-    ("Book", "xls"),
+# Entries in the root of compound files (MS-CFB), in lower case, with the kind of the file. A protected file of Office
+# has the whole document in one stream.
+_ENTRIES = (
+    ("encryptedpackage", "encrypted"),
+    ("\tdrmcontent", "protected"),
+    ("__properties_version1.0", MSG),
+    ("__nameid_version1.0", MSG),
+    ("worddocument", DOC),
+    ("powerpoint document", PPT),
+    ("workbook", XLS),
+    ("book", XLS),
+    ("visiodocument", "visio"),
+    ("quill", "publisher"),
+    ("pp40", "powerpoint"),
+    ("mm", "works"),
+    ("matoscontents", "works"),
 )
-_COMPOUNDS = {"doc": DOC, "ppt": PPT, "xls": XLS, "msg": MSG}
+# Beginnings of files of Office before there were compound files: Excel 2 to 4, Word 1 and 2, Write.
+_OLD_SHEET = re.compile(
+    rb"\x09\x00\x04\x00..[\x10\x20\x40]\x00|\x09[\x02\x04]\x06\x00..(?:[\x10\x20\x40]\x00|\x00\x01)"
+    rb"|\x09\x08[\x08\x10]\x00\x00[\x05\x06]",
+    re.S,
+)
+_OLD_WORD = re.compile(rb"[\x9b\xdb]\xa5|[\x31\x32]\xbe\x00\x00|\xfe[\x32\x34\x37]\x00[\x00\x1c\x23]")
 _HTML_MARK = re.compile(
     rb"\s*+(?:<\?xml[^>]*+>\s*+)?(?:(?><!--.{0,2000}?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
@@ -122,8 +164,7 @@ KNOWN = tuple(
         {
             *(PDF, RTF, ZIP, EPUB, HTML, MAIL, MBOX, SVG, XML, PLAIN, HEIC),
             *(kind for _, kind in _IMAGE_MARKS),
-            *_PARTS.values(),
-            *_COMPOUNDS.values(),
+            *(DOC, DOCX, PPT, PPTX, XLS, XLSX, XLSB, MSG),
             *OPEN_DOCUMENTS,
             *_BY_NAME.values(),
         }
@@ -149,41 +190,93 @@ def media_type(path: Path, name: str) -> str:
         return _in_archive(path)
     if head.startswith(_COMPOUND):
         return _compound(path.read_bytes())
+    if _OLD_SHEET.match(head):
+        return XLS
+    if _OLD_WORD.match(head):
+        raise ReaderError("unsupported", "doc")
     if not encodings.is_text(head):
         raise ReaderError("unsupported", next((kind for mark, kind in _UNREAD if mark.match(head)), ""))
     return _of_text(head, name)
 
 
+def is_compound(path: Path) -> bool:
+    """Return whether a file is a compound file (MS-CFB)."""
+    with path.open("rb") as source:
+        return source.read(len(_COMPOUND)) == _COMPOUND
+
+
 def _compound(content: bytes) -> str:
-    if _PROTECTED in content:
-        raise ReaderError("encrypted")
-    kinds = (kind for stream, kind in _STREAMS if stream.encode("utf-16-le") + b"\0\0" in content)
-    kind = next(kinds, "")
-    if kind in _COMPOUNDS:
-        return _COMPOUNDS[kind]
+    """Return the type of a compound file by the entries in its root. A file in it does not count."""
+    names = _root_entries(content)
+    kind = next((kind for name, kind in _ENTRIES if name in names), "")
+    if kind in (DOC, PPT, XLS, MSG):
+        return kind
+    if kind in ("encrypted", "protected"):
+        raise ReaderError(kind)
     raise ReaderError("unsupported", kind)
+
+
+def _root_entries(content: bytes) -> set[str]:
+    """Return the names of the streams and storages in the root, in lower case."""
+    import olefile  # noqa: PLC0415 - the product imports this module and opens no file
+
+    try:
+        with olefile.OleFileIO(io.BytesIO(content)) as file:
+            return {entry[0].lower() for entry in file.listdir(streams=True, storages=True) if len(entry) == 1}
+    except Exception as error:  # olefile raises errors of many kinds for a damaged file
+        names = set(_stray_entries(content))
+        if not names:
+            raise ReaderError("damaged") from error
+        return names
+
+
+def _stray_entries(content: bytes) -> Iterator[str]:
+    """Yield the names of all entries of a damaged directory: the readers of each kind may still open the file."""
+    for at in range(512, len(content) - _ENTRY + 1, _ENTRY):
+        size = int.from_bytes(content[at + 64 : at + 66], "little")
+        if content[at + 66] in (1, 2) and 4 <= size <= 64 and not size % 2 and not any(content[at + size : at + 64]):
+            yield content[at : at + size - 2].decode("utf-16-le", "replace").lower()
 
 
 def _in_archive(path: Path) -> str:
     archive = Archive(path, locked=True)
     if archive.locked:
         return ZIP
-    for part, kind in _PARTS.items():
-        if part in archive.names:
-            return kind
+    if kind := _in_package(archive):
+        return kind
     declared_type = archive.media_type()
-    if declared_type == EPUB:
+    if declared_type == EPUB or ("META-INF/container.xml" in archive.names and _is_book(archive)):
         return EPUB
-    for kind in OPEN_DOCUMENTS:
-        if declared_type in (kind, f"{kind}-template"):
-            if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
-                raise ReaderError("encrypted")
-            return kind
+    if (match := _OPEN_TYPE.match(declared_type)) and match[1] in _OPEN_TYPES:
+        if MANIFEST in archive.names and archive.tree(MANIFEST).find(".//{*}encryption-data") is not None:
+            raise ReaderError("encrypted")
+        return _OPEN_TYPES[match[1]]
     if "Index.zip" in archive.names or any(
         name.startswith("Index/") and name.endswith(".iwa") for name in archive.names
     ):
         raise ReaderError("unsupported", "iwork")
     return ZIP
+
+
+def _in_package(archive: Archive) -> str:
+    """Return the type of a package of Office by its main part; "" for another archive."""
+    main = main_part(archive)
+    if main is None:
+        return next((kind for name, kind in _MAIN_NAMES.items() if archive.actual(name) in archive.names), "")
+    content_type = main.content_type.lower()
+    for words, kind in _MAIN_TYPES:
+        if words in content_type:
+            return kind
+    for words, kind in _OTHER_PACKAGES:
+        if words in content_type:
+            raise ReaderError("unsupported", kind)
+    return next((kind for name, kind in _MAIN_NAMES.items() if main.name.lower().startswith(name[:-4])), "")
+
+
+def _is_book(archive: Archive) -> bool:
+    """Return whether an archive without a media type is a book (EPUB)."""
+    files = archive.tree("META-INF/container.xml").iterfind(".//{*}rootfile")
+    return any(each.get("media-type") == "application/oebps-package+xml" for each in files)
 
 
 def _of_text(head: bytes, name: str) -> str:

@@ -7,7 +7,11 @@ from pathlib import Path
 from readers.formats.archive import Archive, Element, events, resolved
 from readers.formats.media_types import ODP, ODS
 from readers.formats.result import Extracted, limited, paged, whole
+from readers.text import hidden
+from readers.text.formulas import latex_of_tree
 from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
+from readers.text.office_parts import remark
+from readers.text.sheet_rows import SheetRow, SheetText, commented, one_line, reference
 from readers.text.tables import Cell, markdown
 
 _CONTENT = "content.xml"
@@ -18,8 +22,10 @@ _FORMATS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upp
 _TITLES = {"Title": 1, "Subtitle": 2}
 _LONGEST_TITLE = 120  # characters in the title of a slide
 _MOST_REPEATED = 100  # copies of a repeated cell or row
-_LONGEST_ROW = 10_000  # cells
-_BLANK_ROWS = 1_000  # this many consecutive blank rows end a sheet
+_LONGEST_ROW = 20_000  # cells; LibreOffice has 16,384
+_NOT_SHOWN = ("collapse", "filter")  # values of the visibility of rows and columns
+# Attributes with the value of a cell, for programs that do not write the text that it shows.
+_VALUES = ("string-value", "date-value", "time-value", "boolean-value", "value")
 _MOST_DEPTH = 80
 
 
@@ -29,7 +35,7 @@ def read(path: Path, media_type: str) -> Extracted:
     archive.refuse_entities()
     reader = _OpenDocumentReader(archive)
     if media_type == ODS:
-        return paged(media_type, reader.sheets())
+        return paged(media_type, reader.sheets(), left_out=reader.left_out)
     if media_type == ODP:
         return paged(media_type, reader.slides(), without_text="slides", left_out=reader.left_out)
     return whole(media_type, reader.text(), left_out=reader.left_out)
@@ -54,7 +60,7 @@ def _is_title(blocks: list[str]) -> bool:
 
 
 class _OpenDocumentReader:
-    """Reader of one file. `left_out` counts the omitted pictures."""
+    """Reader of one file. `left_out` counts omitted pictures and hidden parts."""
 
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
@@ -66,6 +72,7 @@ class _OpenDocumentReader:
         self._counted: dict[str, Numbering] = {}
         self._notes: list[str] = []
         self._comments: list[str] = []
+        self._hidden_styles: set[str] = set()  # of text, tables and slides that are not shown
         if _STYLES in archive.names:
             self._learn(archive.tree(_STYLES))
 
@@ -74,6 +81,8 @@ class _OpenDocumentReader:
         for style in tree.iter("{*}style"):
             name = _get(style, "name")
             parent = _get(style, "parent-style-name")
+            if any(_hides(properties) for properties in style) or parent in self._hidden_styles:
+                self._hidden_styles.add(name)
             self._titles[name] = _TITLES.get(name) or _TITLES.get(parent) or self._titles.get(parent, 0)
         for layout in tree.iter("{*}presentation-page-layout"):
             if any(_get(place, "object") == "title" for place in layout):
@@ -97,37 +106,84 @@ class _OpenDocumentReader:
 
     def sheets(self) -> Iterator[str]:
         """Yield `# name` and tab-separated rows for each sheet, as the Excel reader does."""
-        lines: list[str] = []
-        blank = 0
-        for event, element in events(self._archive.open(_CONTENT)):
+        stream = events(self._archive.open(_CONTENT))
+        for event, element in stream:
             name = _tag(element)
-            if event == "start" or name not in ("table-row", "table"):
-                continue
-            if name == "table":
-                filled = "\n".join(limited(lines))
-                yield f"# {_get(element, 'name')}\n{filled}" if filled.strip() else ""
-                lines = []
-                blank = 0
-            elif blank < _BLANK_ROWS:
-                line = self._row_of_sheet(element)
-                copies = min(_count(element, "number-rows-repeated"), _MOST_REPEATED if line else 1)
-                lines += [line] * copies
-                blank = 0 if line else blank + 1
-            _discard(element)
+            if event == "start" and name == "table":
+                yield "".join(limited(self._sheet(element, stream)))
+            elif event == "end" and name == "automatic-styles":
+                self._learn(element)
 
-    def _row_of_sheet(self, row: Element) -> str:
-        cells: list[str] = []
+    def _sheet(self, table: Element, stream: Iterator[tuple[str, Element]]) -> Iterator[str]:
+        is_hidden = _get(table, "style-name") in self._hidden_styles
+        sheet = SheetText(_get(table, "name"), self.left_out, is_hidden=is_hidden)
+        self._comments = []
+        yield from sheet.text(self._rows_of_sheet(stream, sheet.hidden_columns), self._comments_of_sheet())
+
+    def _comments_of_sheet(self) -> Iterator[str]:
+        yield commented(self._comments)  # those of the rows that are read by now
+
+    def _rows_of_sheet(self, stream: Iterator[tuple[str, Element]], hidden_columns: set[int]) -> Iterator[SheetRow]:
+        """Yield the rows up to the end of the table. Adds the hidden columns, which stand before the rows."""
+        depth = 0
+        column = 0
+        number = 1
+        for event, element in stream:
+            name = _tag(element)
+            if name == "table":
+                depth += 1 if event == "start" else -1
+                if depth < 0:
+                    return
+            elif event == "start" or depth:
+                continue
+            elif name == "table-column":
+                count = min(_count(element, "number-columns-repeated"), _LONGEST_ROW)
+                if _get(element, "visibility") in _NOT_SHOWN:
+                    hidden_columns.update(range(column, column + count))
+                column += count
+            elif name == "table-row":
+                copies = _count(element, "number-rows-repeated")
+                cells = self._cells_of_sheet(element, number)
+                if copies > _MOST_REPEATED and cells:
+                    self.left_out["copies"] += 1
+                for copy in range(min(copies, _MOST_REPEATED) if cells else 0):
+                    yield SheetRow(number + copy, dict(cells), _get(element, "visibility") in _NOT_SHOWN)
+                number += copies
+                _discard(element)
+
+    def _cells_of_sheet(self, row: Element, number: int) -> dict[int, str]:
+        cells: dict[int, str] = {}
+        column = 0
         for cell in row:
-            if _tag(cell) in ("table-cell", "covered-table-cell") and len(cells) < _LONGEST_ROW:
-                text = " ".join(" ".join(self._inline(each, 0) for each in cell.iterfind("{*}p")).split())
-                cells += [text] * min(_count(cell, "number-columns-repeated"), _MOST_REPEATED)
-        return "\t".join(cells).rstrip("\t")
+            if _tag(cell) not in ("table-cell", "covered-table-cell") or column >= _LONGEST_ROW:
+                continue
+            for note in cell.iterfind("{*}annotation"):
+                self._comments.append(self._remark(note, reference(column, number)))
+            text = hidden.joined(
+                one_line(" ".join(self._inline(each, 0) for each in cell.iterfind("{*}p"))), self.left_out
+            ) or next((value for name in _VALUES if (value := _get(cell, name))), "")
+            copies = _count(cell, "number-columns-repeated")
+            if text:
+                if copies > _MOST_REPEATED:
+                    self.left_out["copies"] += 1
+                cells |= dict.fromkeys(range(column, column + min(copies, _MOST_REPEATED)), text)
+            column += copies
+        return cells
+
+    def _remark(self, annotation: Element, place: str = "") -> str:
+        """Return a comment as a list item, with its author and time."""
+        text = one_line(" ".join(self._inline(each, 1) for each in annotation.iter("{*}p")))
+        author = annotation.findtext("{*}creator") or ""
+        return remark(text, f"{place} {author}".strip(), annotation.findtext("{*}date") or "")
 
     def _blocks(self, kinds: frozenset[str]) -> Iterator[str]:
         """Yield the text of each outermost element of these kinds."""
         inside: list[Element] = []
+        hidden_sections = 0
         for event, element in events(self._archive.open(_CONTENT)):
             name = _tag(element)
+            if name == "section" and _get(element, "display") == "none":
+                hidden_sections += 1 if event == "start" else -1
             if event == "start":
                 if inside or name in kinds or name in _UNSEEN:
                     inside.append(element)
@@ -138,7 +194,8 @@ class _OpenDocumentReader:
                 inside.pop()
             if not inside:
                 if name in kinds and ((text := self._block(element, 0)) or name == "page"):
-                    yield text
+                    text = hidden.hidden_text(text) if hidden_sections else text
+                    yield hidden.joined(text, self.left_out)
                 if name in kinds or name in _UNSEEN:
                     _discard(element)
 
@@ -154,6 +211,8 @@ class _OpenDocumentReader:
                 return f"{'#' * min(level, 6)} {text}\n" if text else ""
             case "p":
                 text = self._inline(element, 0).strip()
+                if _get(element, "style-name") in self._hidden_styles:
+                    text = hidden.hidden_text(text)
                 title = self._titles.get(_get(element, "style-name"), 0)
                 text = f"{'#' * title} {' '.join(text.split())}" if text and title else text
                 return f"{text}\n" if text else ""
@@ -218,7 +277,11 @@ class _OpenDocumentReader:
         # A title from PowerPoint has no mark of its own: it is the first shape on a slide whose layout has a title.
         if untitled and _get(page, "presentation-page-layout-name") in self._titled and _is_title(blocks):
             titles.append(f"# {blocks.pop(0)}")
-        return "\n\n".join((*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])))
+        parts = [*titles, *blocks, *([f"Notes:\n\n{notes}"] if notes else [])]
+        if parts and _get(page, "style-name") in self._hidden_styles:
+            self.left_out[hidden.COUNT] += 1
+            parts.insert(0, hidden.SLIDE)
+        return "\n\n".join(parts)
 
     def _shape(self, element: Element, depth: int) -> str:
         name = _tag(element)
@@ -247,6 +310,8 @@ class _OpenDocumentReader:
         tree = self._archive.tree(name)
         if (annotation := tree.find(".//{*}annotation")) is not None:
             return f"`{' '.join((annotation.text or '').split())}`"
+        if _tag(tree) == "math":
+            return f"${latex_of_tree(tree)}$"
         table = tree.find(".//{*}table")
         return "" if table is None else f"\nChart:\n\n{markdown(self._rows(table))}"
 
@@ -273,17 +338,30 @@ class _OpenDocumentReader:
                 text = self._flat(element)
                 self._comments.append(f"{author}: {text}" if author else text)
                 return ""
+            case "span" | "hidden-text" | "hidden-paragraph":
+                return self._perhaps_hidden(element, depth)
             case "a":
-                text = self._inline(element, depth)
-                target = _get(element, "href")
-                is_link = target.startswith(("http:", "https:", "mailto:")) and target not in text and text.strip()
-                return f"[{text}]({target})" if is_link else text
+                return self._link(element, depth)
             case "frame" | "custom-shape" | "g" | "rect" | "ellipse":
                 return self._shape(element, depth)
             case name if name in _UNSEEN:
                 return ""
             case _:
                 return self._inline(element, depth)
+
+    def _perhaps_hidden(self, element: Element, depth: int) -> str:
+        text = self._inline(element, depth) or _get(element, "string-value")
+        if _tag(element) == "span":
+            is_hidden = _get(element, "style-name") in self._hidden_styles
+        else:
+            is_hidden = _get(element, "is-hidden", "true") == "true"
+        return hidden.hidden_text(text) if is_hidden else text
+
+    def _link(self, element: Element, depth: int) -> str:
+        text = self._inline(element, depth)
+        target = _get(element, "href")
+        is_link = target.startswith(("http:", "https:", "mailto:")) and target not in text and text.strip()
+        return f"[{text}]({target})" if is_link else text
 
     def _note(self, element: Element) -> str:
         body = element.find("{*}note-body")
@@ -304,6 +382,13 @@ def _level(element: Element) -> ListLevel:
     pattern = ".".join(f"%{each}" for each in range(level - shown + 1, level + 1) if each < LEVELS)
     pattern = f"{_get(element, 'num-prefix')}{pattern}{_get(element, 'num-suffix')}"
     return ListLevel(_count(element, "start-value"), _FORMATS.get(form, "decimal"), pattern)
+
+
+def _hides(properties: Element) -> bool:
+    """Return whether the properties of a style hide text (`none`), a table (`false`) or a slide (`hidden`)."""
+    return _get(properties, "display") in ("none", "false") or (
+        _tag(properties) == "drawing-page-properties" and _get(properties, "visibility") == "hidden"
+    )
 
 
 def _discard(element: Element) -> None:

@@ -27,8 +27,9 @@ from readers.formats.result import (
 )
 from readers.pdfium.lines import boxes, glyphs, lines
 from readers.pdfium.rules import is_scan, rules
-from readers.text.grids import aligned, ruled
+from readers.text.grids import aligned, from_the_right, has_right_letters, mirrored, ruled
 from readers.text.headings import PageLine, key, marked
+from readers.text.reading_order import in_gaps
 from readers.text.running import once
 from readers.text.words import joined
 
@@ -119,7 +120,10 @@ def _pages(document: pypdfium2.PdfDocument) -> Iterator[_Page]:
 
 
 def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_page: list[PageLine]) -> list[PageLine]:
-    """Return the lines. One line of Markdown replaces the lines of each table."""
+    """Return the lines. One line of Markdown replaces the lines of each table.
+
+    On a right-to-left page, lines without its letters are turned, so that the head of a table agrees with its rows.
+    """
     remaining: list[PageLine | None] = list(on_page)
     for grid in (*ruled(*rules(page)), *aligned(boxes(content))):
         inside = [number for number, line in enumerate(remaining) if line and line.box and grid.holds(line.box)]
@@ -127,7 +131,12 @@ def _with_tables(page: pypdfium2.PdfPage, content: pypdfium2.PdfTextPage, on_pag
             for number in inside:
                 remaining[number] = None
             remaining[inside[0]] = PageLine(f"\n{table}", 0, False)
-    return [line for line in remaining if line]
+    if from_the_right("".join(line.text for line in on_page)):
+        for number, line in enumerate(remaining):
+            if line and line.box and not has_right_letters(line.text) and len(line.text.split()) > 1:
+                turned = mirrored(list(glyphs(content, on_page, [number])))
+                remaining[number] = line._replace(text=turned) if turned else line
+    return in_gaps([line for line in remaining if line])
 
 
 def _annotations(page: pypdfium2.PdfPage, forms: Any) -> str:

@@ -24,13 +24,13 @@ def read(path: Path, media_type: str, encoding: str = "") -> Extracted:
     """Return the text of a file."""
     if media_type == RTF:
         data = path.read_bytes()
-        pictures = rtf.pictures_in(data)
-        return whole(media_type, rtf.text_of(data), left_out={"pictures": pictures} if pictures else {})
+        left_out = Counter({"pictures": rtf.pictures_in(data)})
+        return whole(media_type, rtf.text_of(data, left_out), left_out=left_out)
     text, used = decoded(path, encoding)
     if media_type == NOTEBOOK:
-        left_out: Counter[str] = Counter()
+        skipped: Counter[str] = Counter()
         with suppress(ValueError):  # a file that is a notebook by name only is read as text
-            return whole(media_type, notebooks.parts(text, left_out), encoding=used, left_out=left_out)
+            return whole(media_type, notebooks.parts(text, skipped), encoding=used, left_out=skipped)
     if media_type == SVG:
         with suppress(etree.XMLSyntaxError):
             words = list(_words_of_a_drawing(text.encode()))

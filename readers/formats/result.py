@@ -39,12 +39,17 @@ SENTENCES = {
     ),
     "damaged": gettext_noop("It is damaged, so it cannot be opened. Upload an intact copy."),
     "bomb": gettext_noop("It unpacks to far more than a real document holds, so it was not opened."),
+    "entities": gettext_noop(
+        "Its XML defines entities, which documents do not need and attacks use, so it was not opened. "
+        "Save it again in the program that it is from, and upload that."
+    ),
     "empty": gettext_noop("There is nothing in it."),
+    "wordless": gettext_noop("There is no text in it, and there are no pictures that may show some."),
     "too_large": gettext_noop(
         "It holds more than 5,000 pages, 20 million characters or 100 million pixels. Upload it in parts."
     ),
     "no_text": gettext_noop(
-        "It has no text, like a scan made of pictures. Run text recognition (OCR) on it, then upload it again."
+        "It has pictures or drawings but no text, like a scan. Run text recognition (OCR) on it, then upload it again."
     ),
     "scan_unread": gettext_noop(
         "It is a scan, and the model that reads scans failed at its pages. Try again in some minutes."
@@ -53,8 +58,10 @@ SENTENCES = {
         "Files of this kind cannot be read. Save it as PDF, DOCX, XLSX, PPTX or plain text and upload that."
     ),
     "unknown_encoding": gettext_noop("There is no such text encoding. Choose another one, or let it be found."),
-    "took_too_long": gettext_noop("Reading it took too long. Upload it in parts."),
-    "too_much_memory": gettext_noop("Reading it took too much memory. Upload it in parts."),
+    "took_too_long": gettext_noop("Reading it takes more than 40 seconds of processor time. Upload it in parts."),
+    "too_much_memory": gettext_noop("Reading it takes more than 1 GiB of memory. Upload it in parts."),
+    "machine_busy": gettext_noop("The machine was too busy to read it in time. Try again in some minutes."),
+    "machine_full": gettext_noop("The machine had no memory left to read it. Try again in some minutes."),
 }
 # Notes on files that were read only in part. The key is the missing part.
 LEFT_OUT = {
@@ -86,6 +93,16 @@ LEFT_OUT = {
     ),
     "shrunk": gettext_noop("It is shown with its longer edge at {count} pixels."),
     "slides": gettext_noop("{count} of its {pages} slides have no text. What their pictures show is left out."),
+    "hidden": gettext_noop(
+        "Parts that it does not show, such as hidden text, rows, sheets or slides: {count}. Their text is marked"
+        " as hidden."
+    ),
+    "formats": gettext_noop(
+        "Its number formats cannot be read. Numbers are shown as they are stored, such as 0.075 for 7.5%."
+    ),
+    "copies": gettext_noop(
+        "Cells or rows that repeat the one before more than 100 times: {count}. The repetitions are left out."
+    ),
 }
 # Sentences about unsupported files of known kinds.
 KINDS = {
@@ -104,6 +121,16 @@ KINDS = {
         "This is a video, and videos are not read. Upload what is said in it as text, or pictures of it."
     ),
     "program": gettext_noop("This is a program, not a document."),
+    "visio": gettext_noop("This is a drawing of Visio. Save it as PDF there and upload that."),
+    "xps": gettext_noop("This is an XPS document. Save it as PDF and upload that."),
+    "publisher": gettext_noop("This is a document of Publisher. Save it as PDF there and upload that."),
+    "powerpoint": gettext_noop(
+        "This is a presentation of a PowerPoint that is older than PowerPoint 97. Save it as PPTX in LibreOffice and"
+        " upload that."
+    ),
+    "works": gettext_noop(
+        "This is a document of Microsoft Works. Save it as DOCX or XLSX in LibreOffice and upload that."
+    ),
 }
 
 

@@ -1,141 +1,197 @@
-"""Read Excel workbooks: the cells, charts, text boxes and comments of each sheet."""
+"""Read Excel workbooks as a stream: the cells, charts, text boxes and comments of each sheet.
 
-import io
+openpyxl is not used: it refuses workbooks with odd styles, and it tells neither hidden rows nor what a number looks
+like without building an object for each cell.
+"""
+
 import re
-import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time
-from functools import reduce
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO
 
-import openpyxl
-from defusedxml.common import DefusedXmlException
-from openpyxl.utils.exceptions import InvalidFileException
+from lxml import etree
 
-from readers.formats.archive import Archive, Element, relation_targets
-from readers.formats.result import Extracted, ReaderError, limited, paged
+from readers.formats.archive import Archive, Element, events, main_part, related, relation_targets
+from readers.formats.result import Extracted, limited, paged
+from readers.text.number_formats import BUILT_IN, GENERAL, shown, shown_text
 from readers.text.office_parts import chart, remark
+from readers.text.sheet_rows import (
+    MergedCell,
+    SheetEntry,
+    SheetRow,
+    SheetText,
+    column_of,
+    commented,
+    merged_cell,
+    one_line,
+    place_of,
+)
 
-_WORKBOOK = "xl/workbook.xml"
-_STRICT = b"http://purl.oclc.org/ooxml/"
-_NAMESPACE = re.compile(re.escape(_STRICT) + rb"(\w+)/")
-_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
+_WORKBOOK = "xl/workbook.xml"  # the usual name of the main part
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^<>]*?ref="([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})"')
-_MOST_MERGED = 5_000  # merged cells per sheet
-_WIDEST = 200  # columns in which the text of a merged cell is repeated
-_HIGHEST = 1_000  # rows in which it is repeated
-_REPEATED = 80  # characters; a longer text is not repeated
 _BLOCK = 1 << 20  # bytes
 _LONGEST_MARK = 64  # bytes
 _THREAD = "tc="  # prefix of the author of a comment that repeats a thread
-_BLANK_ROWS = 1_000  # blank rows after which reading stops, since some programs save a million of them
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character by its number (ST_Xstring)
+_MOST_COLUMNS = 16_384
+_YES = ("1", "true", "on")
 
 
 def read(path: Path, media_type: str) -> Extracted:
     """Return one page for each sheet: its name, its rows, then charts, text boxes and comments.
 
-    A row is a line of cells, separated by tabs. A formula is shown as its last value. The text of a merged cell is
-    repeated in each cell that it covers, up to limits.
+    A row is a line of cells, separated by tabs. A cell is shown as its number format shows it, a formula as its last
+    value. The text of a merged cell is repeated in each cell that it covers, up to limits.
     """
     archive = Archive(path)
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
-    try:
-        # Open the file here: openpyxl requires a path with a suffix, and stored files have none.
-        with _transitional(archive) if _STRICT in archive.head(_WORKBOOK) else path.open("rb") as source:
-            book = openpyxl.load_workbook(source, read_only=True, data_only=True)
-            sheets = (_Sheet(archive, book, *each, left_out) for each in _sheets(archive))
-            pages = ("".join(limited(sheet.text())) for sheet in sheets)
-            return paged(media_type, pages, left_out=left_out)
-    except DefusedXmlException as error:
-        raise ReaderError("bomb") from error
-    except (InvalidFileException, KeyError) as error:
-        raise ReaderError("damaged") from error
+    main = main_part(archive)
+    book = _Book(archive, main.name if main else archive.actual(_WORKBOOK), left_out)
+    pages = ("".join(limited(_Sheet(archive, book, each, left_out).text())) for each in book.sheets)
+    return paged(media_type, pages, left_out=left_out)
 
 
-def _transitional(archive: Archive) -> io.BytesIO:
-    """Convert a workbook in strict format (ISO/IEC 29500-1) to the namespaces that openpyxl supports."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
-        for name in archive.names:
-            if name.endswith((".xml", ".rels")):
-                with archive.open(name) as member:
-                    rewritten.writestr(name, _NAMESPACE.sub(_TRANSITIONAL, member.read()))
-    return out
+@dataclass(frozen=True, slots=True)
+class _CellStyle:
+    """The number format of a style. `shows_text`: the format adds to texts, or hides them."""
+
+    code: str = GENERAL
+    shows_text: bool = False
 
 
-def _sheets(archive: Archive) -> Iterator[tuple[str, str]]:
-    """Yield the name of each sheet and the name of its part in the archive."""
-    targets = relation_targets(archive, _WORKBOOK)
-    for sheet in archive.tree(_WORKBOOK).iterfind(".//{*}sheet"):
-        relation = next((value for key, value in sheet.attrib.items() if key.endswith("relationships}id")), "")
-        yield sheet.get("name", ""), targets.get(relation, "")
+class _Book:
+    """The parts that all sheets share: the list of sheets, strings and styles."""
+
+    def __init__(self, archive: Archive, name: str, left_out: Counter[str]) -> None:
+        self.part = name
+        tree = archive.tree(name)
+        targets = relation_targets(archive, name)
+        properties = tree.find("{*}workbookPr")
+        self.since_1904 = properties is not None and properties.get("date1904") in _YES
+        self.sheets = [
+            SheetEntry(each.get("name", ""), targets.get(_relation(each), ""), each.get("state", "") in _HIDDEN_STATES)
+            for each in tree.iterfind("{*}sheets/{*}sheet")
+        ]
+        self.strings = [text for part in related(archive, name, "sharedStrings") for text in _strings(archive, part)]
+        self.styles: list[_CellStyle] = []
+        try:
+            for part in related(archive, name, "styles"):
+                self.styles = list(_styles(archive.tree(part)))
+        except (etree.XMLSyntaxError, ValueError):
+            left_out["formats"] += 1
+
+    def style(self, number: str) -> _CellStyle:
+        return self.styles[int(number)] if number.isdigit() and int(number) < len(self.styles) else _CellStyle()
 
 
-class _Range(NamedTuple):
-    """The range of a merged cell. Columns and rows count from 1."""
+_HIDDEN_STATES = ("hidden", "veryHidden")
 
-    left: int
-    top: int
-    right: int
-    bottom: int
+
+def _relation(element: Element) -> str:
+    return next((str(value) for key, value in element.attrib.items() if key.endswith("relationships}id")), "")
+
+
+def _strings(archive: Archive, part: str) -> Iterator[str]:
+    for _, element in events(archive.open(part), ("end",), ("{*}si",)):
+        yield _text(element)
+        _discard(element)
+
+
+def _text(element: Element) -> str:
+    """Return the text of a string, without the readings of East Asian words."""
+    parts = [each.text or "" for each in element.iter("{*}t") if not str(each.getparent().tag).endswith("}rPh")]
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), "".join(parts))
+
+
+def _styles(tree: Element) -> Iterator[_CellStyle]:
+    own = {each.get("numFmtId", ""): each.get("formatCode", "") for each in tree.iterfind("{*}numFmts/{*}numFmt")}
+    for each in tree.iterfind("{*}cellXfs/{*}xf"):
+        number = each.get("numFmtId", "0")
+        code = own.get(number) or BUILT_IN.get(int(number) if number.isdigit() else 0, GENERAL)
+        yield _CellStyle(code, shows_text=code.count(";") > 2 or ("@" in code and code != "@"))
+
+
+def _discard(element: Element) -> None:
+    """Remove an element that was read, and all elements before it, so that memory use stays bounded."""
+    element.clear(keep_tail=True)
+    while (before := element.getprevious()) is not None:
+        element.getparent().remove(before)
 
 
 class _Sheet:
-    def __init__(self, archive: Archive, book: Any, name: str, part: str, left_out: Counter[str]) -> None:
+    def __init__(self, archive: Archive, book: _Book, entry: SheetEntry, left_out: Counter[str]) -> None:
         self._archive = archive
-        self._name = name
-        self._part = part
+        self._book = book
+        self._entry = entry
         self._left_out = left_out
-        self._cells: Any = book[name] if name in book.sheetnames else None  # a chart sheet has no cells in openpyxl
-        self._relations = [target for target in relation_targets(archive, part).values() if target in archive.names]
+        self._related = [target for target in relation_targets(archive, entry.part).values() if target in archive.names]
 
     def text(self) -> Iterator[str]:
         """Yield the text of the sheet, with its name first. An empty sheet has no text."""
-        heading = f"# {self._name}\n"
-        for piece in (*self._rows(), *self._extras()):
-            if piece.strip() and heading:
-                yield heading
-                heading = ""
-            yield piece
+        present = self._entry.part in self._archive.names
+        merged = _merged_cells(self._archive.open(self._entry.part)) if present else ()
+        sheet = SheetText(self._entry.name, self._left_out, is_hidden=self._entry.hidden, merged=merged)
+        yield from sheet.text(self._rows(sheet.hidden_columns) if present else (), self._extras())
 
-    def _rows(self) -> Iterator[str]:
-        if not hasattr(self._cells, "reset_dimensions"):
-            return
-        # The size in a file may be wrong, and openpyxl would create cells for the whole size.
-        self._cells.reset_dimensions()
-        merged = self._merged()
-        reaching: list[tuple[_Range, str]] = []
-        blank = 0
-        for number, row in enumerate(self._cells.iter_rows(values_only=True), 1):
-            cells = list(map(_shown, row))
-            reaching = [each for each in reaching if each[0].bottom >= number]
-            reaching += [(place, cells[place.left - 1]) for place in merged.get(number, ()) if place.left <= len(cells)]
-            _repeat(cells, reaching)
-            line = "\t".join(cells).rstrip("\t")
-            blank = 0 if line else blank + 1
-            if blank == _BLANK_ROWS:
-                return
-            yield line + "\n"
+    def _rows(self, hidden_columns: set[int]) -> Iterator[SheetRow]:
+        """Yield the rows with cells. Adds the hidden columns, which the file names before its rows."""
+        number = 0
+        for _, element in events(self._archive.open(self._entry.part), ("end",), ("{*}row", "{*}col")):
+            if str(element.tag).endswith("}col"):
+                if element.get("hidden") in _YES:
+                    hidden_columns.update(_span(element))
+                continue
+            stated = element.get("r", "")
+            number = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 8 else number + 1
+            yield SheetRow(number, self._cells(element), element.get("hidden") in _YES)
+            _discard(element)
 
-    def _merged(self) -> dict[int, list[_Range]]:
-        """Return the merged cells by the row in which they begin."""
-        by_row: dict[int, list[_Range]] = {}
-        if self._part in self._archive.names:
-            for place in islice(_merged_cells(self._archive.open(self._part)), _MOST_MERGED):
-                by_row.setdefault(place.top, []).append(place)
-        return by_row
+    def _cells(self, row: Element) -> dict[int, str]:
+        cells: dict[int, str] = {}
+        column = -1
+        for cell in row.iterfind("{*}c"):
+            place = place_of(cell.get("r", ""))
+            column = place[0] if place else column + 1
+            if text := self._cell(cell):
+                cells[column] = text
+        return cells
+
+    def _cell(self, cell: Element) -> str:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            inline = cell.find("{*}is")
+            text = "" if inline is None else _text(inline)
+            return self._text_of(cell, text)
+        value = cell.findtext("{*}v") or ""
+        match kind:
+            case "s":
+                strings = self._book.strings
+                is_listed = value.strip().isdigit() and int(value) < len(strings)
+                return self._text_of(cell, strings[int(value)] if is_listed else "")
+            case "str":
+                return self._text_of(cell, _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value))
+            case "b":
+                return {"0": "FALSE", "1": "TRUE"}.get(value.strip(), value.strip().upper())
+            case "d":
+                return value.strip().removesuffix("T00:00:00").removesuffix("Z")
+            case "n" if value:
+                code = self._book.style(cell.get("s", "")).code
+                return one_line(shown(value, code, since_1904=self._book.since_1904))
+            case _:
+                return one_line(value)
+
+    def _text_of(self, cell: Element, text: str) -> str:
+        style = self._book.style(cell.get("s", ""))
+        return one_line(shown_text(text, style.code) if style.shows_text else text)
 
     def _extras(self) -> Iterator[str]:
-        for target in self._relations:
+        for target in self._related:
             if "/drawings/" in target and target.endswith(".xml"):
                 yield from self._drawing(target)
-        comments = [line for target in self._relations for line in self._comments(target)]
-        if comments:
-            yield "\nComments:\n" + "".join(f"{line}\n" for line in comments)
+        yield commented([line for target in self._related for line in self._comments(target)])
 
     def _drawing(self, part: str) -> Iterator[str]:
         targets = relation_targets(self._archive, part)
@@ -145,7 +201,10 @@ class _Sheet:
                 filter(None, (" ".join("".join(each.itertext("{*}t")).split()) for each in shape.iter("{*}p")))
             ):
                 yield f"\n{text}\n"
-        self._left_out["pictures"] += sum(1 for _ in tree.iter("{*}pic"))
+        for picture in tree.iter("{*}pic"):
+            self._left_out["pictures"] += 1
+            if description := next((one_line(each.get("descr", "")) for each in picture.iter("{*}cNvPr")), ""):
+                yield f"\n[Picture: {description}]\n"
         for target in targets.values():
             if "/charts/chart" in target and target in self._archive.names:
                 yield f"\n{chart(self._archive.tree(target))}"
@@ -171,43 +230,23 @@ class _Sheet:
                 yield remark(text, f"{each.get('ref')} {author_name}".strip())
 
     def _people(self) -> Iterator[Element]:
-        for name in sorted(self._archive.names):
-            if name.startswith("xl/persons/"):
-                yield from self._archive.tree(name).iter("{*}person")
+        for part in related(self._archive, self._book.part, "person"):
+            yield from self._archive.tree(part).iter("{*}person")
 
 
-def _merged_cells(source: IO[bytes]) -> Iterator[_Range]:
+def _span(column: Element) -> range:
+    first, last = (column.get(name, "") for name in ("min", "max"))
+    if not (first.isdigit() and last.isdigit()):
+        return range(0)
+    return range(int(first) - 1, min(int(last), _MOST_COLUMNS))
+
+
+def _merged_cells(source: IO[bytes]) -> Iterator[MergedCell]:
     """Yield the merged cells. The file lists them after all cells, so this scans the bytes instead of parsing again."""
     rest = b""
     while block := source.read(_BLOCK):
         block = rest + block
         for match in _MERGED.finditer(block):
             left, top, right, bottom = (each.decode() for each in match.groups())
-            yield _Range(_column(left), int(top), min(_column(right), _WIDEST), min(int(bottom), int(top) + _HIGHEST))
+            yield merged_cell(column_of(left), int(top), column_of(right), int(bottom))
         rest = block[-_LONGEST_MARK:]
-
-
-def _column(letters: str) -> int:
-    return reduce(lambda number, letter: number * 26 + ord(letter) - 64, letters, 0)
-
-
-def _repeat(cells: list[str], reaching: Sequence[tuple[_Range, str]]) -> None:
-    for place, text in reaching:
-        if text and len(text) <= _REPEATED:
-            cells += [""] * (place.right - len(cells))
-            for column in range(place.left - 1, place.right):
-                cells[column] = cells[column] or text
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).upper()
-        case datetime() if value.time() == time():
-            return value.date().isoformat()
-        case date() | time():
-            return value.isoformat()
-        case _:
-            return " ".join(str(value).split())

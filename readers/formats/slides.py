@@ -7,19 +7,23 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from readers.formats.archive import Archive, Element, relation_targets
+from readers.formats.archive import Archive, Element, main_part, related, relation_targets
 from readers.formats.result import Extracted, paged
+from readers.text import hidden
 from readers.text.formulas import latex
 from readers.text.numbering import Steps
 from readers.text.office_parts import chart, remark
 from readers.text.tables import Cell, markdown
 
-_PRESENTATION = "ppt/presentation.xml"
+_PRESENTATION = "ppt/presentation.xml"  # the usual name of the main part
 _RELATIONS = "relationships}"  # end of the namespace of relationships, in both variants of the standard
 _TITLES = ("title", "ctrTitle")
 _BODIES = ("body", "obj", "")
 _WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders without text of the slide
-_AUTHORS = ("ppt/commentAuthors.xml", "ppt/authors.xml")  # authors of comments, in older and newer files
+# Kinds of parts with authors of comments, in older and newer files, with their usual names.
+_AUTHORS = {"commentAuthors": "ppt/commentAuthors.xml", "authors": "ppt/authors.xml"}
+_YES = ("1", "true")
+_NO = ("0", "false")
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -27,13 +31,20 @@ def read(path: Path, media_type: str) -> Extracted:
     archive = Archive(path)
     archive.refuse_entities()
     left_out: Counter[str] = Counter()
-    pages = (_Slide(archive, name, left_out).text() for name in _slides(archive))
+    main = main_part(archive)
+    presentation = main.name if main else archive.actual(_PRESENTATION)
+    authors = {
+        author.get("id", ""): author.get("name", "")
+        for part in related(archive, presentation, *_AUTHORS) or filter(archive.names.__contains__, _AUTHORS.values())
+        for author in archive.tree(part)
+    }
+    pages = (_Slide(archive, name, authors, left_out).text() for name in _slides(archive, presentation))
     return paged(media_type, pages, without_text="slides", left_out=left_out)
 
 
-def _slides(archive: Archive) -> list[str]:
-    relations = relation_targets(archive, _PRESENTATION)
-    ids = [_relation(slide, "id") for slide in archive.tree(_PRESENTATION).iterfind(".//{*}sldId")]
+def _slides(archive: Archive, presentation: str) -> list[str]:
+    relations = relation_targets(archive, presentation)
+    ids = [_relation(slide, "id") for slide in archive.tree(presentation).iterfind(".//{*}sldId")]
     return [relations[slide] for slide in ids if slide in relations]
 
 
@@ -43,22 +54,32 @@ def _relation(element: Element, name: str) -> str:
 
 
 class _Slide:
-    def __init__(self, archive: Archive, name: str, left_out: Counter[str]) -> None:
+    def __init__(self, archive: Archive, name: str, authors: dict[str, str], left_out: Counter[str]) -> None:
         self._archive = archive
         self._name = name
+        self._authors = authors
         self._left_out = left_out
         self._relations = relation_targets(archive, name)
 
     def text(self) -> str:
         title: list[str] = []
         blocks: list[str] = []
-        for shape in _shapes(self._archive.tree(self._name)):
+        tree = self._archive.tree(self._name)
+        for shape in _shapes(tree):
             kind = _placeholder(shape)
-            if kind in _TITLES:
+            if _is_hidden(shape):
+                if text := self._shape(shape, bulleted=False).strip():
+                    self._left_out[hidden.COUNT] += 1
+                    blocks.append(hidden.hidden_text(text))
+            elif kind in _TITLES:
                 title += ["# " + " ".join(" ".join(_paragraphs(shape, bulleted=False)).split())]
             elif kind not in _WITHOUT_TEXT:
                 blocks.append(self._shape(shape, bulleted=kind in _BODIES))
-        return "\n\n".join(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._extras())))
+        parts = list(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._extras())))
+        if parts and tree.get("show") in _NO:
+            self._left_out[hidden.COUNT] += 1
+            parts.insert(0, hidden.SLIDE)
+        return "\n\n".join(parts)
 
     def _shape(self, shape: Element, *, bulleted: bool) -> str:
         name = _tag(shape)
@@ -102,16 +123,10 @@ class _Slide:
 
     def _comments(self, tree: Element) -> Iterator[str]:
         """Yield the comments with author and time. Replies are part of their comment."""
-        authors = {
-            author.get("id", ""): author.get("name", "")
-            for part in _AUTHORS
-            if part in self._archive.names
-            for author in self._archive.tree(part)
-        }
         for each in tree.iter("{*}cm", "{*}reply"):
             body = each.find("{*}text") if each.find("{*}txBody") is None else each.find("{*}txBody")
             if body is not None and (text := " ".join("".join(body.itertext()).split())):
-                by = authors.get(each.get("authorId", ""), "")
+                by = self._authors.get(each.get("authorId", ""), "")
                 yield remark(text, by, each.get("dt", "") or each.get("created", ""))
 
 
@@ -130,6 +145,12 @@ def _shapes(tree: Element) -> Iterator[Element]:
             yield element
         elif name in ("cSld", "spTree", "grpSp", "AlternateContent", "Choice", "sld", "notes"):
             yield from _shapes(element)
+
+
+def _is_hidden(shape: Element) -> bool:
+    """Return whether the selection pane hides a shape."""
+    properties = next((each for part in shape for each in part.iterfind("{*}cNvPr")), None)
+    return properties is not None and properties.get("hidden") in _YES
 
 
 def _placeholder(shape: Element) -> str:

@@ -6,19 +6,21 @@ python-docx is not used: it builds the whole tree first, which takes several tim
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from readers.formats.archive import Archive, Element, events, relation_targets
+from readers.formats.archive import Archive, Element, events, main_part, related, relation_targets
 from readers.formats.result import Extracted, whole
+from readers.text import hidden
 from readers.text.formulas import latex
 from readers.text.numbering import BULLET, LEVELS, ListLevel, Numbering
 from readers.text.office_parts import chart
 from readers.text.tables import Cell, markdown
 
-_DOCUMENT = "word/document.xml"
-_NOTES = {"footnoteReference": "word/footnotes.xml", "endnoteReference": "word/endnotes.xml"}
+_DOCUMENT = "word/document.xml"  # the usual name of the main part
+_NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}  # by kind of the part
+_OFF = ("0", "false", "off")
 _HEADING = re.compile(r"heading ([1-9])$", re.I)
 _QUOTE = re.compile(r"quote", re.I)
 _CODE = re.compile(r"\bcode\b|html preformatted|source|listing", re.I)
@@ -43,6 +45,7 @@ class _ParagraphStyle:
     quote: bool = False
     code: bool = False
     list: tuple[str, int] | None = None
+    hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -72,30 +75,35 @@ class _WordDocument:
     def __init__(self, archive: Archive) -> None:
         self.left_out: Counter[str] = Counter()
         self._archive = archive
-        self._relations = relation_targets(archive, _DOCUMENT)
+        main = main_part(archive)
+        self._name = main.name if main else archive.actual(_DOCUMENT)
+        self._relations = relation_targets(archive, self._name)
         self._lists, self._restarts = self._numberings()
-        tree = self._tree("word/styles.xml")
+        tree = self._tree("styles")
         self._defined = {} if tree is None else {_value(each, "styleId"): each for each in tree.iterfind("{*}style")}
         self._styles: dict[str, _ParagraphStyle] = {}
         self._notes: list[tuple[str, str]] = []  # (element of the reference, id), in their order
         self._previous = ""  # kind of the previous block
+        self._hidden_style = False  # whether the style of the current paragraph hides its text
 
     def parts(self) -> Iterator[str]:
-        yield from self._blocks(self._archive.open(_DOCUMENT))
+        yield from self._blocks(self._archive.open(self._name))
         yield from self._footnotes()
         yield from self._remarks()
 
     # The parts of the package with styles and lists
 
-    def _tree(self, name: str) -> Element | None:
-        return self._archive.tree(name) if name in self._archive.names else None
+    def _tree(self, kind: str) -> Element | None:
+        """Return the part of this kind, such as `styles`; None if the document has none."""
+        parts = related(self._archive, self._name, kind) or [self._archive.actual(f"word/{kind}.xml")]
+        return self._archive.tree(parts[0]) if parts[0] in self._archive.names else None
 
     def _numberings(self) -> tuple[dict[str, Numbering], dict[str, dict[int, int]]]:
         """Return the lists by number, and the numbers at which they restart.
 
         Lists with the same definition share one count.
         """
-        tree = self._tree("word/numbering.xml")
+        tree = self._tree("numbering")
         if tree is None:
             return {}, {}
         definitions = {_value(each, "abstractNumId"): _levels(each) for each in tree.iterfind("{*}abstractNum")}
@@ -170,6 +178,9 @@ class _WordDocument:
                 table.rows.append([])
             table.rows[-1].append(cell)
         elif name == "tr" and table.rows:
+            if (row := table.rows[-1]) and element.find("{*}trPr/{*}hidden") is not None:
+                row[0].text = f"{hidden.ROW} {row[0].text}"
+                self.left_out[hidden.COUNT] += 1
             table.rows.append([])
         elif name == "tbl":
             tables.pop()
@@ -179,12 +190,14 @@ class _WordDocument:
                 yield self._block("table", text)
 
     def _paragraph(self, element: Element, *, in_table: bool = False) -> str:
-        text = self._inline(element, 0)
+        style = self._style_of(element)
+        self._hidden_style = style.hidden
+        text = hidden.joined(self._inline(element, 0), self.left_out)
+        self._hidden_style = False
         if not text.strip():
             return ""
         if in_table:
             return text.strip()
-        style = self._style_of(element)
         label, level = self._label(style)
         if style.heading:
             return self._block("heading", f"{'#' * style.heading} {' '.join(f'{label} {text}'.split())}\n")
@@ -211,7 +224,7 @@ class _WordDocument:
             return self._style("Normal")
         style = self._style(_value(properties.find("{*}pStyle")))
         own = _own(properties)
-        return _ParagraphStyle(own.heading or style.heading, style.quote, style.code, own.list or style.list)
+        return replace(style, heading=own.heading or style.heading, list=own.list or style.list)
 
     def _label(self, style: _ParagraphStyle) -> tuple[str, int]:
         """Return the number or dash before a paragraph, and its level from 0."""
@@ -237,6 +250,9 @@ class _WordDocument:
         match name:
             case "t":
                 return element.text or ""
+            case "r":
+                text = self._inline(element, depth)
+                return hidden.hidden_text(text) if text and self._is_hidden(element) else text
             case "hyperlink":
                 return self._link(element, depth)
             case "oMath":
@@ -250,6 +266,16 @@ class _WordDocument:
                 return self._drawing(element)
             case _:
                 return self._inline(element, depth)
+
+    def _is_hidden(self, run: Element) -> bool:
+        """Return whether a run is hidden text, by its own properties, its style or the style of its paragraph."""
+        properties = run.find("{*}rPr")
+        if properties is None:
+            return self._hidden_style
+        own = properties.find("{*}vanish")
+        if own is not None:
+            return _value(own) not in _OFF
+        return self._hidden_style or self._style(_value(properties.find("{*}rStyle"))).hidden
 
     def _link(self, element: Element, depth: int) -> str:
         text = self._inline(element, depth)
@@ -276,7 +302,9 @@ class _WordDocument:
         texts: dict[tuple[str, str], str] = {}
         notes = self._notes
         self._notes = []
-        for reference, part in _NOTES.items():
+        for reference, kind in _NOTES.items():
+            parts = related(self._archive, self._name, kind) or [self._archive.actual(f"word/{kind}.xml")]
+            part = parts[0]
             if part in self._archive.names and any(each == reference for each, _ in notes):
                 self._relations = relation_targets(self._archive, part)
                 pieces: list[str] = []
@@ -292,19 +320,21 @@ class _WordDocument:
 
     def _remarks(self) -> Iterator[str]:
         """Yield comments, headers and footers, each under its name."""
-        tree = self._tree("word/comments.xml")
+        tree = self._tree("comments")
         comments = (
             [] if tree is None else [(_value(each, "author"), self._flat(each)) for each in tree.iterfind("{*}comment")]
         )
         yield from _listed("Comments", [f"{author}: {text}" if author else text for author, text in comments if text])
-        for title, part in (("Headers", "word/header"), ("Footers", "word/footer")):
-            names = sorted(name for name in self._archive.names if re.fullmatch(rf"{part}\d*\.xml", name))
+        for title, kind in (("Headers", "header"), ("Footers", "footer")):
+            names = sorted(related(self._archive, self._name, kind)) or sorted(
+                name for name in self._archive.names if re.fullmatch(rf"word/{kind}\d*\.xml", name)
+            )
             texts = (self._flat(self._archive.tree(name)) for name in names)
             yield from _listed(title, list(dict.fromkeys(filter(None, texts))))
 
     def _flat(self, tree: Element) -> str:
         lines = (self._inline(each, 0) for each in tree.iter("{*}p") if not _within(each, "Fallback"))
-        return " ".join(" ".join(lines).split())
+        return hidden.joined(" ".join(" ".join(lines).split()), self.left_out)
 
 
 def _name(element: Element) -> str:
@@ -346,7 +376,15 @@ def _style(chain: list[Element]) -> _ParagraphStyle:
         bool(_QUOTE.search(name)),
         bool(_CODE.search(names)),
         lists[0] if lists else None,
+        next((_value(each) not in _OFF for each in _vanishing(chain)), False),
     )
+
+
+def _vanishing(chain: list[Element]) -> Iterator[Element]:
+    """Yield the properties of a style that hide its text, those of its own first."""
+    for each in chain:
+        if (properties := each.find("{*}rPr")) is not None and (own := properties.find("{*}vanish")) is not None:
+            yield own
 
 
 def _own(properties: Element) -> _ParagraphStyle:

@@ -1,23 +1,31 @@
-"""Read workbooks of Excel 97 to 2003 (XLS), and binary workbooks (XLSB)."""
+"""Read workbooks with calamine, where the reader of their own kind fails. It is less strict, and tells values only."""
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 
-from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum
+from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
 
 from readers.formats.result import Extracted, ReaderError, limited, paged
+from readers.text.number_formats import GENERAL, shown
+from readers.text.sheet_rows import SheetRow, SheetText, one_line
 
 _PANIC = "PanicException"  # raised if the Rust library crashes; not an `Exception`, and not exported
-_BLANK_ROWS = 1_000  # consecutive blank rows that end a sheet
+_DAY = timedelta(days=1)
 
 
 def read(path: Path, media_type: str) -> Extracted:
     """Return one page for each sheet: its name, then its rows as lines of tab-separated cells."""
+    left_out = Counter({"formats": 1})
     try:
         book = CalamineWorkbook.from_path(str(path))
-        names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
-        return paged(media_type, ("".join(limited(_sheet(book, name))) for name in names))
+        pages = (
+            "".join(limited(_sheet(book, sheet.name, left_out, is_hidden=sheet.visible != SheetVisibleEnum.Visible)))
+            for sheet in book.sheets_metadata
+            if sheet.typ == SheetTypeEnum.WorkSheet
+        )
+        return paged(media_type, pages, left_out=left_out)
     except PasswordError as error:
         raise ReaderError("encrypted") from error
     except (CalamineError, ValueError) as error:
@@ -28,31 +36,25 @@ def read(path: Path, media_type: str) -> Extracted:
         raise
 
 
-def _sheet(book: CalamineWorkbook, name: str) -> Iterator[str]:
-    heading = f"# {name}\n"
-    blank = 0
-    for row in book.get_sheet_by_name(name).iter_rows():
-        line = "\t".join(map(_shown, row)).rstrip("\t")
-        blank = 0 if line else blank + 1
-        if blank == _BLANK_ROWS:
-            return
-        if line and heading:
-            yield heading
-            heading = ""
-        yield line + "\n"
+def _sheet(book: CalamineWorkbook, name: str, left_out: Counter[str], *, is_hidden: bool) -> Iterator[str]:
+    rows = (
+        SheetRow(number, {column: text for column, value in enumerate(row) if (text := _shown(value))})
+        for number, row in enumerate(book.get_sheet_by_name(name).iter_rows(), 1)
+    )
+    yield from SheetText(name, left_out, is_hidden=is_hidden).text(rows)
 
 
 def _shown(value: object) -> str:
     match value:
         case bool():
             return str(value).upper()
-        case float() if value.is_integer() and abs(value) < 1e15:
-            return str(int(value))
+        case int() | float():
+            return shown(value, GENERAL)
         case datetime() if value.time() == time():
             return value.date().isoformat()
         case date() | time():
             return value.isoformat()
         case timedelta():
-            return str(value)
+            return shown(value / _DAY, "[h]:mm:ss")
         case _:
-            return " ".join(str(value).split())
+            return one_line(str(value))

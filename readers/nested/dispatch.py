@@ -1,7 +1,8 @@
 """Read a file of any kind, and the files within it, with the reader for its media type."""
 
 import importlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +24,11 @@ from readers.formats.media_types import (
     PPT,
     PPTX,
     RTF,
-    WORKBOOKS,
     XLS,
+    XLSB,
     XLSX,
     ZIP,
+    is_compound,
     media_type,
 )
 from readers.formats.result import Extracted, ReaderError
@@ -36,6 +38,7 @@ DEEPEST = 4  # levels of nested files
 MOST_INNER = 1_000  # nested files in one file, at all depths
 MOST_INNER_BYTES = 200_000_000
 MOST_KEYS = 1_000  # key derivations; deriving the key of a whole file takes as long as several for archive members
+MOST_DEFAULTS = 50
 _KEYS_OF_A_FILE = 5
 
 _READERS = {
@@ -45,6 +48,8 @@ _READERS = {
     DOCX: "formats.word",
     PPTX: "formats.slides",
     XLSX: "formats.sheets",
+    XLSB: "formats.binary_sheets",
+    XLS: "older.sheets",
     EPUB: "formats.markup",
     HTML: "formats.markup",
     MAIL: "nested.mail",
@@ -53,20 +58,31 @@ _READERS = {
     ZIP: "nested.folder",
 }
 _READERS |= dict.fromkeys(OPEN_DOCUMENTS, "formats.opendocument")
-_READERS |= dict.fromkeys(WORKBOOKS, "formats.workbooks")
 _READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "formats.images")
 _OTHERS = "formats.plain"
+# Less strict readers, for files that the reader of their kind cannot read.
+_SECOND_READERS = dict.fromkeys((XLSX, XLSB, XLS), "formats.workbooks")
+_DECIDED = ("encrypted", "protected", "bomb", "entities", "too_large")  # errors that a second reader cannot better
 _WITH_ENCODING = ("formats.markup", "formats.plain")
-_MAY_BE_PICTURES = (PDF, DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)
+_DOCUMENTS = (DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)  # they have content other than text
+# The password with which Excel protects a workbook whose structure is locked. Excel opens such files unasked.
+_DEFAULT_PASSWORD = "VelvetSweatshop"  # noqa: S105 - Excel's own, which everybody knows
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class RemainingWork:
-    """The remaining limits for nested files: their number, their bytes, and the keys derived from a password."""
+    """The remaining limits for nested files: their number, their bytes, and the keys derived from a password.
+
+    `defaults`: files that are tried with Excel's default password, each of which takes as long as a key.
+    """
 
     files: int = MOST_INNER
     bytes: int = MOST_INNER_BYTES
     keys: int = MOST_KEYS
+    defaults: int = MOST_DEFAULTS
 
     def take(self, size: int) -> None:
         """Count one more file of this size. Raises `bomb` if a limit is exceeded."""
@@ -130,25 +146,66 @@ def read(path: Path, name: str, encoding: str = "", password: str = "") -> Extra
 
 
 def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
+    try:
+        return _read_with(path, name, encoding, password, inner)
+    except ReaderError as error:
+        if error.code != "encrypted" or password or inner.left.defaults <= 0 or not is_compound(path):
+            raise
+        inner.left.defaults -= 1
+        try:
+            return _read_with(path, name, encoding, _DEFAULT_PASSWORD, inner)
+        except ReaderError as second_error:
+            if second_error.code in ("encrypted", "wrong_password", "protected", "damaged"):
+                raise error from second_error
+            raise
+        except Exception as library_error:  # any, for a file that is protected in an odd way
+            raise error from library_error
+
+
+def _read_with(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
     with _unlocked(path, name, password) as (unlocked, kind):
         reader = _READERS.get(kind, _OTHERS)
-        # Imported by name, so that a file waits only for the libraries of its own kind: importing openpyxl alone takes
-        # longer than reading most files.
-        read_file = importlib.import_module(f"readers.{reader}").read
         extracted: Extracted
         if reader in _WITH_ENCODING:
-            extracted = read_file(unlocked, kind, encoding=encoding)
+            extracted = _reader(reader)(unlocked, kind, encoding=encoding)
         elif kind == PDF:
-            extracted = read_file(unlocked, kind, password=password)
+            extracted = _reader(reader)(unlocked, kind, password=password)
         elif kind in CONVERTED:
-            extracted = read_file(unlocked, kind, convert=not inner.depth)  # a nested picture is only named
+            extracted = _reader(reader)(unlocked, kind, convert=not inner.depth)  # a nested picture is only named
         elif reader.startswith("nested."):
-            extracted = read_file(unlocked, kind, inner=inner)
+            extracted = _reader(reader)(unlocked, kind, inner=inner)
+        elif kind in _SECOND_READERS:
+            extracted = _by_one_of(unlocked, kind, reader, _SECOND_READERS[kind])
         else:
-            extracted = read_file(unlocked, kind)
+            extracted = _reader(reader)(unlocked, kind)
     if not (extracted.text.strip() or extracted.shown) and extracted.width is None:
-        raise ReaderError("no_text" if kind in _MAY_BE_PICTURES else "empty")
+        if kind == PDF or extracted.left_out.get("pictures"):
+            raise ReaderError("no_text")
+        raise ReaderError("wordless" if kind in _DOCUMENTS else "empty")
     return extracted
+
+
+def _reader(name: str) -> Callable[..., Extracted]:
+    """Return the function that reads a kind of file.
+
+    Imported by name, so that a file waits only for the libraries of its own kind.
+    """
+    read_file: Callable[..., Extracted] = importlib.import_module(f"readers.{name}").read
+    return read_file
+
+
+def _by_one_of(path: Path, kind: str, first: str, second: str) -> Extracted:
+    """Return what the first reader reads, else what the second reads. Raises the error of the second."""
+    try:
+        return _reader(first)(path, kind)
+    except MemoryError:
+        raise
+    except ReaderError as error:
+        if error.code in _DECIDED:
+            raise
+    except Exception as error:  # libraries may raise any error for an odd file
+        logger.info("read by a second reader: %r", error)
+    return _reader(second)(path, kind)
 
 
 @contextmanager

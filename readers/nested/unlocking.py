@@ -99,7 +99,7 @@ def _office(path: Path, password: str) -> bytes:
             document.decrypt(out)
         except InvalidKeyError as error:
             raise ReaderError("wrong_password") from error
-        except DecryptionError as error:
+        except (DecryptionError, ValueError) as error:  # a cipher or a size of keys that the library does not know
             raise ReaderError("protected") from error
         except (FileFormatError, ParseError) as error:
             raise ReaderError("damaged") from error

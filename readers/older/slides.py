@@ -2,7 +2,7 @@
 
 import struct
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +11,14 @@ import olefile
 
 from readers.formats.result import Extracted, ReaderError, paged
 from readers.older.paragraphs import lines
+from readers.text import hidden
 from readers.text.tables import Cell, markdown
 
 _CONTAINER = 0xF  # version of a record that contains others
 _OF_SLIDE = 1009
+_SHOWN = 1017  # how a slide is shown, with flags at this offset
+_SHOWN_FLAGS = 10
+_NOT_SHOWN = 0x04
 _LIST = 4080
 _ENTRY = 1011
 _HEADER = 3999
@@ -34,6 +38,8 @@ _DIRECTORY = 6002
 # Records of drawings (MS-ODRAW).
 _GROUP = 0xF003
 _SHAPE = 0xF004
+_SHAPE_KIND = 0xF00A
+_PICTURE = 75  # the instance of the kind of a picture
 _PLACE = 0xF00F
 _MORE_PROPERTIES = 0xF122
 _TABLE = 0x039F  # property of a group that is a table
@@ -82,7 +88,9 @@ def read(path: Path, media_type: str) -> Extracted:
             if token == _ENCRYPTED:
                 raise ReaderError("encrypted")
             content = file.openstream("PowerPoint Document").read()
-        return paged(media_type, Deck(content, newest).slides(), without_text="slides")
+        left_out: Counter[str] = Counter()
+        slides = Deck(content, newest).slides(left_out)
+        return paged(media_type, slides, without_text="slides", left_out=left_out)
     except (OSError, struct.error, IndexError, ValueError) as error:  # errors of olefile and of a damaged file
         raise ReaderError("damaged") from error
 
@@ -185,7 +193,8 @@ class Deck(Records):
         self._places, document = self._directory(newest)
         self._document = self._record(self._places[document])
 
-    def slides(self) -> Iterator[str]:
+    def slides(self, left_out: Counter[str]) -> Iterator[str]:
+        """Yield the text of each slide. Counts pictures and hidden slides."""
         notes = {each[0]: each for each in self._listed(_OF_NOTES)}
         remarks: dict[int, list[SlideText]] = {}
         for number, _, _ in notes.values():
@@ -196,10 +205,31 @@ class Deck(Records):
                     (slide,) = struct.unpack_from("<I", self._content, atom.start)
                     remarks[slide] = [text for text in self.texts(record) if text.kind == _REMARKS]
         for number, slide, outline in self._listed(_OF_SLIDES):
-            slide_texts = (
-                list(self.texts(self._record(self._places[number]), outline)) if number in self._places else outline
-            )
-            yield _markdown(slide_texts, remarks.get(slide, []))
+            shown = self._record(self._places[number]) if number in self._places else None
+            slide_texts = list(self.texts(shown, outline)) if shown else outline
+            text = _markdown(slide_texts, remarks.get(slide, []))
+            if shown:
+                left_out["pictures"] += self._pictures(shown)
+                if text and self._is_hidden(shown):
+                    left_out[hidden.COUNT] += 1
+                    text = f"{hidden.SLIDE}\n\n{text}"
+            yield text
+
+    def _is_hidden(self, slide: Record) -> bool:
+        shown = next((each for each in self._inside(slide) if each.kind == _SHOWN), None)
+        if shown is None or shown.end - shown.start < _SHOWN_FLAGS + 2:
+            return False
+        (flags,) = struct.unpack_from("<H", self._content, shown.start + _SHOWN_FLAGS)
+        return bool(flags & _NOT_SHOWN)
+
+    def _pictures(self, record: Record, depth: int = 0) -> int:
+        count = 0
+        for each in self._inside(record):
+            if each.holds and depth < _DEEPEST:
+                count += self._pictures(each, depth + 1)
+            else:
+                count += each.kind == _SHAPE_KIND and each.instance == _PICTURE
+        return count
 
     def _listed(self, instance: int) -> Iterator[tuple[int, int, list[SlideText]]]:
         """Yield for each slide its number in the directory, its id, and the texts of its outline."""

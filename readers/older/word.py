@@ -2,7 +2,8 @@
 
 import re
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,15 @@ import olefile
 
 from readers.formats.result import MAX_CHARACTERS, Extracted, ReaderError, whole
 from readers.older.lists import Lists
+from readers.text import hidden
 from readers.text.tables import Cell, markdown
 
 _WORD_97 = 0xC1  # the first version with this format
 _ENCRYPTED = 0x0100
 _SECOND_TABLE = 0x0200
 _LENGTHS = 0x4C  # offset of the lengths of the text's parts
-# Offsets of the pointers to the two tables.
+# Offsets of the pointers to the three tables.
+_CHARACTERS = 0x00FA
 _PROPERTIES = 0x0102
 _PIECES = 0x01A2
 _PAGE = 512  # bytes per page of properties
@@ -30,6 +33,14 @@ _ROW_END = 0x2417
 _LISTED = 0x460B
 _DEPTH = 0x260A
 _OUTLINE = 0x2640
+# Properties of characters, and the numbers that they have in a piece (Prm0, MS-DOC section 2.9.215).
+_DELETED = 0x0800
+_VANISH = 0x083C
+_SHORT_NAMES = {0x41: _DELETED, 0x5C: _VANISH}
+_ON = (0x01, 0x81)  # on, and the opposite of the style, which seldom hides text
+# Marks of characters.
+_IS_DELETED = 1
+_IS_HIDDEN = 2
 _SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes in a property's value, by kind; 0: the value begins with its size
 _LONG = 0xD608  # this property has two bytes for its length
 _DEEPEST = 6
@@ -54,7 +65,7 @@ def read(path: Path, media_type: str) -> Extracted:
                 raise ReaderError("unsupported", "doc")
             table = file.openstream("1Table" if flags & _SECOND_TABLE else "0Table").read()
         text = _DocDocument(document, table)
-        return whole(media_type, text.parts(), left_out={"pictures": text.pictures})
+        return whole(media_type, text.parts(), left_out=text.left_out)
     except (OSError, struct.error, IndexError, ValueError) as error:  # errors of olefile and of a damaged file
         raise ReaderError("damaged") from error
 
@@ -71,22 +82,31 @@ class _DocStyle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Characters [start, end) of the text. `at`: their first byte in the document. `wide`: two bytes per character."""
+    """Characters [start, end) of the text.
+
+    `at`: their first byte in the document. `wide`: two bytes per character. `marks`: what its own properties say.
+    """
 
     start: int
     end: int
     at: int
     wide: bool
+    marks: int = 0
+
+    def place(self, at: int) -> int:
+        """Return the character at this byte of the document, within the piece."""
+        return min(max(self.start + (at - self.at) // (2 if self.wide else 1), self.start), self.end)
 
 
 class _DocDocument:
-    """A document. `pictures`: the number of pictures in its text, which are left out."""
+    """A document. `left_out` counts pictures and hidden text."""
 
     def __init__(self, document: bytes, table: bytes) -> None:
         self._document = document
         self._pieces = list(_pieces(document, table))
         self._text = "".join(map(self._of_piece, self._pieces))
-        self.pictures = len(_PICTURE.findall(self._text))
+        self.left_out = Counter({"pictures": len(_PICTURE.findall(self._text))})
+        self._marks = self._marked(document, table)
         self._starts, self._styles = _styles(document, table)
         self._lists = Lists(document, table)
 
@@ -106,6 +126,25 @@ class _DocDocument:
         content = self._document[piece.at : piece.at + size]
         text = content.decode("utf-16-le" if piece.wide else "cp1252", "replace")
         return text.ljust(piece.end - piece.start)[: piece.end - piece.start]
+
+    def _marked(self, document: bytes, table: bytes) -> bytearray:
+        """Return for each character whether it is deleted or hidden. Tracked deletions are no part of the text."""
+        marks = bytearray(len(self._text))
+        try:
+            runs = sorted(_marked_runs(document, table))
+        except (struct.error, IndexError):  # the text can still be read
+            runs = []
+        starts = [start for start, _, _ in runs]
+        for piece in self._pieces:
+            if piece.marks:
+                marks[piece.start : piece.end] = bytes([piece.marks]) * (piece.end - piece.start)
+            last = piece.at + (piece.end - piece.start) * (2 if piece.wide else 1)
+            first = max(bisect_right(starts, piece.at) - 1, 0)
+            for start, end, mark in runs[first : bisect_left(starts, last)]:
+                if end > piece.at:
+                    for position in range(piece.place(start), piece.place(end)):
+                        marks[position] |= mark
+        return marks
 
     def _style(self, position: int) -> _DocStyle:
         """Return the style of the paragraph that ends with this character."""
@@ -151,21 +190,35 @@ class _DocDocument:
         """Yield each paragraph with its style, and whether it is the last one of a cell."""
         fields: list[bool] = []  # for each open field, whether its result has begun
         shown: list[str] = []
+        vanished: list[str] = []  # hidden characters that are not in `shown` yet
         for position in range(start, min(end, len(self._text))):
             sign = self._text[position]
+            mark = self._marks[position]
+            if vanished and (not mark & _IS_HIDDEN or _END.match(sign)):
+                shown.append(self._vanished(vanished))
+                vanished = []
             if sign == _FIELD:
                 fields.append(False)
             elif sign == _RESULT and fields:
                 fields[-1] = True
             elif sign == _FIELD_END and fields:
                 fields.pop()
+            elif mark & _IS_DELETED and sign != _CELL:
+                continue
             elif _END.match(sign):
                 yield "".join(shown).translate(_SIGNS).strip(), self._style(position), sign == _CELL
                 shown = []
             elif all(fields):
-                shown.append(sign)
-        if shown:
+                (vanished if mark & _IS_HIDDEN else shown).append(sign)
+        shown.append(self._vanished(vanished))
+        if any(shown):
             yield "".join(shown).translate(_SIGNS).strip(), _DocStyle(), False
+
+    def _vanished(self, signs: list[str]) -> str:
+        """Return hidden characters with their mark."""
+        text = "".join(signs).translate(_SIGNS)
+        self.left_out[hidden.COUNT] += bool(text.strip())
+        return hidden.hidden_text(text)
 
 
 def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
@@ -173,18 +226,50 @@ def _pieces(document: bytes, table: bytes) -> Iterator[_Piece]:
     start, size = struct.unpack_from("<2I", document, _PIECES)
     content = table[start : start + size]
     at = 0
+    of_pieces: list[bytes] = []
     while content[at] == 1:  # properties of pieces come before the table
-        at += 3 + struct.unpack_from("<H", content, at + 1)[0]
+        (length,) = struct.unpack_from("<H", content, at + 1)
+        of_pieces.append(content[at + 3 : at + 3 + length])
+        at += 3 + length
     (length,) = struct.unpack_from("<I", content, at + 1)
     count = (length - 4) // 12
     places = struct.unpack_from(f"<{count + 1}I", content, at + 5)
     if places[-1] > MAX_CHARACTERS:
         raise ReaderError("too_large")
     for number in range(count):
-        (place,) = struct.unpack_from("<2xI2x", content, at + 5 + 4 * (count + 1) + 8 * number)
+        place, own = struct.unpack_from("<2xIH", content, at + 5 + 4 * (count + 1) + 8 * number)
         if places[number] < places[number + 1]:
             wide = not place & 0x40000000
-            yield _Piece(places[number], places[number + 1], place if wide else (place & 0x3FFFFFFF) // 2, wide)
+            start = place if wide else (place & 0x3FFFFFFF) // 2
+            yield _Piece(places[number], places[number + 1], start, wide, _marks_of_piece(own, of_pieces))
+
+
+def _marks_of_piece(own: int, of_pieces: list[bytes]) -> int:
+    """Return the marks that the properties of a piece set: one property in two bytes, or the number of a list."""
+    if own & 1:
+        return _marks(of_pieces[own >> 1]) if own >> 1 < len(of_pieces) else 0
+    name = _SHORT_NAMES.get(own >> 1 & 0x7F, 0)
+    return _marks(struct.pack("<HB", name, own >> 8)) if name else 0
+
+
+def _marks(properties: bytes) -> int:
+    """Return whether properties say that characters are deleted or hidden."""
+    values = dict(_properties(properties, 0))
+    return _IS_DELETED * (values.get(_DELETED, 0) in _ON) + _IS_HIDDEN * (values.get(_VANISH, 0) in _ON)
+
+
+def _marked_runs(document: bytes, table: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the first and the last byte of each run of deleted or hidden characters (MS-DOC, section 2.9.33)."""
+    start, size = struct.unpack_from("<2I", document, _CHARACTERS)
+    count = max(0, (size - 4) // 8)
+    for number in struct.unpack_from(f"<{count}I", table, start + 4 * (count + 1)):
+        page = document[(number & 0x3FFFFF) * _PAGE :][:_PAGE]
+        runs = page[-1] if len(page) == _PAGE else 0
+        places = struct.unpack_from(f"<{runs + 1}I", page)
+        for run in range(runs):
+            at = 2 * page[4 * (runs + 1) + run]
+            if at and (mark := _marks(page[at + 1 : at + 1 + page[at]])):
+                yield places[run], places[run + 1], mark
 
 
 def _styles(document: bytes, table: bytes) -> tuple[list[int], list[_DocStyle]]:

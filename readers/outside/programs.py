@@ -23,7 +23,7 @@ def find(*names: str) -> str:
 def run(folder: Path, program: str, *arguments: str) -> bytes:
     """Return the program's standard output.
 
-    Raises `took_too_long`, `damaged` if the program fails, and `unsupported` if the system cannot confine it.
+    Raises `machine_busy`, `damaged` if the program fails, and `unsupported` if the system cannot confine it.
     """
     environment = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "HOME": str(folder), "TMPDIR": str(folder)}
     process = subprocess.Popen(
@@ -38,7 +38,7 @@ def run(folder: Path, program: str, *arguments: str) -> bytes:
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise ReaderError("took_too_long") from error
+        raise ReaderError("machine_busy") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # also ends the program's children

@@ -281,6 +281,18 @@ def with_member(document: bytes, name: str, content: str | bytes) -> bytes:
     return archive({**members, name: content})
 
 
+def without_member(document: bytes, name: str) -> bytes:
+    """The same archive without one member."""
+    with zipfile.ZipFile(io.BytesIO(document)) as opened:
+        return archive({member: opened.read(member) for member in opened.namelist() if member != name})
+
+
+def member(document: bytes, name: str) -> str:
+    """The text of one member of an archive."""
+    with zipfile.ZipFile(io.BytesIO(document)) as opened:
+        return opened.read(name).decode()
+
+
 def bomb(megabytes: int = 1_000) -> bytes:
     """Return a DOCX with a part that unpacks to this size. The file has a thousandth of it."""
     out = io.BytesIO(word(["Hello"]))

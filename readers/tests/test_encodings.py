@@ -64,7 +64,8 @@ def test_html_and_xml_say_what_they_are_in() -> None:
 def test_a_few_control_characters_are_pasted_and_many_are_no_text(read: Read) -> None:
     assert read("words " * 200 + "\x02 more").text == "words " * 200 + " more"
     assert refusal(read, bytes(range(1, 32)) * 20).code == "unsupported"
-    assert not is_text(b"words " * 200 + b"\0")
+    assert is_text(b"words " * 200 + b"\0")
+    assert not is_text(b"words " * 200 + b"\0" * 4)
 
 
 def test_the_encoding_is_told_and_another_can_be_asked_for(read: Read) -> None:

@@ -1,6 +1,7 @@
 """Lists on slides of PowerPoint 97 to 2003, by the records of [MS-PPT]."""
 
 import struct
+from collections import Counter
 from itertools import accumulate
 
 import pytest
@@ -127,4 +128,4 @@ def test_the_numbers_of_an_outline_stand_with_the_document_by_slide_and_text() -
     starts = list(accumulate(map(len, (document, slide, directory))))
     edit = record(4085, struct.pack("<7I", 0, 0, 0, starts[1], 1, 0, 0), 0)
     deck = Deck(document + slide + directory + edit, starts[2])
-    assert list(deck.slides()) == ["# Crew\n\na. Anna\nb. Ben"]
+    assert list(deck.slides(Counter())) == ["# Crew\n\na. Anna\nb. Ben"]

@@ -18,6 +18,8 @@ _MARKS = (
 )
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_CONTROLS = 0.01  # share of a text's bytes
+_MOST_NULS = 0.001  # likewise, beyond one: some programs end a text or a field with a NUL
+_SHORTEST = 8  # bytes; a shorter file with a control character is not taken for text
 _MOST_DAMAGE = 0.02  # share of the bytes above 127, for UTF-8 that was cut or joined in the wrong place
 _BLANKS = frozenset(b" \n\r\t")
 
@@ -107,7 +109,18 @@ def is_text(head: bytes) -> bool:
     if _marked(head) or _without_mark(head):
         return True
     controls = len(_CONTROLS.findall(head))
-    return controls <= _MOST_CONTROLS * len(head) and head.count(0) * 100 <= controls
+    if controls == 1 and len(head) * _MOST_CONTROLS < 1:  # one in a short text
+        return len(head) >= _SHORTEST and _is_utf_8(head)
+    return controls <= _MOST_CONTROLS * len(head) and head.count(0) <= 1 + _MOST_NULS * len(head)
+
+
+def _is_utf_8(head: bytes) -> bool:
+    """Return whether the bytes are UTF-8. The last character may be cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _marked(head: bytes) -> str:
@@ -120,7 +133,7 @@ def _without_mark(head: bytes) -> str:
     Every other byte of UTF-16 is zero, at least next to blanks and line ends.
     """
     units = len(head) // 2
-    if units < 8:
+    if units < 8 or (head.count(0) == 1 and head.isascii()):  # one NUL is no blank of UTF-16 among ASCII
         return ""
     even = head[0 : 2 * units : 2]
     odd = head[1 : 2 * units : 2]

@@ -1,7 +1,11 @@
-"""Convert Office formulas (OMML, ECMA-376 part 1, section 22) to LaTeX."""
+"""Convert formulas to LaTeX: those of Office (OMML, ECMA-376 part 1, section 22) and MathML 3."""
 
+import re
 from collections.abc import Callable
+from html import escape, unescape
 from typing import Any
+
+from lxml import etree
 
 Element = Any  # lxml's own class for elements is private
 
@@ -32,6 +36,47 @@ _ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0305": "over
 _ACCENTS |= {"\u0308": "ddot", "\u20d7": "vec", "\u0306": "breve", "\u030c": "check"}
 _FENCES = {"{": r"\{", "}": r"\}", "‖": r"\|", "⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil"}
 _FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\rangle", "": "."}
+
+
+_LONGEST_MATHML = 200_000  # characters of one formula
+_NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
+_STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b\s*(.*)\}$", re.S)
+_WITHOUT_TEXT = frozenset(("mspace", "mphantom", "annotation", "annotation-xml", "none", "mprescripts"))
+_IN_PARTS = frozenset(("mfrac", "mroot", "msup", "msub", "msubsup", "mover", "munder", "munderover"))
+_OVER = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "‾": "overline", "_": "overline"}
+_OVER |= {"˙": "dot", "¨": "ddot", "→": "vec", "⃗": "vec", "˘": "breve", "ˇ": "check"}
+
+
+def latex_of_mathml(source: str) -> str:
+    """Return the LaTeX of a `math` element, without dollar signs: the LaTeX that it names, else its parts converted."""
+    if len(source) > _LONGEST_MATHML:
+        return ""
+    plain = _NAMED.sub(lambda match: escape(unescape(match[0])), source)
+    reader = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        tree = etree.fromstring(plain.encode(), reader)
+    except etree.XMLSyntaxError:
+        return ""
+    if tree is None:
+        return ""
+    for each in tree.iter("{*}annotation"):
+        if "tex" in (each.get("encoding") or "").lower() and (text := (each.text or "").strip()):
+            return unstyled(text)
+    if stated := (tree.get("alttext") or "").strip():
+        return unstyled(stated)
+    return latex_of_tree(tree)
+
+
+def latex_of_tree(element: Element) -> str:
+    """Return the LaTeX of a parsed `math` element."""
+    return " ".join(_row(element, 0).split())
+
+
+def unstyled(source: str) -> str:
+    """Return LaTeX on one line, without the `{\\displaystyle ...}` that Wikipedia writes around it."""
+    source = " ".join(source.split())
+    match = _STYLED.match(source)
+    return match[1].strip() if match else source
 
 
 def latex(element: Element) -> str:
@@ -161,3 +206,64 @@ _RULES: dict[str, Callable[[Element, int], str]] = {
     "m": _matrix,
     "eqArr": _lines,
 }
+
+
+def _row(element: Element | None, depth: int) -> str:
+    """Return the LaTeX of all parts of a MathML element."""
+    if element is None or depth > _MOST_DEPTH:
+        return ""
+    return "".join(_mathml(child, depth + 1) for child in element if isinstance(child.tag, str))
+
+
+def _mathml(element: Element, depth: int) -> str:
+    name = _name(element)
+    if name in ("mi", "mn", "mo", "mtext", "ms"):
+        return _letters(name, " ".join("".join(element.itertext()).split()))
+    if name in _WITHOUT_TEXT:
+        return " " if name == "mspace" else ""
+    if name in _IN_PARTS:
+        return _of_parts(name, element, depth)
+    match name:
+        case "semantics":
+            return _mathml(element[0], depth) if len(element) and isinstance(element[0].tag, str) else ""
+        case "msqrt":
+            return rf"\sqrt{{{_row(element, depth).strip()}}}"
+        case "mfenced":
+            separator = (element.get("separators") or ",")[:1]
+            parts = (_mathml(child, depth + 1).strip() for child in element if isinstance(child.tag, str))
+            return f"{element.get('open', '(')}{separator.join(parts)}{element.get('close', ')')}"
+        case "mtable":
+            table = [row for row in element if _name(row) in ("mtr", "mlabeledtr")]
+            rows = (" & ".join(_row(cell, depth).strip() for cell in row if _name(cell) == "mtd") for row in table)
+            return rf"\begin{{matrix}} {_LINE_END.join(rows)} \end{{matrix}}"
+        case _:
+            return _row(element, depth)
+
+
+def _letters(name: str, text: str) -> str:
+    """Return the LaTeX of an element without parts: a name, a number, an operator or a text."""
+    if name in ("mtext", "ms"):
+        return rf"\text{{{text}}}" if text else " "
+    if name == "mi" and text in _FUNCTIONS:
+        return f"\\{text} "
+    return f" {_signs(text)} " if name == "mo" and text.isalpha() else _signs(text)
+
+
+def _of_parts(name: str, element: Element, depth: int) -> str:
+    """Return a MathML element whose parts are told by their place. Missing parts are empty."""
+    if depth > _MOST_DEPTH:
+        return ""
+    parts = [_mathml(child, depth + 1).strip() for child in element if isinstance(child.tag, str)]
+    first, second, third = (*parts, "", "", "")[:3]
+    if name == "mfrac":
+        bar = element.get("linethickness", "") not in ("0", "0px", "0pt")
+        return rf"\frac{{{first}}}{{{second}}}" if bar else rf"\genfrac{{}}{{}}{{0pt}}{{}}{{{first}}}{{{second}}}"
+    if name == "mroot":
+        return rf"\sqrt[{second}]{{{first}}}"
+    mark = "".join(element[1].itertext()).strip() if name == "mover" and len(element) > 1 else ""
+    if mark in _OVER:
+        return rf"\{_OVER[mark]}{{{first}}}"
+    base = first if len(first) == 1 or (first.startswith("\\") and first[1:].isalpha()) else f"{{{first}}}"
+    if name in ("msup", "mover"):
+        return f"{base}^{{{second}}}"
+    return f"{base}_{{{second}}}" + (f"^{{{third}}}" if name in ("msubsup", "munderover") else "")

@@ -6,7 +6,9 @@
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 from unicodedata import bidirectional
@@ -15,10 +17,12 @@ from readers.text.tables import Cell, markdown
 
 NEAR = 3.0  # points; positions closer than this count as one
 _SHORTEST = 6.0  # points; a shorter ruled line borders no cell
+_NARROWEST = 5.0  # points; no letter fits between closer borders, such as those of a cell and of its shading
 MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
 _MOST_PLACES = 3_000  # cells of one table
 _MOST_REPEATED = 2  # times the glyphs of a table that its Markdown may have, which repeats merged cells
 _FEWEST = 2  # rows with text in several cells
+_MOST_DIVIDED = 4  # one word that a border divides in so many rows; a table has none
 _FILLED = 0.25  # minimum share of cells with text; a diagram has less
 # Limits for a table without ruled lines. The first three are in heights of its lines.
 _GAP = 0.8  # between columns
@@ -81,29 +85,44 @@ class Grid(NamedTuple):
 
     def table(self, glyphs: Sequence[Glyph]) -> str:
         """Return the Markdown of the glyphs in the grid, or "" if the grid is no table."""
-        if not self.upright and any(bidirectional(glyph.text[0]) in _FROM_THE_RIGHT for glyph in glyphs):
-            return ""  # right-to-left words are in reading order, not in the order of their positions
-        filled = self._filled(glyphs)
+        filled, divided = self._filled(glyphs)
+        if divided * _MOST_DIVIDED > len(self.rows):
+            return ""  # borders that divide words are those of a box around a text
         rows = [row for top in range(len(self.rows) - 1) for row in _rows_of(filled, top)]
+        if from_the_right("".join(glyph.text for glyph in glyphs)):
+            rows = [row[::-1] for row in rows]
         full_rows = sum(sum(bool(cell.text) for cell in row) > 1 for row in rows)
         filled_cells = sum(bool(cell.pieces) for cell in filled)
         if full_rows < _FEWEST or filled_cells < _FILLED * len(filled) or not (self.upright or _of_numbers(rows)):
             return ""
         written_characters = sum(len(cell.text) * cell.columns * cell.rows for row in rows for cell in row)
-        # As a table, a form or a drawing would repeat the text of merged cells over and over.
-        return "" if written_characters > _MOST_REPEATED * len(glyphs) else markdown(rows)
+        if written_characters <= _MOST_REPEATED * len(glyphs):
+            return markdown(rows)
+        # As a table, a form or a drawing would repeat the text of merged cells over and over. A table has more rows of
+        # single cells than others, such as those with its title.
+        single = sum(sum(bool(cell.text) and cell.columns == cell.rows == 1 for cell in row) > _FEWEST for row in rows)
+        return markdown(map(_once, rows)) if 2 * single > len(rows) else ""
 
-    def _filled(self, glyphs: Sequence[Glyph]) -> list["_Place"]:
+    def _filled(self, glyphs: Sequence[Glyph]) -> tuple[list["_Place"], int]:
+        """Return the cells with their glyphs, and the number of words that lie in two cells."""
         places = list(_places(self))
         owner = {(row, column): place for place in places for row, column in place.covered()}
         width = len(self.columns) - 2
         height = len(self.rows) - 2
+        divided = 0
+        line = -1
+        last_text = ""
+        last_place: _Place | None = None
         for glyph in glyphs:
             x, y = glyph.box.middle
             column = min(max(bisect_right(self.columns, x) - 1, 0), width)
             row = height - min(max(bisect_right(self.rows, y) - 1, 0), height)
-            owner[row, column].add(glyph)
-        return places
+            place = owner[row, column]
+            place.add(glyph)
+            if glyph.line == line and place is not last_place and not (glyph.text.isspace() or last_text.isspace()):
+                divided += 1
+            line, last_place, last_text = glyph.line, place, glyph.text
+        return places, divided
 
 
 class _Place:
@@ -137,9 +156,13 @@ class _Place:
             self._line = glyph.line
         self.pieces[-1][1].append(glyph.text)
 
-    def text(self, numbers: Sequence[int] | None = None) -> str:
-        chosen = self.pieces if numbers is None else [self.pieces[number] for number in numbers]
-        return " ".join(filter(None, ("".join(signs).strip() for _, signs in chosen)))
+    def text(self) -> str:
+        return " ".join(filter(None, ("".join(signs).strip() for _, signs in self.pieces)))
+
+    def text_at(self, height: float) -> str:
+        """Return the text of the lines at this height."""
+        signs = ("".join(piece).strip() for at, piece in self.pieces if abs(at - height) <= NEAR)
+        return " ".join(filter(None, signs))
 
 
 def _places(grid: Grid) -> Iterator[_Place]:
@@ -173,6 +196,42 @@ def _places(grid: Grid) -> Iterator[_Place]:
             yield place
 
 
+def from_the_right(text: str) -> bool:
+    """Return whether most letters are of a script that is written from right to left."""
+    if text.isascii():
+        return False
+    kinds = [bidirectional(sign) for sign in text]
+    return sum(kind in _FROM_THE_RIGHT for kind in kinds) > kinds.count("L")
+
+
+def has_right_letters(text: str) -> bool:
+    """Return whether a text has letters of a script that is written from right to left."""
+    return any(bidirectional(sign) in _FROM_THE_RIGHT for sign in text)
+
+
+def mirrored(glyphs: Sequence[Glyph]) -> str:
+    """Return a line of a right-to-left page that has no letters of such a script, such as the head of a table.
+
+    The segments between wide gaps are read from the right. "" if there is one segment, which is read as it is.
+    """
+    segments: list[list[Glyph]] = []
+    for glyph in glyphs:
+        before = segments[-1][-1].box if segments else None
+        if before is None or glyph.box.left - before.right > _GAP * (glyph.box.top - glyph.box.bottom):
+            segments.append([])
+        segments[-1].append(glyph)
+    texts = ["".join(glyph.text for glyph in segment).strip() for segment in segments]
+    return " ".join(filter(None, reversed(texts))) if len(segments) > 1 else ""
+
+
+def _once(row: Sequence[Cell]) -> list[Cell]:
+    """Return a row in which the text of a merged cell stands only in its first place."""
+    cells: list[Cell] = []
+    for cell in row:
+        cells += [replace(cell, columns=1), *(Cell("", rows=cell.rows) for _ in range(cell.columns - 1))]
+    return cells
+
+
 def _of_numbers(rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether the columns are surely a table: mostly full, with short cells, and one column of numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
@@ -190,22 +249,42 @@ def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
 
 
 def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
-    """Yield the row. If all its cells have the same lines, yield one row for each line.
+    """Yield the row. If its cells have lines at the same heights, yield one row for each line.
 
     Not all tables have ruled lines between their rows.
     """
     cells = [place for place in places if place.row == row]
-    heights = [sorted((height for height, _ in cell.pieces), reverse=True) for cell in cells if cell.pieces]
-    same_line_counts = (
-        len(heights) > 1 and len(heights[0]) > 1 and all(len(each) == len(heights[0]) for each in heights)
-    )
-    unmerged = all(cell.rows == 1 for cell in cells)
-    lines_aligned = same_line_counts and all(max(at) - min(at) <= NEAR for at in zip(*heights, strict=True))
-    if lines_aligned and unmerged:
-        for number in range(len(heights[0])):
-            yield [Cell(cell.text([number]) if cell.pieces else "", cell.columns) for cell in cells]
-    else:
+    heights = _line_heights(cells)
+    if not heights:
         yield [Cell(cell.text(), cell.columns, cell.rows) for cell in cells]
+    for height in heights:
+        yield [Cell(cell.text_at(height), cell.columns) for cell in cells]
+
+
+def _line_heights(cells: Sequence[_Place]) -> list[float]:
+    """Return the heights of the lines into which a row is divided, from the top; none for a row that is one.
+
+    All cells have the same lines, or all but the first, which has labels, have the same lines of numbers.
+    """
+    if any(cell.rows > 1 for cell in cells):
+        return []
+    heights = [sorted((height for height, _ in cell.pieces), reverse=True) for cell in cells if cell.pieces]
+    if len(heights) < 2:
+        return []
+    first, second = heights[0], heights[1]
+    others_agree = len(second) > 1 and all(
+        len(each) == len(second) and all(abs(one - other) <= NEAR for one, other in zip(each, second, strict=True))
+        for each in heights[2:]
+    )
+    if not others_agree:
+        return []
+    if len(first) == len(second) and all(abs(one - other) <= NEAR for one, other in zip(first, second, strict=True)):
+        return first
+    numbers = all(
+        _NUMBER.fullmatch("".join(signs).strip()) for cell in cells if cell is not cells[0] for _, signs in cell.pieces
+    )
+    labelled = all(any(abs(one - other) <= NEAR for one in first) for other in second)
+    return first if numbers and labelled and cells[0].pieces else []
 
 
 def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
@@ -214,7 +293,8 @@ def ruled(level: Sequence[Rule], upright: Sequence[Rule]) -> Iterator[Grid]:
     upright = _joined(upright)
     if len(level) > MOST_RULES or len(upright) > MOST_RULES:
         return
-    for flat, tall in _groups(level, upright):
+    for group in _groups(level, upright):
+        flat, tall = (_snapped(rules) for rules in group)
         columns = _borders([rule.at for rule in tall], [end for rule in flat for end in (rule.start, rule.end)])
         rows = _borders([rule.at for rule in flat], [end for rule in tall for end in (rule.start, rule.end)])
         if len(columns) > 2 and len(rows) > 2 and len(columns) * len(rows) <= _MOST_PLACES:
@@ -231,6 +311,24 @@ def _joined(rules: Sequence[Rule]) -> list[Rule]:
         else:
             merged.append(rule)
     return [rule for rule in merged if rule.end - rule.start >= _SHORTEST]
+
+
+def _snapped(rules: Sequence[Rule]) -> list[Rule]:
+    """Move lines between which no letter fits to the place of the longest of them."""
+    groups: list[list[Rule]] = []
+    for rule in sorted(rules):
+        if groups and rule.at - groups[-1][-1].at <= _NARROWEST:
+            groups[-1].append(rule)
+        else:
+            groups.append([rule])
+    snapped: list[Rule] = []
+    for group in groups:
+        lengths: Counter[int] = Counter()
+        for rule in group:
+            lengths[round(rule.at)] += round(rule.end - rule.start)
+        place = max(group, key=lambda rule: lengths[round(rule.at)]).at
+        snapped += [rule._replace(at=place) for rule in group]
+    return snapped
 
 
 def _groups(level: Sequence[Rule], upright: Sequence[Rule]) -> list[tuple[list[Rule], list[Rule]]]:

@@ -5,13 +5,17 @@ time is linear in the size for any input. Parsers that build a tree need minutes
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import unescape
 
+from readers.text import hidden
+from readers.text.formulas import latex_of_mathml, unstyled
 from readers.text.tables import Cell, markdown
 
-# Invisible elements. Their end tags are mandatory.
-_HIDDEN = frozenset({"template", "noscript", "svg", "math", "object", "select", "datalist"})
+# Elements without text that a person may see. Their end tags are mandatory.
+_HIDDEN = frozenset({"template", "noscript", "svg", "object", "select", "datalist"})
 # Elements of navigation, which are not part of a page's text.
 _AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
 # Elements whose content is not markup.
@@ -27,6 +31,7 @@ _BLOCKS = frozenset(
             "caption",
             "dd",
             "details",
+            "dialog",
             "div",
             "dl",
             "dt",
@@ -35,6 +40,28 @@ _BLOCKS = frozenset(
         *("figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li"),
         *("main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
     }
+)
+# Elements without content and end tag.
+_VOID = frozenset(
+    (
+        *(
+            "area",
+            "base",
+            "br",
+            "col",
+            "embed",
+            "hr",
+            "img",
+            "input",
+            "link",
+            "meta",
+            "param",
+            "source",
+            "track",
+            "wbr",
+        ),
+        *("frame", "keygen"),
+    )
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _APART = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
@@ -48,6 +75,37 @@ _LONGEST_ATTRIBUTES = 4_000  # characters of a tag; the attributes of a longer t
 _DEEPEST = 40  # nested tables, quotations and links; a deeper one is read as plain content
 _LONGEST_CELL = 400  # characters of a cell in a table with headings or tables; a longer one means a layout table
 _BLOCK_MARKS = re.compile(r"^#{1,6} |^\|(?: --- \|)+$|\|", re.M)
+# What hides an element: an attribute, or declarations of its own style.
+_MAY_HIDE = re.compile(r"hidden|none|opacity|font-size", re.I)
+_QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
+_HIDDEN_ATTRIBUTE = re.compile(r"(?<![\w:-])hidden(?![\w:-])", re.I)
+_HIDING = re.compile(
+    r"(?<![\w-])(?:display\s*+:\s*+none|visibility\s*+:\s*+(?:hidden|collapse)"
+    r"|opacity\s*+:\s*+0(?:\.0{1,9})?+\s*+(?:;|!|$)|font-size\s*+:\s*+0(?:px|pt|em|rem|%)?+\s*+(?:;|!|$))",
+    re.I,
+)
+# Style sheets: a selector of one class or id.
+_BRACE = re.compile(r"[{};]")
+_CLASS_OR_ID = re.compile(r"(?:[a-z]{1,20})?([.#][\w-]{1,100})$", re.I)
+_MOST_HIDING = 10_000  # classes and ids that a page hides
+# Elements whose end tag may be missing: the starts that end them, and the elements that they are part of.
+_ENDED_BY = {
+    "p": _BLOCKS,
+    "dt": frozenset(("dt", "dd")),
+    "dd": frozenset(("dt", "dd")),
+    "li": frozenset(("li",)),
+    "td": frozenset(("td", "th", "tr")),
+    "th": frozenset(("td", "th", "tr")),
+    "tr": frozenset(("tr",)),
+}
+_PART_OF = {"dt": ("dl",), "dd": ("dl",), "li": ("ul", "ol"), **dict.fromkeys(("td", "th", "tr"), ("table",))}
+# Classes of formulas that a script has drawn (MathJax 2, KaTeX), and of pictures of formulas.
+_DRAWN = frozenset(("MathJax", "MathJax_SVG", "MathJax_CHTML", "MathJax_Preview", "MathJax_Display", "mjx-chtml"))
+_DRAWN_BY_KATEX = "katex-html"
+_DRAWING = re.compile(r"MathJax|mjx-chtml|katex-html")
+_FORMULA_PICTURE = re.compile(r"(?<![\w-])(?:mwe-math[\w-]*+|latex|tex|math|wp-katex-eq|formula)(?![\w-])", re.I)
+_TEX = re.compile(r"math/(tex|latex|asciimath|mml)", re.I)
+_MATH_END = re.compile(r"</math\s*+>", re.I)
 _ADDRESSES = ("http:", "https:", "mailto:")
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
@@ -67,13 +125,16 @@ class HtmlText:
     main: list[str]
 
 
-def readable(source: str, *, links: bool = True) -> list[str]:
+def readable(source: str, *, links: bool = True, left_out: Counter[str] | None = None) -> list[str]:
     """Return a document as Markdown, in pieces: its title, then its whole text.
 
-    The text has headings, lists, quotations, code, tables and, with `links`, addresses.
+    The text has headings, lists, quotations, code, tables, descriptions of pictures and, with `links`, addresses. Text
+    that a browser does not show is marked. `left_out` counts it, and the pictures.
     """
-    document = _DocumentScanner(source, links=links).scan()
-    return [f"{document.title}\n\n", *document.parts] if document.title else document.parts
+    counts: Counter[str] = Counter() if left_out is None else left_out
+    document = _DocumentScanner(source, counts, links=links).scan()
+    text = hidden.joined("".join(document.parts), counts)
+    return [f"{document.title}\n\n", text] if document.title else [text]
 
 
 def page_text(source: str) -> tuple[str, str]:
@@ -81,13 +142,13 @@ def page_text(source: str) -> tuple[str, str]:
 
     The text is the page's main part, if the page has one that is long enough, else the whole text without navigation.
     """
-    page = _HtmlScanner(source, hidden=_HIDDEN | _AROUND).scan()
+    page = _HtmlScanner(source, hiding=_HIDDEN | _AROUND).scan()
     main = _tidy(page.main)
     return page.title, main if len(main) >= _ENOUGH else _tidy(page.parts)
 
 
 def _tidy(parts: list[str]) -> str:
-    return _BLANK_LINES.sub("\n\n", "".join(parts)).strip()
+    return hidden.joined(_BLANK_LINES.sub("\n\n", "".join(parts)), Counter()).strip()
 
 
 def _plain(text: str) -> str:
@@ -100,9 +161,9 @@ def _plain(text: str) -> str:
 class _HtmlScanner:
     """Scanner of a web page. It separates cells with bars and begins list items with a dash."""
 
-    def __init__(self, source: str, *, hidden: frozenset[str]) -> None:
+    def __init__(self, source: str, *, hiding: frozenset[str]) -> None:
         self._source = source
-        self._hiding = hidden
+        self._hiding = hiding
         self._title = ""
         self._parts: list[str] = []
         self._hidden: tuple[str, int] = ("", 0)  # the current invisible element, and its nesting depth
@@ -110,6 +171,13 @@ class _HtmlScanner:
         self._at_line_start = True
         self._starts: dict[str, list[int]] = {"main": [], "article": []}  # positions in `_parts`
         self._ends: dict[str, int] = {}
+        self._unseen: tuple[str, int] = ("", 0)  # the current element that a style hides, and its nesting depth
+        self._nested = 0  # open lists or tables in that element
+        self._hiding_rules: set[str] = set()  # classes and ids that the page's own styles hide, with their sign
+        self._has_tex = bool(_TEX.search(source))  # whether scripts have the LaTeX of formulas
+        self._has_math_end = True  # whether the rest of the source may have an end tag of a formula
+        self._formula = ""  # the last formula
+        self._replaceable: tuple[int, int] = (0, 0)  # the list and length of parts that end with a converted formula
 
     def scan(self) -> HtmlText:
         position = 0
@@ -135,23 +203,120 @@ class _HtmlScanner:
         if match is None:
             return len(self._source)
         tag = match[2].lower()
+        closed = match[3].endswith("/")
         if match[1]:
+            self._leave(tag)
             self._end(tag)
-        elif tag in _RAW and not match[3].endswith("/"):
-            return self._raw(tag, match.end())
+        elif tag in _RAW and not closed:
+            return self._raw(tag, match[3], match.end())
+        elif tag == "math" and not closed:
+            return self._mathml(start, match.end())
         else:
-            self._start(tag, match[3], closed=match[3].endswith("/"))
+            self._enter(tag, match[3], closed=closed)
+            if not self._is_drawn(tag, match[3], closed=closed):
+                self._start(tag, match[3], closed=closed)
         return match.end()
+
+    def _enter(self, tag: str, attributes: str, *, closed: bool) -> None:
+        """Note that an element begins, which may be hidden by a style or be in such an element."""
+        name, depth = self._unseen
+        if depth and not self._nested and tag in _ENDED_BY.get(name, ()):
+            depth = 0
+        if depth:
+            depth += tag == name and not closed
+            self._nested += tag in _PART_OF.get(name, ())
+        elif not closed and tag not in _VOID and self._is_unseen(tag, attributes):
+            name, depth = tag, 1
+            self._nested = 0
+        self._unseen = (name, depth)
+
+    def _leave(self, tag: str) -> None:
+        name, depth = self._unseen
+        if not depth:
+            return
+        if tag == name:
+            self._unseen = (name, depth - 1)
+        elif tag in _PART_OF.get(name, ()):
+            if not self._nested:  # its own end tag is missing
+                self._unseen = (name, 0)
+            self._nested = max(self._nested - 1, 0)
+
+    def _is_unseen(self, tag: str, text: str) -> bool:
+        if tag in ("html", "body"):  # hidden until a script has run
+            return False
+        if tag == "dialog":
+            return not re.search(r"(?<![\w-])open(?![\w-])", _QUOTED.sub("", text), re.I)
+        if _MAY_HIDE.search(text):
+            if _HIDDEN_ATTRIBUTE.search(_QUOTED.sub("", text)):
+                return True
+            if _HIDING.search(_attributes(text).get("style", "")):
+                return True
+        if self._hiding_rules and ("class" in text or "id" in text):
+            attributes = _attributes(text)
+            names = {f".{each}" for each in attributes.get("class", "").split()} | {f"#{attributes.get('id', '')}"}
+            return not names.isdisjoint(self._hiding_rules)
+        return False
+
+    def _learn(self, styles: str) -> None:
+        """Store the classes and ids that a style sheet hides. Other selectors are not understood."""
+        if len(self._hiding_rules) < _MOST_HIDING and _HIDING.search(styles):
+            for selectors, declarations in _rules(styles):
+                if _HIDING.search(declarations):
+                    names = (_CLASS_OR_ID.match(each.strip()) for each in selectors.split(","))
+                    self._hiding_rules.update(each[1] for each in names if each)
+
+    def _is_drawn(self, tag: str, text: str, *, closed: bool) -> bool:
+        """Hide an element with the drawing of a formula whose source the page has elsewhere."""
+        if closed or self._hidden[1] or tag not in ("span", "div") or not _DRAWING.search(text):
+            return False
+        attributes = _attributes(text)
+        classes = set(attributes.get("class", "").split())
+        source = latex_of_mathml(attributes.get("data-mathml", "")) if _DRAWN & classes else ""
+        if source:
+            self._write_formula(source, replaceable=True)
+        elif not (_DRAWN & classes and self._has_tex) and not (_DRAWN_BY_KATEX in classes and self._formula):
+            return False
+        self._hidden = (tag, 1)
+        return True
+
+    def _mathml(self, start: int, inner: int) -> int:
+        """Write a formula in MathML as LaTeX, and return its end."""
+        match = _MATH_END.search(self._source, inner) if self._has_math_end else None
+        self._has_math_end = match is not None
+        end = match.end() if match else inner
+        if match and not self._hidden[1]:
+            self._write_formula(latex_of_mathml(self._source[start:end]), replaceable=True)
+        return end
+
+    def _write_formula(self, source: str, *, replaceable: bool = False) -> None:
+        """Write a formula, which is not marked where it is hidden: pages hide the source and show a drawing.
+
+        `replaceable`: it was converted, so that its LaTeX, which may follow, is better.
+        """
+        if self._replaceable == (id(self._parts), len(self._parts)):
+            if replaceable:
+                return
+            self._parts.pop()
+        if source:
+            self._formula = source
+            self._write(f"${source}$")
+            if replaceable:
+                self._replaceable = (id(self._parts), len(self._parts))
 
     def _after(self, mark: str, start: int) -> int:
         end = self._source.find(mark, start)
         return len(self._source) if end < 0 else end + len(mark)
 
-    def _raw(self, tag: str, start: int) -> int:
+    def _raw(self, tag: str, attributes: str, start: int) -> int:
         match = re.compile(f"</{tag}(?=[\\s/>])", re.IGNORECASE).search(self._source, start)
         end = match.start() if match else len(self._source)
         if tag == "title" and not self._title and not self._hidden[1]:
             self._title = _SPACE.sub(" ", _plain(self._source[start:end])).strip()
+        elif tag == "style":
+            self._learn(self._source[start:end])
+        elif tag == "script" and not self._hidden[1] and (kind := _TEX.search(attributes)):
+            source = self._source[start:end]
+            self._write_formula(latex_of_mathml(source) if kind[1].lower() == "mml" else unstyled(_plain(source)))
         return end
 
     def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
@@ -194,7 +359,7 @@ class _HtmlScanner:
             if self._at_line_start:
                 text = text.lstrip(" ")
         if text:
-            self._write(text)
+            self._write(hidden.hidden_text(text) if self._unseen[1] else text)
 
     def _write(self, text: str) -> None:
         self._parts.append(text)
@@ -219,8 +384,9 @@ class _Frame:
 class _DocumentScanner(_HtmlScanner):
     """Scanner of a document. Its text includes the elements of navigation."""
 
-    def __init__(self, source: str, *, links: bool) -> None:
-        super().__init__(source, hidden=_HIDDEN)
+    def __init__(self, source: str, left_out: Counter[str], *, links: bool) -> None:
+        super().__init__(source, hiding=_HIDDEN)
+        self._left_out = left_out
         self._framed = {"blockquote", "table", *(("a",) if links else ())}
         self._frames: list[_Frame] = []
         self._items: list[int | None] = []  # the next number of each open list, None for dashes
@@ -233,8 +399,8 @@ class _DocumentScanner(_HtmlScanner):
 
     def _start(self, tag: str, attributes: str, *, closed: bool) -> None:
         if not self._hidden[1]:
-            if tag == "math" and (formula := _attributes(attributes).get("alttext")):
-                self._write(f"${formula}$")
+            if tag in ("img", "area", "input"):
+                self._picture(tag, _attributes(attributes))
             if tag in ("td", "th", "tr") and self._in("table"):
                 self._start_cell(tag, attributes)
                 return
@@ -252,6 +418,20 @@ class _DocumentScanner(_HtmlScanner):
             self._parts[-1] = self._item()
         if tag == "pre" and not self._hidden[1] and not self._in("table"):
             self._write("```\n")
+
+    def _picture(self, tag: str, attributes: dict[str, str]) -> None:
+        """Write the description of a picture, or the LaTeX of a picture of a formula."""
+        if tag == "input" and attributes.get("type", "").lower() != "image":
+            return
+        self._left_out["pictures"] += tag == "img"
+        text = " ".join(attributes.get("alt", "").split())
+        if not text:
+            return
+        if _FORMULA_PICTURE.search(attributes.get("class", "")):
+            if unstyled(text) != self._formula:
+                self._write_formula(unstyled(text))
+        else:
+            self._write(hidden.hidden_text(text) if self._unseen[1] else f"[Picture: {text}]")
 
     def _item(self) -> str:
         number = self._items[-1]
@@ -332,6 +512,26 @@ class _DocumentScanner(_HtmlScanner):
             text = text.replace(words, f"[{words}]({target})", 1)
         if text:
             self._write(text)
+
+
+def _rules(styles: str) -> Iterator[tuple[str, str]]:
+    """Yield the selectors and the declarations of each rule of a style sheet. Those in `@media` are left out."""
+    first, *others = styles.split("/*")
+    plain = first + "".join(each.partition("*/")[2] for each in others)
+    start = depth = 0
+    selectors = ""
+    for match in _BRACE.finditer(plain):
+        if match[0] == "{":
+            depth += 1
+            if depth == 1:
+                selectors = plain[start : match.start()].strip()
+        elif match[0] == "}":
+            if depth == 1 and not selectors.startswith("@"):
+                yield selectors, plain[start : match.start()]
+            depth = max(depth - 1, 0)
+        elif depth:
+            continue
+        start = match.end()
 
 
 def _attributes(text: str) -> dict[str, str]:

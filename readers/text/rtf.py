@@ -4,14 +4,16 @@ Text is decoded by the code pages of its fonts. The file is scanned once from be
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from readers.text import hidden
 from readers.text.tables import Cell, markdown
 
 MARK = b"{\\rtf"
 _TOKEN = re.compile(
-    rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|\\'(?P<byte>[0-9a-fA-F]{2})|\\(?P<sign>[^a-zA-Z])"
+    rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,20})? ?|\\'(?P<byte>[0-9a-fA-F]{2})|\\(?P<sign>[^a-zA-Z])"
     rb"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n]+)|[\r\n]+",
     re.DOTALL,
 )
@@ -82,9 +84,10 @@ def is_rtf(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(MARK)
 
 
-def text_of(data: bytes) -> Iterator[str]:
-    """Yield the pieces of the text. A damaged file is read up to the damage."""
-    yield from _RtfScanner(data).parts()
+def text_of(data: bytes, left_out: Counter[str] | None = None) -> Iterator[str]:
+    """Yield the pieces of the text. A damaged file is read up to the damage. Counts hidden text in `left_out`."""
+    for part in _RtfScanner(data).parts():
+        yield hidden.joined(part, Counter() if left_out is None else left_out)
 
 
 def pictures_in(data: bytes) -> int:
@@ -100,6 +103,8 @@ class _Group:
     fonts: bool = False  # whether it is the font table
     font: int = -1
     fallback: int = 1  # characters after each Unicode character, for programs without Unicode
+    deleted: bool = False  # whether a tracked change has deleted or moved its text
+    hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -130,7 +135,7 @@ class _RtfScanner:
             position = token.end()
             if token["word"]:
                 word = token["word"].decode()
-                number = int(token["number"]) if token["number"] else None
+                number = _number(token["number"])
                 if word == "bin":
                     position += max(0, number or 0)
                 yield from self._word(word, number)
@@ -202,20 +207,36 @@ class _RtfScanner:
                 self._unicode(number or 0)
             case "f" | "fcharset" | "ansicpg" | "mac" | "pc" | "pca" | "uc" | "cpg":
                 self._encoding(word, number or 0)
+            case "deleted" | "mvf" | "v" | "plain":
+                self._visibility(word, on=number != 0)
+            case "par" if self.group.deleted:  # the deleted end of a paragraph
+                self._flush()
             case "par" | "sect" | "page" | "cell" | "row" if not self.group.separate:
                 self._flush()
                 yield from self._end(word)
             case "par" | "sect" | "page":
                 self._write(" ")
-            case "pard":
-                self.in_table = False
-                self.level = 0
-            case "intbl":
-                self.in_table = True
-            case "outlinelevel":
-                self.level = min((number or 0) + 1, 6) if (number or 0) < 9 else 0
+            case "pard" | "intbl" | "outlinelevel":
+                self._paragraph_property(word, number or 0)
             case _ if word in _SIGNS:
                 self._write(_SIGNS[word])
+
+    def _visibility(self, word: str, *, on: bool) -> None:
+        """Begin or end hidden text, or text that a tracked change has deleted or moved away."""
+        self._flush()
+        if word == "v":
+            self.group.hidden = on
+        elif word == "plain":
+            self.group.deleted = self.group.hidden = False
+        else:
+            self.group.deleted = on
+
+    def _paragraph_property(self, word: str, number: int) -> None:
+        if word == "outlinelevel":
+            self.level = min(number + 1, 6) if number < 9 else 0
+        else:
+            self.in_table = word == "intbl"
+            self.level = 0 if word == "pard" else self.level
 
     def _encoding(self, word: str, number: int) -> None:
         self._flush()
@@ -250,6 +271,10 @@ class _RtfScanner:
             self._put(text)
 
     def _put(self, text: str) -> None:
+        if self.group.deleted:
+            return
+        if self.group.hidden:
+            text = hidden.hidden_text(text)
         if self.group.separate:
             self.separate[self.group.separate][-1] += text
         else:
@@ -289,6 +314,11 @@ class _RtfScanner:
         for title, texts in self.separate.items():
             if lines := list(dict.fromkeys(filter(None, map(str.strip, texts)))):
                 yield f"\n{title}:\n" + "".join(f"- {line}\n" for line in lines)
+
+
+def _number(digits: bytes | None) -> int | None:
+    """Return the number of a word. One that is too large is none of a program, so its value does not matter."""
+    return max(min(int(digits), 2**31), -(2**31)) if digits else None
 
 
 def _code_page(number: int) -> str:
