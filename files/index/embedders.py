@@ -1,5 +1,6 @@
 """Embedders, which turn texts into vectors of length 1: the bundled one, and any OpenAI-compatible `/embeddings`."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -26,6 +27,7 @@ BUNDLED_BATCH = 32  # texts; all are padded to the longest one
 # Characters of a padded batch. The bundled embedder needs about 2 kB for each token, which may be one character.
 BATCH_CHARACTERS = 32_768
 LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
+SAMPLE = 2_000  # characters that show the script of a text
 REMOTE_BATCH = 64  # texts
 PATIENT = 60.0  # seconds for an answer while a file is indexed
 HURRIED = 5.0  # seconds for an answer while a user waits for results
@@ -33,9 +35,19 @@ SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; i
 HALVINGS = 3  # halvings of texts that are too long for an endpoint
 
 
+# Latin, Cyrillic, Chinese, Japanese and Korean letters.
+_KNOWN_LETTERS = re.compile(
+    "[A-Za-z\u00aa-\u024f\u0400-\u052f\u1e00-\u1eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\uff21-\uff5a\U00020000-\U0003ffff]"
+)
+
+
 class EmbeddingClient(Protocol):
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
-        """Return one vector for each text; None for a text without words. Adds to `usage`. Raises `ModelError`."""
+        """Return one vector for each text; None for a text without known words. Adds to `usage`.
+
+        Raises `ModelError`.
+        """
 
 
 def active_embedder() -> Embedder:
@@ -97,7 +109,7 @@ class _BundledClient:
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
         usage.add(0, count_tokens(texts))
         # Batches have texts of similar length, since all texts of a batch are padded to the longest one.
-        order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
+        order = sorted((at for at, text in enumerate(texts) if _known(text)), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
             rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
@@ -112,6 +124,15 @@ class _BundledClient:
         # Imported late, since web processes never embed.
         vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
         return vectors
+
+
+def _known(text: str) -> bool:
+    """Return whether the bundled embedder knows the script of most letters of a text, and the text is not empty.
+
+    In other scripts its vectors made the ranking worse: docs/decisions/0057 has the measurements.
+    """
+    letters = "".join(filter(str.isalpha, text[:SAMPLE]))
+    return bool(text.strip()) and 2 * len(_KNOWN_LETTERS.findall(letters)) >= len(letters)
 
 
 _in_workers = False
