@@ -32,6 +32,7 @@ REMOTE_BATCH = 64  # texts
 PATIENT = 60.0  # seconds for an answer while a file is indexed
 HURRIED = 5.0  # seconds for an answer while a user waits for results
 SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; it usually takes milliseconds
+GREETING = "Is anybody there?"  # a text that tries an embedder
 HALVINGS = 3  # halvings of texts that are too long for an endpoint
 
 
@@ -73,10 +74,26 @@ _EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 def embed(
     embedder: Embedder, texts: Sequence[str], payer: Payer = NOBODY, *, timeout: float = PATIENT
 ) -> list[Vector | None]:
-    """Return one vector for each text, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger."""
+    """Return one vector for each passage, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger.
+
+    The bundled embedder gives none for passages in scripts that it does not know.
+    """
+    return _embed(embedder, [_prefixed(embedder.passage_prefix, text) for text in texts], payer, timeout)
+
+
+def embed_query(embedder: Embedder, query: str, payer: Payer = NOBODY) -> Vector | None:
+    """Return the vector of a question, for a user who waits. As `embed`."""
+    return _embed(embedder, [_prefixed(embedder.query_prefix, query)], payer, HURRIED)[0]
+
+
+def _prefixed(prefix: str, text: str) -> str:
+    return f"{prefix}{text}" if text.strip() else text
+
+
+def _embed(embedder: Embedder, texts: Sequence[str], payer: Payer, timeout: float) -> list[Vector | None]:
     client = client_of(embedder, timeout=timeout)
     if embedder.kind == Embedder.Kind.BUNDLED:
-        return client.embed(texts, SearchUsage())
+        return client.embed([text if _is_known(text) else "" for text in texts], SearchUsage())
     with record_call(embedder, payer, count_tokens(texts)) as usage:
         return client.embed(texts, usage)
 
@@ -95,6 +112,18 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> EmbeddingClien
     return _remote_client(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
+def dimensions_of(base_url: str, api_key: str, model: str) -> int:
+    """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
+    embeddings = import_module("llm.providers.embeddings")
+    client = embeddings.EmbeddingsClient(base_url, api_key, PATIENT, again=0)
+    with wait_outside():
+        rows, _ = submit(client.embed(model, [GREETING])).result()
+    try:
+        return len(rows[0])
+    except (TypeError, LookupError) as error:
+        raise errors.wrong_endpoint() from error
+
+
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
     """Embed with the bundled embedder, even if another one is active. Every installation has it."""
     return _BundledClient(PATIENT).embed(texts, SearchUsage())
@@ -109,7 +138,7 @@ class _BundledClient:
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
         usage.add(0, count_tokens(texts))
         # Batches have texts of similar length, since all texts of a batch are padded to the longest one.
-        order = sorted((at for at, text in enumerate(texts) if _known(text)), key=lambda at: len(texts[at]))
+        order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
             rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
@@ -126,13 +155,13 @@ class _BundledClient:
         return vectors
 
 
-def _known(text: str) -> bool:
-    """Return whether the bundled embedder knows the script of most letters of a text, and the text is not empty.
+def _is_known(text: str) -> bool:
+    """Return whether the bundled embedder knows the script of most letters of a text.
 
     In other scripts its vectors made the ranking worse: docs/decisions/0057 has the measurements.
     """
     letters = "".join(filter(str.isalpha, text[:SAMPLE]))
-    return bool(text.strip()) and 2 * len(_KNOWN_LETTERS.findall(letters)) >= len(letters)
+    return 2 * len(_KNOWN_LETTERS.findall(letters)) >= len(letters)
 
 
 _in_workers = False

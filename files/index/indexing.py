@@ -15,7 +15,7 @@ from core.audit.services import record
 from core.background import STALE_AFTER, claim
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import active_embedder, embed
+from files.index.embedders import GREETING, active_embedder, dimensions_of, embed
 from files.index.language import configurations_of, key_prefix
 from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import unmarked_prefix
@@ -175,12 +175,36 @@ def embed_batches(
         yield batch, embed(embedder, [chunk.searched for chunk in batch], payer)
 
 
+def add_embedder(
+    *, name: str, base_url: str, model: str, api_key: str = "", query_prefix: str = "", passage_prefix: str = ""
+) -> Embedder:
+    """Store an embedder with an OpenAI-compatible server, which is asked for its dimensions.
+
+    Raises `ModelError` if the server does not answer, and ValidationError for a name that is taken or a bad URL.
+    """
+    embedder = Embedder(
+        name=name,
+        kind=Embedder.Kind.OPENAI,
+        base_url=base_url,
+        model=model,
+        api_key=api_key,
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+    )
+    embedder.full_clean()
+    embedder.dimensions = dimensions_of(base_url, api_key, model)
+    with transaction.atomic():
+        embedder.save(force_insert=True)
+        record(user=None, action="embedder.added", row=embedder, name=embedder.name)
+    return embedder
+
+
 def activate(embedder: Embedder) -> None:
     """Make this embedder the active one, which embeds new chunks. Search asks every embedder that has chunks.
 
     Raises `ModelError` if it does not return vectors of its dimensions; then the previous one stays active.
     """
-    embed(embedder, ["Is anybody there?"])
+    embed(embedder, [GREETING])
     with transaction.atomic():
         lock(ACTIVE_LOCK)
         Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)

@@ -29,7 +29,7 @@ from django.db.models import QuerySet
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index import feedback, ranking
-from files.index.embedders import HURRIED, embed
+from files.index.embedders import embed_query
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NOBODY, Payer
 from files.index.lexemes import keys_of, lexeme_of
@@ -215,7 +215,7 @@ def _rank_by_vectors(
     rankings: list[_VectorRanking] = []
     for embedder in prepared.embedders:
         try:
-            vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
+            vector = embed_query(embedder, query, payer)
         except ModelError as error:
             log.warning("search by words only, embedder %s: %s", embedder, error)
             failures[_by_words(embedder.name, error.sentence)] = None

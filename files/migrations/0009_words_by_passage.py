@@ -32,6 +32,20 @@ class Migration(migrations.Migration):
             name="language",
             field=models.CharField(blank=True, db_default="", default="", max_length=20),
         ),
+        migrations.AddField(
+            model_name="embedder",
+            name="passage_prefix",
+            field=models.CharField(
+                blank=True, db_default="", default="", help_text="Put before a text, with its spaces.", max_length=200
+            ),
+        ),
+        migrations.AddField(
+            model_name="embedder",
+            name="query_prefix",
+            field=models.CharField(
+                blank=True, db_default="", default="", help_text="Put before a question, with its spaces.", max_length=200
+            ),
+        ),
         AddIndexConcurrently(
             model_name="file",
             index=models.Index(

@@ -217,7 +217,10 @@ class RecognisedPage(models.Model):
 
 
 class Embedder(models.Model):
-    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews vectors of the others."""
+    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews vectors of the others.
+
+    `query_prefix` and `passage_prefix`: what the model expects before a question and before a text, such as “query: ”.
+    """
 
     class Kind(models.TextChoices):
         BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
@@ -230,6 +233,12 @@ class Embedder(models.Model):
     api_key = EncryptedTextField("API key", blank=True, default="")
     model = models.CharField(max_length=200, blank=True)
     dimensions = models.PositiveIntegerField(default=256)
+    query_prefix = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Put before a question, with its spaces."
+    )
+    passage_prefix = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Put before a text, with its spaces."
+    )
     input_price = price("price of what it reads", "US dollars a million tokens. Empty: calls have no cost.")
     active = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)

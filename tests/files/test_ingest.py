@@ -389,6 +389,29 @@ def test_no_upload_waits_while_the_storage_takes_another_one_of_its_person(perso
     assert [f"stored:{person.user.pk}" in sql for sql in locks] == [False, True]  # the first is of the bytes
 
 
+def test_the_same_content_is_stored_once(person: Person, stranger: Person, settings: Any) -> None:
+    settings.STORED_BYTES = 1_000
+    content = f"{uuid4()} " * 20
+    first = settled(upload(person, content, "plan.txt"))
+    again = upload(person, content, "plan (1).txt")  # there is no room for a copy
+    assert (again.pk, again.name, again.repeated) == (first.pk, "plan.txt", True)
+    assert File.objects.get(pk=first.pk).uploaded_again is not None
+    assert services.stored_bytes(person.user) == len(content)
+    table, other = upload(person, content[:100], "plan.csv"), upload(person, content[:100], "plan.txt")
+    assert table.pk != other.pk and not other.repeated  # the kind of the name decides how it is read
+    assert upload(stranger, content, "plan.txt").pk != first.pk
+    services.delete(user=person.user, file=first)
+    assert upload(person, content, "plan.txt").pk != first.pk
+
+
+def test_a_failed_file_that_is_uploaded_again_is_read_again(person: Person) -> None:
+    broken = b"%PDF-1.7 and then nothing of the kind " + uuid4().bytes
+    first = settled(upload(person, broken, "broken.pdf"))
+    again = upload(person, broken, "broken.pdf")
+    assert (first.status, again.pk, again.status) == ("failed", first.pk, "uploaded")
+    assert settled(again).status == "failed"
+
+
 def test_what_a_dead_process_had_received_goes_after_a_day(settings: Any, tmp_path: Path) -> None:
     settings.FILE_UPLOAD_TEMP_DIR = tmp_path
     old, new = tmp_path / "x.upload.txt", tmp_path / "y.upload.txt"
