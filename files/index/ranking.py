@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection as Group
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from files.index.indexing import LARGEST_INDEXED
 from files.index.language import SIMPLE
 from files.index.lexemes import WordKeys, keys_of, lexeme_of, unmarked_prefix
 from files.index.vectors import Vector
-from files.index.words import indexed_text, joined_words
+from files.index.words import has_marked_letters, indexed_text, joined_words
 from files.models import Chunk, Embedder, File, Posting
 
 K1 = 1.5
@@ -121,13 +122,13 @@ def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSea
     try:
         file_ids_sql, parameters = files.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:
-        return PreparedSearch(VisibleCollection(0, 0), [Query(query, {}, {}, {}) for query in queries], [])
+        return PreparedSearch(VisibleCollection(0, 0), [Query(query, {}, 0, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
         cursor.execute(PREPARE.format(seen=file_ids_sql), parameters)
-        chunks, words, count, contents, old, languages, version, ids = cursor.fetchone()
+        chunks, words, number, contents, old, languages, version, ids = cursor.fetchone()
     sizes = json.loads(languages)
     collection = VisibleCollection(
-        int(chunks), int(words), count, dict(sorted(sizes.items())), old=old, copies=contents < count
+        int(chunks), int(words), number, dict(sorted(sizes.items())), old=old, copies=contents < number
     )
     return PreparedSearch(
         collection,
@@ -157,27 +158,25 @@ def prepare_query(text: str, languages: Sequence[str]) -> Query:
                 keys.setdefault(key, position)
                 times[key] += 1
     weights: dict[int, float] = {}
-    for key, count in times.items():
-        if count > 1:
-            weights[keys[key]] = max(math.sqrt(count), weights.get(keys[key], 1.0))
+    for key, repetitions in times.items():
+        if repetitions > 1:
+            weights[keys[key]] = max(math.sqrt(repetitions), weights.get(keys[key], 1.0))
+    positions = {position for position, _ in used}
+    wholes = [whole for whole, parts in joined.items() if positions.issuperset(parts)]
     unmarked: dict[int, int] = {}
-    after = count_of_words = len(words)
+    at = count(len(words))
     for position, word in used:
         other = {key for name, of_word in by_language.items() for key in _other_marks(of_word[word], word, name)}
         if new := other - keys.keys():
-            keys |= dict.fromkeys(new, after)
-            unmarked[after] = position
-            weights[after] = UNMARKED_WEIGHT
-            after += 1
-    positions = {position for position, _ in used}
-    wholes = [whole for whole, parts in joined.items() if positions.issuperset(parts)]
+            place = next(at)
+            keys |= dict.fromkeys(new, place)
+            unmarked[place], weights[place] = position, UNMARKED_WEIGHT
     for variant in (*variants, *wholes):
-        new = {key for of_word in by_language.values() for key in of_word[variant].words} - keys.keys()
-        if new:
-            keys |= dict.fromkeys(new, after)
-            weights[after] = VARIANT_WEIGHT
-            after += 1
-    return Query(text, keys, count_of_words, weights, unmarked)
+        if new := {key for of_word in by_language.values() for key in of_word[variant].words} - keys.keys():
+            place = next(at)
+            keys |= dict.fromkeys(new, place)
+            weights[place] = VARIANT_WEIGHT
+    return Query(text, keys, len(words), weights, unmarked)
 
 
 def _stop_positions(words: Sequence[str], by_language: Mapping[str, Mapping[str, WordKeys]]) -> set[int]:
@@ -197,7 +196,7 @@ def _other_marks(keys: WordKeys, word: str, language: str) -> Group[str]:
     """Return the keys of a word with other marks: of texts without marks or, if it has none itself, of marked words."""
     if keys.plain:
         return keys.plain
-    if not word.isalpha():
+    if not has_marked_letters(word):
         return ()
     return [f"{unmarked_prefix(language)}{lexeme_of(key)}" for key in keys.words]
 

@@ -85,6 +85,11 @@ def without_marks(word: str) -> str | None:
     return None if plain == word.lower() else plain
 
 
+def has_marked_letters(word: str) -> bool:
+    """Return whether the word is written in letters that may have marks: Latin, Greek or Cyrillic ones."""
+    return word.isalpha() and _PART.fullmatch(word) is not None
+
+
 def joined_words(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return neighbouring words written as one, with the positions of their parts. A text may have written them so."""
     joined: dict[str, tuple[int, ...]] = {}

@@ -81,12 +81,12 @@ def test_the_bytes_come_back_as_they_were(person: Person) -> None:
     assert file.tokens == {"o200k_base": tokens.image_tokens(640, 480)}
 
 
-def test_the_same_content_is_stored_once_and_goes_with_its_last_row(person: Person, stranger: Person) -> None:
+def test_the_same_bytes_are_stored_once_and_go_with_their_last_row(person: Person, stranger: Person) -> None:
     content = f"Only here: {uuid4()}"
-    mine, again, theirs = upload(person, content), upload(person, content, "copy.txt"), upload(stranger, content)
+    mine, table, theirs = upload(person, content), upload(person, content, "copy.csv"), upload(stranger, content)
     blob = mine.blob.name
-    assert blob is not None and {again.blob.name, theirs.blob.name} == {blob} and mine.sha256 in blob
-    for file, owner in ((mine, person), (again, person)):
+    assert blob is not None and {table.blob.name, theirs.blob.name} == {blob} and mine.sha256 in blob
+    for file, owner in ((mine, person), (table, person)):
         services.delete(user=owner.user, file=settled(file))
         assert default_storage.exists(blob)
     services.delete(user=stranger.user, file=settled(theirs))
@@ -107,7 +107,7 @@ def test_uploads_and_deletions_of_one_content_at_once_never_lose_bytes_that_a_ro
     for thread in threads:
         thread.join()
     left = list(File.objects.filter(owner=person.user))
-    assert len(left) == 4
+    assert 1 <= len(left) <= 4  # an upload may return the row of another one
     for file in left:
         with services.open_blob(file=file) as blob:
             assert blob.read().decode() == content
