@@ -17,7 +17,7 @@ from files.index.ranking import Postings, Query, VisibleCollection, idf_of, post
 from files.index.words import indexed_text
 from files.models import Chunk, File
 
-FEWEST = 100  # visible chunks; in a smaller collection the best chunks are nearly all chunks
+FEWEST = 400  # visible chunks; in a smaller collection few passages are about the same
 LANGUAGE = "english"
 LEAST_ENGLISH = 0.9  # share of the chunks
 MOST_CHUNKS = 3  # chunks of a file, on average
@@ -85,7 +85,7 @@ def expand_query(
         return ExpandedQuery(entries, query.weights)
     own_weights = {at: query.weights.get(at, 1.0) for at in own}
     share = (1 - OWN_SHARE) * sum(own_weights.values()) / sum(rarity.values())
-    weights = {at: OWN_SHARE * query.weights.get(at, 1.0) for at in query.keys.values()}
+    weights = {at: OWN_SHARE * query.weights.get(at, 1.0) for at in query.keys.values() if at in all_entries}
     for at, weight in rarity.items():
         weights[at] = weights.get(at, 0.0) + share * weight
     return ExpandedQuery({at: each for at, each in all_entries.items() if at in weights}, weights)

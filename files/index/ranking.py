@@ -25,7 +25,7 @@ from pgvector.django import CosineDistance, HalfVectorField
 
 from files.index.embedders import embedders_of
 from files.index.indexing import LARGEST_INDEXED
-from files.index.language import SIMPLE
+from files.index.language import SIMPLE, UNSPACED_RUN
 from files.index.lexemes import WordKeys, keys_of, lexeme_of, unmarked_prefix
 from files.index.vectors import Vector
 from files.index.words import has_marked_letters, indexed_text, joined_words
@@ -58,13 +58,13 @@ WITH searched AS MATERIALIZED (
     SELECT sha256, language, languages, indexed_chunks, indexed_words, word_index FROM files_file
     WHERE id IN ({seen}) AND indexed_chunks > 0
 ), by_language AS (
-    SELECT language, sum(chunks::int) AS chunks FROM searched, jsonb_each_text(
+    SELECT each.name, sum(each.chunks::int) AS chunks FROM searched, jsonb_each_text(
         CASE WHEN word_index = 0 THEN jsonb_build_object(searched.language, indexed_chunks) ELSE languages END
-    ) AS each (language, chunks) GROUP BY each.language
+    ) AS each (name, chunks) GROUP BY each.name
 )
 SELECT coalesce(sum(indexed_chunks), 0), coalesce(sum(indexed_words), 0), count(*), count(DISTINCT sha256),
     coalesce(bool_or(word_index = 0), false),
-    (SELECT coalesce(jsonb_object_agg(language, chunks), '{{}}') FROM by_language),
+    (SELECT coalesce(jsonb_object_agg(name, chunks), '{{}}') FROM by_language),
     (SELECT version FROM llm_workspaceversion),
     ARRAY(SELECT id FROM files_embedder AS one WHERE EXISTS (SELECT FROM files_chunk WHERE embedder_id = one.id))
 FROM searched
@@ -145,7 +145,11 @@ def prepare_query(text: str, languages: Sequence[str]) -> Query:
     """
     indexed = indexed_text(text)
     words = [word for word in indexed.words.split() if any(map(str.isalnum, word))][:MOST_WORDS]
-    variants = [variant for variant in indexed.variants.split()[:MOST_WORDS] if len(variant) > 1]
+    variants = [
+        variant
+        for variant in indexed.variants.split()[:MOST_WORDS]
+        if len(variant) > 1 and not UNSPACED_RUN.search(variant)
+    ]
     joined = joined_words(words)
     by_language = {name: keys_of({*words, *variants, *joined}, name) for name in languages}
     stops = _stop_positions(words, by_language)

@@ -297,7 +297,8 @@ def _highlights(texts: Mapping[int, str], language: str, keys: Group[str]) -> di
     wholes = {token: whole for token in tokens if (whole := _whole(token)) is not None}
     words = {word for token in tokens for word in _WORD.findall(token)}
     keys_by_word = keys_of(words | set(wholes.values()), language)
-    matched = {word for word, word_keys in keys_by_word.items() if not word_keys.all.isdisjoint(keys)}
+    matched = {word for word in words if not keys_by_word[word].all.isdisjoint(keys)}
+    matched |= {whole for whole in wholes.values() if not keys_by_word[whole].words.isdisjoint(keys)}
     literal = _pairs_pattern(keys)
     return {key: _merge_overlaps(sorted(_spans(text, matched, wholes, literal))) for key, text in texts.items()}
 

@@ -7,7 +7,8 @@ one word each. So its parser gets words alone, and other writings of a word are 
 * of letters and digits, or of small letters and capitals (`500mg`, `AmericanExpress`): the whole is the word, its
   parts are variants;
 * of a number (`1,234.56`): its digits (`123456`) are the word, so that separators do not matter, its groups variants;
-* of a word with marks on its letters (`Łódź`): the same letters without marks.
+* of a word with marks on its letters (`Łódź`): the same letters without marks;
+* of a run of Thai and its like, whose words are triples of characters: pairs, for questions of two characters.
 """
 
 import re
@@ -15,7 +16,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from files.index.language import UNSPACED_RUN, readable
+from files.index.language import TRIPLED_RUN, UNSPACED_RUN, normal_form, pieces, readable
 
 MOST_PARTS = 4  # parts of a compound with a variant; longer ones are paths and addresses of pages
 LONGEST_WHOLE = 40  # characters of a compound without its signs
@@ -73,7 +74,10 @@ def indexed_text(text: str) -> IndexedText:
         # Spaces keep the parser from reading a sign as part of a word, as in “-9001”, or `<b` as a tag.
         return f" {' '.join(parts)} "
 
-    main = _TOKEN.sub(words, readable(text))
+    normal = normal_form(text)
+    for run in TRIPLED_RUN.findall(normal):
+        variants.extend(pieces(run, 2))
+    main = _TOKEN.sub(words, readable(normal))
     return IndexedText(main, " ".join(variants), " ".join(unmarked))
 
 

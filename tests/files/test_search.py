@@ -282,20 +282,20 @@ def test_a_file_in_another_language_does_not_change_the_order(owner: User) -> No
     after = search(query=query, files=of(english, code, german))
     assert [hit.text for hit in after] == before
     prepared = ranking.prepare_search(of(english, code, german), [query])
-    assert {key for key in prepared.queries[0].keys if key in ("how", "de how", "many", "de many")} == set()
+    assert not {"how", "de how", "this", "de this"}.intersection(prepared.queries[0].keys)
 
 
 def test_each_passage_is_searched_in_its_own_language(owner: User) -> None:
     english = "The engines were tested for many hours before the ship left the harbour, and nobody was on board. "
-    file = indexed(owner, [english * 3, GERMAN, "| 1,234 | (567) |\n" * 20])
+    file = indexed(owner, [english * 6, GERMAN, "| 1,234 | (567) |\n" * 20])
     assert [chunk.language for chunk in file.chunks.all()] == ["english", "german", "english"]
     assert file.languages == {"english": 2, "german": 1}
-    assert search(query="engine", files=of(file))[0].text == english * 3
+    assert search(query="engine", files=of(file))[0].text == english * 6
     assert search(query="Apfelbaum", files=of(file))[0].text == GERMAN
 
 
 def test_a_report_full_of_figures_is_no_code() -> None:
-    rows = "| Purchases of property, plant and equipment | $ (1,577) | (1,373) | 12.5 % |\n| Total assets | 36,500 |\n"
+    rows = "| Purchases of property, plant and equipment | $ (1,577) | 12.5 % |\n| The total of assets | 36,500 |\n"
     assert configuration_of(rows * 30) == "english"
 
 
@@ -362,12 +362,29 @@ def test_what_is_in_no_language_is_read_as_it_stands(text: str) -> None:
     assert configuration_of(text) == "simple"
 
 
-def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> None:
+@pytest.mark.parametrize(
+    ("collection", "pays"),
+    [
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"english": 1_000}), True),
+        (ranking.VisibleCollection(240, 30_000, 240, {"english": 240}), False),  # few texts
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"english": 800, "german": 200}), False),
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"simple": 1_000}), False),  # Thai, say
+        (ranking.VisibleCollection(9_727, 3_000_000, 36, {"english": 9_727}), False),  # long reports
+    ],
+)
+def test_feedback_is_for_many_short_texts_in_english(collection: ranking.VisibleCollection, *, pays: bool) -> None:
+    assert feedback.pays(collection) is pays
+
+
+def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(3)
     others = [random_text(source, 40) for _ in range(150)]
     both = [f"zorblat quimple {random_text(source, 20)}" for _ in range(5)]
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
+    monkeypatch.setattr(feedback, "LANGUAGE", file.language)
+    monkeypatch.setattr(feedback, "FEWEST", 100)
+    monkeypatch.setattr(feedback, "MOST_CHUNKS", 200)
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     prepared = ranking.prepare_search(of(file), ["zorblat"])
     [query], best = prepared.queries, feedback.feedback_chunks(counts)

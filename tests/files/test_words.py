@@ -24,6 +24,8 @@ from files.index.words import indexed_text, joined_words, without_marks
         ("don't", "don ' t", ""),
         ("हिन्दी", "हिन्दी", ""),
         ("边界层", "边界 界层", ""),
+        ("สวนใหญ่", "สวน วนใ นให ใหญ หญ่", "สว วน นใ ให หญ ญ่"),
+        ("ปี", "ปี", ""),
     ],
 )
 def test_other_writings_of_a_word_stand_beside_it(text: str, words: str, variants: str) -> None:
