@@ -34,7 +34,7 @@ from files.models import Chunk, Embedder, File, Posting
 K1 = 1.5
 B = 0.75
 MOST_WORDS = 256  # words of a query that are looked at
-MAX_TERMS = 64  # the first words of a query that are no stop words; further words are ignored
+MAX_TERMS = 128  # the first words of a query that are no stop words; a question in Thai has a hundred triples
 LEAST_STOPS = 0.25  # the least share of stop words that shows the language of a query
 VARIANT_WEIGHT = 0.5  # of another writing of a compound, or of neighbouring words written as one
 UNMARKED_WEIGHT = 0.5  # of a writing with other marks on its letters

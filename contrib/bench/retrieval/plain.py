@@ -1,6 +1,6 @@
 """Plain BM25, to compare with: k1 1.2 and b .75, small letters, no stemming, no stop words.
 
-Scripts without spaces are split into pairs of characters, as the product does.
+Scripts without spaces are split into pairs of characters.
 """
 
 import math
@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from files.index.language import readable
+from files.index.language import UNSPACED_RUN, normal_form, pieces
 
 K1, B = 1.2, 0.75
 
@@ -41,7 +41,8 @@ class PlainBM25:
 def _words(text: str) -> Iterator[str]:
     """Yield runs of letters, digits and combining marks. `\\w` splits words of Hindi at their vowels."""
     word: list[str] = []
-    for character in f"{readable(text).lower()} ":
+    spaced = UNSPACED_RUN.sub(lambda run: f" {' '.join(pieces(run[0], 2))} ", normal_form(text).lower())
+    for character in f"{spaced} ":
         if unicodedata.category(character)[0] in "LMN":
             word.append(character)
         elif word:
