@@ -26,7 +26,7 @@ class ChatConfig(AppConfig):
         attached = (f"{conversation}__legal_hold", f"{conversation}__owner__legal_hold")
         register_hold(File, *attached)
         register_hold(User, "conversations__legal_hold", *(f"files__{path}" for path in attached))
-        register_temporary(Q(attachments__message__conversation__temporary=True))
+        register_temporary(Q(attachments__message__conversation__origin=Conversation.Origin.TEMPORARY))
         count_as_stored(Import)
         count_as_stored(ToolResult)
         read_pages_with(read_page)
