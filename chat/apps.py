@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models import Q
 
 
 class ChatConfig(AppConfig):
@@ -16,7 +17,7 @@ class ChatConfig(AppConfig):
         from chat.summaries.ending import SUMMARIES
         from core.jobs import register
         from files.models import File
-        from files.registry import count_as_stored, read_pages_with
+        from files.registry import count_as_stored, read_pages_with, register_temporary
 
         register_hold(Conversation, "legal_hold", "owner__legal_hold")
         register_hold(Import, "owner__legal_hold")
@@ -25,6 +26,7 @@ class ChatConfig(AppConfig):
         attached = (f"{conversation}__legal_hold", f"{conversation}__owner__legal_hold")
         register_hold(File, *attached)
         register_hold(User, "conversations__legal_hold", *(f"files__{path}" for path in attached))
+        register_temporary(Q(attachments__message__conversation__origin=Conversation.Origin.TEMPORARY))
         count_as_stored(Import)
         count_as_stored(ToolResult)
         read_pages_with(read_page)

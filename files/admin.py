@@ -35,7 +35,17 @@ class FileAdmin(RecordAdmin):
     search_help_text = "The id or SHA-256 of a file, or a user name"
     fields = (
         *("id", "owner", "media_type", "bytes", "sha256", "status_label", "error_code", "problem", "counted", "pages"),
-        *("encoding", "chosen_encoding", "language", "searchable", "chunker", "attempt", "heartbeat", "created"),
+        *(
+            "encoding",
+            "chosen_encoding",
+            "language",
+            "searchable",
+            "chunker",
+            "word_index",
+            "attempt",
+            "heartbeat",
+            "created",
+        ),
     )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
@@ -70,7 +80,15 @@ class EmbedderForm(forms.ModelForm[Embedder]):
 
     class Meta:
         model = Embedder
-        fields: ClassVar = ["name", "kind", "base_url", "model", "dimensions", "input_price"]
+        fields: ClassVar = [
+            *("name", "kind", "base_url", "model", "dimensions", "query_prefix", "passage_prefix", "input_price")
+        ]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("query_prefix", "passage_prefix"):
+            if name in self.fields:  # a stored embedder shows them only
+                self.fields[name].strip = False
 
     def clean(self) -> None:
         super().clean()
@@ -90,8 +108,14 @@ class EmbedderAdmin(RowAdmin):
     kind = "embedder"
     form = EmbedderForm
     list_display = ("name", "kind", "model", "dimensions", "active", "created")
-    add_fields = ("name", "kind", "base_url", "new_api_key", "model", "dimensions", "input_price")
-    fields = ("name", "kind", "base_url", "key_state", "model", "dimensions", "active", "created", "input_price")
+    add_fields = (
+        *("name", "kind", "base_url", "new_api_key", "model", "dimensions"),
+        *("query_prefix", "passage_prefix", "input_price"),
+    )
+    fields = (
+        *("name", "kind", "base_url", "key_state", "model", "dimensions", "query_prefix", "passage_prefix"),
+        *("active", "created", "input_price"),
+    )
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return self.fields if obj else self.add_fields

@@ -24,7 +24,7 @@ from files import services
 from files.encodings import ENCODINGS
 from files.models import File
 from files.page_pictures import picture
-from files.pages import NOT_READ, StoredText, TextPiece, download
+from files.pages import NOT_READ, StoredText, TextPiece, already_there, download
 from readers.api import media_types
 
 
@@ -46,7 +46,9 @@ class FileSerializer(serializers.ModelSerializer[File]):
     locked = serializers.SerializerMethodField(
         help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
     )
-    note = serializers.SerializerMethodField(help_text="What was left out of a file that could be read.")
+    note = serializers.SerializerMethodField(
+        help_text="What was left out of a file that could be read; after an upload, that it is there already."
+    )
     index = serializers.ChoiceField(
         choices=File.Index.choices,
         source="index_state",
@@ -72,7 +74,8 @@ class FileSerializer(serializers.ModelSerializer[File]):
         return file.locked or file.opens_further
 
     def get_note(self, file: File) -> str:
-        return "" if file.status == File.Status.FAILED else "\n".join(map(str, file.notes))
+        notes = [] if file.status == File.Status.FAILED else file.notes
+        return "\n".join(map(str, [already_there(file), *notes] if file.repeated else notes))
 
 
 class UploadSerializer(Strict):
@@ -138,14 +141,20 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
     def rate(self) -> str:
         return "uploads" if self.action == "create" else super().rate()
 
-    @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={201: FileSerializer})
+    @extend_schema(
+        request={"multipart/form-data": UploadSerializer}, responses={200: FileSerializer, 201: FileSerializer}
+    )
     def create(self, request: Request) -> Response:
-        """Store a file. Its text and tokens follow in the background: poll the file until its status is final."""
+        """Store a file. Its text and tokens follow in the background: poll the file until its status is final.
+
+        The same content is stored once: the response is 200 with the existing file, and its note says so.
+        """
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the file as multipart/form-data in the field “file”.")
         content = request.FILES["file"]
         file = services.upload(user=self.person, name=content.name or "", content=content)
-        return Response(self.get_serializer(file).data, status=status.HTTP_201_CREATED)
+        code = status.HTTP_200_OK if file.repeated else status.HTTP_201_CREATED
+        return Response(self.get_serializer(file).data, status=code)
 
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete the file for ever, also from all projects. For its owner."""

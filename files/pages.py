@@ -62,6 +62,11 @@ def with_uses(user: User, files: list[File]) -> list[File]:
     return files
 
 
+def already_there(file: File) -> Sentence:
+    """Return the sentence for a user who uploads a content again."""
+    return Sentence("You have this already, as “{name}”. It was not stored again.", name=file.name)
+
+
 @dataclass(frozen=True, slots=True)
 class TextPiece:
     """Characters [start, end) of a page, usually the whole page. `page` is 0 in files without pages."""

@@ -1,4 +1,4 @@
-"""Registries for higher apps: models whose rows take storage, and the reader of scanned pages.
+"""Registries for higher apps: models whose rows take storage, temporary files, and the reader of scanned pages.
 
 To add a model that takes storage: 1. give it `owner` and `size`; 2. call `count_as_stored` in `AppConfig.ready()`.
 """
@@ -6,7 +6,7 @@ To add a model that takes storage: 1. give it `owner` and `size`; 2. call `count
 from typing import Protocol
 from uuid import UUID
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from accounts.models import User
 from llm.models import Model as LanguageModel
@@ -19,6 +19,7 @@ class PageReader(Protocol):
 
 _stored: list[type[Model]] = []
 _readers: list[PageReader] = []
+_temporary: list[Q] = []
 
 
 def count_as_stored(kind: type[Model]) -> None:
@@ -29,6 +30,16 @@ def count_as_stored(kind: type[Model]) -> None:
 def stored_rows(user: User) -> list[QuerySet[Model]]:
     """Return the rows of each registered model that take storage of this user."""
     return [kind._default_manager.filter(owner=user) for kind in _stored]
+
+
+def register_temporary(condition: Q) -> None:
+    """Register files that end with a row of a higher app. An upload with the same content is a file of its own."""
+    _temporary.append(condition)
+
+
+def temporary() -> Q:
+    """Return the condition for files that end with a row of a higher app."""
+    return Q(*_temporary, _connector=Q.OR) if _temporary else Q(pk=None)
 
 
 def read_pages_with(reader: PageReader) -> None:

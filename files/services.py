@@ -25,7 +25,7 @@ from core.sentences import Sentence
 from files import ingest, passwords, storage
 from files.encodings import ENCODINGS
 from files.models import File, FileText
-from files.registry import stored_rows
+from files.registry import stored_rows, temporary
 from llm import tokens
 from readers.api import SENTENCES
 
@@ -46,21 +46,27 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
     """Store a file. Its text and tokens follow in the background.
 
     1. The content is written to a temporary file and hashed.
-    2. The user's storage limit is checked.
-    3. A remote storage gets the content, before the transaction begins.
-    4. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
+    2. If the user has a file with this content, it is returned, with `repeated` set.
+    3. The user's storage limit is checked.
+    4. A remote storage gets the content, before the transaction begins.
+    5. In a transaction the content is stored if it is new, the storage is reserved, and the row is created.
 
-    Equal content is stored once, with a row for each upload. `name` may be a path; its last part is used. Raises
-    `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
+    The bytes of equal content are stored once, with a row for each user. `name` may be a path; its last part is used.
+    Raises `file_too_large` (413), `storage_full` and `limit_reached` (429), `empty_file`.
     """
     try:
         with storage.receive(content, settings.MAX_UPLOAD_BYTES) as received:
             if not received.size:
                 raise ProductError("empty_file", "The file is empty. Choose one with something in it.")
+            if repeated := _repeated(user, name, received.sha256):
+                return repeated
             require_storage(user, received.size)
             storage.store_ahead(received)
             with transaction.atomic():
                 blob = storage.store_content(received)
+                # Its lock has ended another upload of the same content.
+                if repeated := _repeated(user, name, received.sha256):
+                    return repeated
                 reserve_storage(user, received.size)
                 file = File.objects.create(
                     owner=user,
@@ -81,6 +87,27 @@ def store(*, user: User, name: str, content: "Content[Any]") -> File:
             status=413,
         ) from error
     return file
+
+
+def _repeated(user: User, name: str, sha256: str) -> File | None:
+    """Return the user's file with this content and note the upload. None if there is none. Reads a failed file again.
+
+    The kind of the name counts, since the same bytes can be read as a text or as a table.
+    """
+    rows = File.objects.owned_by(user).filter(sha256=sha256)
+    suffix = _suffix(clean_name(name))
+    lasting = rows.exclude(pk__in=rows.filter(temporary()).values("pk")).order_by("pk")
+    file = next((row for row in lasting if _suffix(row.name) == suffix), None)
+    if file is None or not File.objects.filter(pk=file.pk).update(uploaded_again=timezone.now()):
+        return None
+    if file.status == File.Status.FAILED:
+        retry(user=user, file=file)
+    file.repeated = True
+    return file
+
+
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name else ""
 
 
 def stored_bytes(user: User) -> int:

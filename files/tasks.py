@@ -35,14 +35,21 @@ def index_file(file_id: str) -> None:
 
 @shared_task
 def sweep_files() -> None:
-    """Have files chunked again if an older chunker made their chunks. Runs every 5 seconds."""
+    """Have files chunked or their words indexed again if an older version did that. Runs every 5 seconds."""
     if chunks.outdated().exists():
         enqueue("files.tasks.cut_outdated")
+    elif indexing.outdated_words().exists():
+        enqueue("files.tasks.index_outdated_words")
 
 
 @shared_task
 def cut_outdated() -> None:
     chunks.cut_outdated()
+
+
+@shared_task
+def index_outdated_words() -> None:
+    indexing.index_outdated_words()
 
 
 @shared_task

@@ -1,5 +1,6 @@
 """Pages of files. A view reads the request, calls one service, and renders."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.http import HttpResponse, HttpResponseBase
@@ -9,12 +10,13 @@ from django.views.decorators.http import require_GET, require_http_methods
 from accounts.access.sessions import SignedInRequest as Request
 from core.errors import NotFound, ProductError
 from core.requests import with_row
+from core.sentences import Sentence
 from files import services
 from files.api import passage_of, whole_number
 from files.encodings import ENCODINGS, label
 from files.models import File
 from files.page_pictures import picture
-from files.pages import StoredText, download, download_shown, file_list, with_uses
+from files.pages import StoredText, already_there, download, download_shown, file_list, with_uses
 
 
 @require_http_methods(["GET", "POST"])
@@ -22,11 +24,16 @@ def files(request: Request) -> HttpResponse:
     """Show the user's files, or only the rows for a script. A POST uploads files. A script gets their chips."""
     if request.method == "POST":
         uploaded = upload(request)
-        if not request.htmx:
+        repeated = repetitions(uploaded)
+        if request.htmx:
+            return render(request, "files/_chips.html", {"files": uploaded}, status=201)
+        if not repeated:
             return redirect("files:list")
-        return render(request, "files/_chips.html", {"files": uploaded}, status=201)
+    else:
+        repeated = []
     page, after = file_list(request.user, request.GET.get("after"))
     context = {
+        "repeated": repeated,
         "section": "files",
         "stored": services.stored_bytes(request.user),
         "most": services.most_stored(request.user),
@@ -43,6 +50,11 @@ def upload(request: Request) -> list[File]:
     if not contents:
         raise ProductError("no_file", "No file was chosen. Choose one or several, then upload.")
     return [services.upload(user=request.user, name=content.name or "", content=content) for content in contents]
+
+
+def repetitions(uploaded: Sequence[File]) -> list[Sentence]:
+    """Return a sentence for each uploaded file that the user had already."""
+    return [already_there(file) for file in uploaded if file.repeated]
 
 
 @require_GET

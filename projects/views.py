@@ -1,5 +1,6 @@
 """Change projects, and serve parts of their page. The page itself has a composer: `chat.web.project_page`."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,9 +12,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import Role
 from core.requests import choice, with_row
+from core.sentences import Sentence
 from files.api import whole_number
 from files.services import visible_file
-from files.views import upload
+from files.views import repetitions, upload
 from personas.models import Persona
 from projects import invitations, pages, services
 from projects import members as membership
@@ -110,9 +112,10 @@ def files(request: Request, row: Project) -> HttpResponse:
 def upload_files(request: Request, row: Project) -> HttpResponse:
     """Upload files, and add them to the project."""
     roles.require_editor(user=request.user, project=row)
-    for file in upload(request):
+    files = upload(request)
+    for file in files:
         services.add_file(user=request.user, project=row, file=file)
-    return _entries(request, row)
+    return _entries(request, row, repetitions(files))
 
 
 @with_row(roles.visible_project)
@@ -194,12 +197,15 @@ def _go(request: Request, url: str) -> HttpResponse:
     return redirect(url)
 
 
-def _entries(request: Request, row: Project) -> HttpResponse:
-    """Show the project after a change. A script gets only the rows, with an event for the prompt's meter."""
+def _entries(request: Request, row: Project, repeated: Sequence[Sentence] = ()) -> HttpResponse:
+    """Show the project after a change. A script gets only the rows, with an event for the prompt's meter.
+
+    `repeated`: sentences about uploaded files that the user had already.
+    """
     if not request.htmx:
         return redirect("chat:project", row.pk)
     context = pages.files_context(row, roles.role_of(request.user, row))
-    response = render(request, "projects/_entries.html", context)
+    response = render(request, "projects/_entries.html", {**context, "repeated": repeated})
     if request.method == "POST" or not context["unread"]:
         response["HX-Trigger"] = "meterchange"
     return response

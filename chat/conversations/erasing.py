@@ -139,11 +139,16 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
 
 
 def _used_here_alone(conversation: Conversation) -> QuerySet[File]:
-    """Return the owner's files in this conversation that are in no other conversation and in no project."""
+    """Return the owner's files in this conversation that are in no other conversation and in no project.
+
+    A file that was uploaded again is among the owner's files for itself too. In a temporary conversation, no file is.
+    """
     other_uses = Attachment.objects.exclude(message__conversation=conversation).filter(file__isnull=False)
     rows = File.objects.filter(
         owner=conversation.owner_id,
         attachments__message__conversation=conversation,
         project_entries=None,
     )
+    if not conversation.temporary:
+        rows = rows.filter(uploaded_again=None)
     return rows.exclude(pk__in=other_uses.values("file")).distinct()

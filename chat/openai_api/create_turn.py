@@ -195,7 +195,9 @@ def forget_old() -> None:
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
         images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
         Conversation.objects.filter(pk__in=batch).delete()
-        unused = File.objects.filter(pk__in=[file.pk for file in images], attachments=None, project_entries=None)
+        unused = File.objects.filter(
+            pk__in=[file.pk for file in images], attachments=None, project_entries=None, uploaded_again=None
+        )
         for file in free(unused).select_related("owner"):
             if is_picture(file.name, file.sha256):
                 services.delete(user=file.owner, file=file)

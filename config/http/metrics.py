@@ -33,6 +33,8 @@ from core.errors import ProductError
 from core.ids import id_at
 from core.logs.metrics import may_read
 from core.permissions import has_right
+from files.index.chunks import outdated
+from files.index.indexing import outdated_words
 from files.models import File
 
 VERSION = "1"
@@ -119,6 +121,8 @@ def _files(now: datetime) -> Iterator[GaugeMetricFamily]:
     size = recent.aggregate(Sum("size"))["size__sum"] or 0
     yield _metric("uploads_last_hour", "Files of the last hour, by status.", _by("status", File.Status, counts))
     yield _metric("uploaded_bytes_last_hour", "Their bytes.", [({}, size)])
+    older = [({"what": "chunks"}, outdated().count()), ({"what": "words"}, outdated_words().count())]
+    yield _metric("files_to_index_again", "Files that an older version has indexed. Search uses that meanwhile.", older)
 
 
 def _workers() -> Iterator[GaugeMetricFamily]:

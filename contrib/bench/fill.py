@@ -29,6 +29,7 @@ from chat.models import Attachment, Conversation, Message, Share, Summary, Turn 
 from core.audit.models import Entry  # noqa: E402
 from files.index.chunking import VERSION  # noqa: E402
 from files.index.embedders import active_embedder  # noqa: E402
+from files.index.indexing import VERSION as WORD_INDEX  # noqa: E402
 from files.models import Chunk, File, FileText  # noqa: E402
 from llm.models import Model, Provider  # noqa: E402
 from personas.models import Persona  # noqa: E402
@@ -179,6 +180,8 @@ def fill(people: int, conversations: int, messages: int) -> dict[str, int]:
                 "status": "'ready'",
                 "searchable": "true",
                 "chunker": str(VERSION),
+                "word_index": str(WORD_INDEX),
+                "languages": "jsonb_build_object('simple', 1)",
                 "indexed_chunks": "1",
                 "indexed_words": f"cardinality(string_to_array({FILE}, ' '))",
                 "created": f"{at}(n)::float / {people * OWN}",

@@ -1,5 +1,6 @@
 """Embedders, which turn texts into vectors of length 1: the bundled one, and any OpenAI-compatible `/embeddings`."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -26,16 +27,28 @@ BUNDLED_BATCH = 32  # texts; all are padded to the longest one
 # Characters of a padded batch. The bundled embedder needs about 2 kB for each token, which may be one character.
 BATCH_CHARACTERS = 32_768
 LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
+SAMPLE = 2_000  # characters that show the script of a text
 REMOTE_BATCH = 64  # texts
 PATIENT = 60.0  # seconds for an answer while a file is indexed
 HURRIED = 5.0  # seconds for an answer while a user waits for results
 SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; it usually takes milliseconds
+GREETING = "Is anybody there?"  # a text that tries an embedder
 HALVINGS = 3  # halvings of texts that are too long for an endpoint
+
+
+# Latin, Cyrillic, Chinese, Japanese and Korean letters.
+_KNOWN_LETTERS = re.compile(
+    "[A-Za-z\u00aa-\u024f\u0400-\u052f\u1e00-\u1eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\uff21-\uff5a\U00020000-\U0003ffff]"
+)
 
 
 class EmbeddingClient(Protocol):
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
-        """Return one vector for each text; None for a text without words. Adds to `usage`. Raises `ModelError`."""
+        """Return one vector for each text; None for a text without known words. Adds to `usage`.
+
+        Raises `ModelError`.
+        """
 
 
 def active_embedder() -> Embedder:
@@ -61,10 +74,26 @@ _EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 def embed(
     embedder: Embedder, texts: Sequence[str], payer: Payer = NOBODY, *, timeout: float = PATIENT
 ) -> list[Vector | None]:
-    """Return one vector for each text, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger."""
+    """Return one vector for each passage, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger.
+
+    The bundled embedder gives none for passages in scripts that it does not know.
+    """
+    return _embed(embedder, [_prefixed(embedder.passage_prefix, text) for text in texts], payer, timeout)
+
+
+def embed_query(embedder: Embedder, query: str, payer: Payer = NOBODY) -> Vector | None:
+    """Return the vector of a question, for a user who waits. As `embed`."""
+    return _embed(embedder, [_prefixed(embedder.query_prefix, query)], payer, HURRIED)[0]
+
+
+def _prefixed(prefix: str, text: str) -> str:
+    return f"{prefix}{text}" if text.strip() else text
+
+
+def _embed(embedder: Embedder, texts: Sequence[str], payer: Payer, timeout: float) -> list[Vector | None]:
     client = client_of(embedder, timeout=timeout)
     if embedder.kind == Embedder.Kind.BUNDLED:
-        return client.embed(texts, SearchUsage())
+        return client.embed([text if _is_known(text) else "" for text in texts], SearchUsage())
     with record_call(embedder, payer, count_tokens(texts)) as usage:
         return client.embed(texts, usage)
 
@@ -81,6 +110,18 @@ def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> EmbeddingClien
     if is_lost(embedder.api_key):
         raise ModelError("secret_lost", LOST, retryable=False)
     return _remote_client(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
+
+
+def dimensions_of(base_url: str, api_key: str, model: str) -> int:
+    """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
+    embeddings = import_module("llm.providers.embeddings")
+    client = embeddings.EmbeddingsClient(base_url, api_key, PATIENT, again=0)
+    with wait_outside():
+        rows, _ = submit(client.embed(model, [GREETING])).result()
+    try:
+        return len(rows[0])
+    except (TypeError, LookupError) as error:
+        raise errors.wrong_endpoint() from error
 
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
@@ -112,6 +153,15 @@ class _BundledClient:
         # Imported late, since web processes never embed.
         vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
         return vectors
+
+
+def _is_known(text: str) -> bool:
+    """Return whether the bundled embedder knows the script of most letters of a text.
+
+    In other scripts its vectors made the ranking worse: docs/decisions/0057 has the measurements.
+    """
+    letters = "".join(filter(str.isalpha, text[:SAMPLE]))
+    return 2 * len(_KNOWN_LETTERS.findall(letters)) >= len(letters)
 
 
 _in_workers = False

@@ -6,25 +6,35 @@
 Only a few words and chunks are used, since more would make the query drift. docs/decisions/0022 has the measurements.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from files.index.language import readable
-from files.index.lexemes import lexemes_of
-from files.index.ranking import Postings, Query, VisibleCollection, idf_of, positions_of, postings, saturated
+from files.index.lexemes import keys_of
+from files.index.ranking import Postings, Query, VisibleCollection, idf_of, postings, saturated
+from files.index.words import indexed_text
 from files.models import Chunk, File
 
-FEWEST = 100  # visible chunks; in a smaller collection the best chunks are nearly all chunks
+FEWEST = 400  # visible chunks; in a smaller collection few passages are about the same
+LANGUAGE = "english"
+LEAST_ENGLISH = 0.9  # share of the chunks
+MOST_CHUNKS = 3  # chunks of a file, on average
 BEST = 5  # chunks that expand a query
 WORDS = 35  # words that these chunks add to a query
 OWN_SHARE = 0.4  # share of the query's own words in the weights
 PULL = 0.3  # weight of the vectors of the best chunks; the query's own vector has the weight 1
 
-_WORD = re.compile(r"\w(?:\S*\w)?")  # with inner characters, such as a hyphen or a point
+
+def pays(collection: VisibleCollection) -> bool:
+    """Return whether feedback improves the ranking of a collection: of many short texts in English."""
+    english = collection.languages.get(LANGUAGE, 0)
+    return (
+        collection.chunks >= FEWEST
+        and english >= LEAST_ENGLISH * collection.chunks
+        and collection.chunks <= MOST_CHUNKS * collection.files
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class ExpandedQuery:
 def feedback_chunks(best: Iterable[int]) -> list[Chunk]:
     """Return the rows of these chunks, with the names and languages of their files."""
     rows = Chunk.objects.filter(pk__in=list(best)).select_related("file")
-    names = ("heading", "table_head", "text", "file__name", "file__language")
+    names = ("heading", "table_head", "text", "language", "file__name", "file__language")
     return list(rows.only(*names))
 
 
@@ -57,15 +67,15 @@ def expand_query(
 
     `counts`: the weight of each chunk by its id. Words are also weighted by their rarity, which needs their postings.
     """
-    positions = positions_of(query.words)
-    own = set(positions.values())
-    heaviest = _heaviest_lexemes(counts, best, collection)
-    added = (lexeme for lexeme in heaviest if lexeme not in positions)
-    added_positions = {lexeme: at for at, lexeme in enumerate(added, max(own, default=0) + 1)}
+    own = {position for position in query.keys.values() if position < query.words}
+    heaviest = _heaviest_keys(counts, best, collection)
+    added = (key for key in heaviest if key not in query.keys)
+    after = max(query.keys.values(), default=0) + 1
+    added_positions = {key: at for at, key in enumerate(added, after)}
     by_position: dict[int, float] = defaultdict(float)
-    for lexeme, weight in heaviest.items():
-        by_position[positions[lexeme] if lexeme in positions else added_positions[lexeme]] += weight
-    all_entries = {**entries, **postings(files, added_positions)}
+    for key, weight in heaviest.items():
+        by_position[query.keys[key] if key in query.keys else added_positions[key]] += weight
+    all_entries = {**entries, **postings(files, added_positions, collection)}
     rarity = {
         at: weight * idf_of(collection.chunks, len(all_entries[at]))
         for at, weight in by_position.items()
@@ -75,24 +85,24 @@ def expand_query(
         return ExpandedQuery(entries, query.weights)
     own_weights = {at: query.weights.get(at, 1.0) for at in own}
     share = (1 - OWN_SHARE) * sum(own_weights.values()) / sum(rarity.values())
-    weights = {at: OWN_SHARE * weight for at, weight in own_weights.items()}
+    weights = {at: OWN_SHARE * query.weights.get(at, 1.0) for at in query.keys.values() if at in all_entries}
     for at, weight in rarity.items():
         weights[at] = weights.get(at, 0.0) + share * weight
     return ExpandedQuery({at: each for at, each in all_entries.items() if at in weights}, weights)
 
 
-def _heaviest_lexemes(
+def _heaviest_keys(
     counts: Mapping[int, float], chunks: Sequence[Chunk], collection: VisibleCollection
 ) -> dict[str, float]:
-    """Return the `WORDS` heaviest lexemes of the chunks. Weights combine frequency and the weight of each chunk."""
+    """Return the `WORDS` heaviest keys of the chunks. Weights combine frequency and the weight of each chunk."""
     average = collection.words / collection.chunks
     weights: dict[str, float] = defaultdict(float)
-    for language in sorted({chunk.file.language for chunk in chunks}):
-        of_language = [chunk for chunk in chunks if chunk.file.language == language]
-        texts = {chunk.pk: _WORD.findall(readable(chunk.searched)) for chunk in of_language}
-        lexemes = lexemes_of({word for words in texts.values() for word in words}, language)
+    for language in sorted({chunk.configuration for chunk in chunks}):
+        of_language = [chunk for chunk in chunks if chunk.configuration == language]
+        texts = {chunk.pk: indexed_text(chunk.searched).words.split() for chunk in of_language}
+        keys = keys_of({word for words in texts.values() for word in words}, language)
         for pk, words in texts.items():
-            frequencies = Counter(lexeme for word in words for lexeme in lexemes[word])
-            for lexeme, frequency in frequencies.items():
-                weights[lexeme] += counts[pk] * saturated(frequency, frequencies.total(), average)
+            frequencies = Counter(key for word in words for key in keys[word].words)
+            for key, frequency in frequencies.items():
+                weights[key] += counts[pk] * saturated(frequency, frequencies.total(), average)
     return dict(sorted(weights.items(), key=lambda each: (-each[1], each[0]))[:WORDS])

@@ -1,44 +1,70 @@
 """Make chunks searchable: store the postings of their lexemes, and their vectors."""
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from core.audit.services import record
+from core.background import STALE_AFTER, claim
 from core.errors import ModelError
 from core.locks import lock
-from files.index.embedders import active_embedder, embed
-from files.index.language import configuration_of, readable
+from files.index.embedders import GREETING, active_embedder, dimensions_of, embed
+from files.index.language import configurations_of, key_prefix
 from files.index.ledger import NOBODY, Payer
+from files.index.lexemes import unmarked_prefix
 from files.index.vectors import Vector
+from files.index.words import indexed_text
 from files.models import Chunk, Embedder, File, Posting
 
 log = logging.getLogger(__name__)
 
 WORDS_BATCH = 500  # chunks per statement
 VECTORS_BATCH = 256
+A_WHILE = 10.0  # seconds that a worker indexes words anew before it turns to other tasks
 ACTIVE_LOCK = "active embedder"  # the lock for changes of the active embedder
 LARGEST_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
 
+# Version of the postings. A background task indexes the words of files with older ones anew.
+# 1: each passage in its own language, identifiers by their parts, words without the marks on their letters.
+VERSION = 1
+
 # int2 is enough for a frequency, since PostgreSQL keeps at most 255 positions of a lexeme, and for a chunk's length.
 WRITE_POSTINGS = """
-WITH read AS MATERIALIZED (
-    SELECT id, to_tsvector(%(language)s::regconfig, content) AS lexemes
-    FROM unnest(%(ids)s::bigint[], %(texts)s::text[]) AS given (id, content)
-), words AS MATERIALIZED (
-    SELECT id, lexeme, cardinality(positions) AS frequency FROM read, unnest(lexemes)
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(languages)s::text[], %(prefixes)s::text[], %(unmarked_prefixes)s::text[],
+        %(words)s::text[], %(variants)s::text[], %(unmarked)s::text[])
+    AS given (id, language, prefix, unmarked_prefix, words, variants, unmarked)
+), lexemes AS MATERIALIZED (
+    SELECT id, prefix || lexeme AS lexeme, cardinality(positions) AS frequency, true AS counts
+    FROM given, unnest(to_tsvector(language::regconfig, words))
+    UNION ALL SELECT id, prefix || lexeme, cardinality(positions), false
+    FROM given, unnest(to_tsvector(language::regconfig, variants)) WHERE variants <> ''
+    UNION ALL SELECT id, unmarked_prefix || lexeme, cardinality(positions), false
+    FROM given, unnest(to_tsvector(language::regconfig, unmarked)) WHERE unmarked <> ''
+), merged AS MATERIALIZED (
+    SELECT id, lexeme, least(sum(frequency), 255) AS frequency FROM lexemes GROUP BY id, lexeme
 ), lengths AS MATERIALIZED (
-    SELECT id, least(sum(frequency), 32767) AS length FROM words GROUP BY id
+    SELECT id, least(coalesce(sum(frequency) FILTER (WHERE counts), 0), 32767) AS length FROM lexemes GROUP BY id
 ), written AS (
     INSERT INTO files_posting (file_id, lexeme, entries)
     SELECT %(file)s, lexeme, string_agg(int8send(id) || int2send(frequency::int2) || int2send(length::int2), ''::bytea)
-    FROM words JOIN lengths USING (id) GROUP BY lexeme
+    FROM merged JOIN lengths USING (id) GROUP BY lexeme
     ON CONFLICT (file_id, lexeme) DO UPDATE SET entries = files_posting.entries || excluded.entries
 )
 SELECT coalesce(sum(length), 0)::bigint FROM lengths
+"""
+
+WRITE_LANGUAGES = """
+UPDATE files_chunk SET language = given.language
+FROM unnest(%(ids)s::bigint[], %(languages)s::text[]) AS given (id, language)
+WHERE files_chunk.id = given.id AND files_chunk.language <> given.language
 """
 
 WRITE_VECTORS = """
@@ -70,20 +96,62 @@ def index_words(file: File, chunks: Sequence[Chunk]) -> None:
     # The lock makes concurrent workers write the file's postings one after the other.
     File.objects.select_for_update().get(pk=file.pk)
     Posting.objects.filter(file=file).delete()
-    file.language = configuration_of("\n".join(chunk.text for chunk in chunks))
+    file.language, languages = configurations_of([chunk.text for chunk in chunks])
+    for chunk, language in zip(chunks, languages, strict=True):
+        chunk.language = language
+    file.languages = dict(Counter(languages))
     file.indexed_chunks = len(chunks)
     file.indexed_words = 0
+    file.word_index = VERSION
     with connection.cursor() as cursor:
         for batch in _batches(chunks, WORDS_BATCH):
+            texts = [indexed_text(chunk.searched) for chunk in batch]
             parameters: Mapping[str, Any] = {
-                "language": file.language,
                 "file": file.pk,
                 "ids": [chunk.pk for chunk in batch],
-                "texts": [readable(chunk.searched) for chunk in batch],
+                "languages": [chunk.language for chunk in batch],
+                "prefixes": [key_prefix(chunk.language) for chunk in batch],
+                "unmarked_prefixes": [unmarked_prefix(chunk.language) for chunk in batch],
+                "words": [text.words for text in texts],
+                "variants": [text.variants for text in texts],
+                "unmarked": [text.unmarked for text in texts],
             }
+            cursor.execute(WRITE_LANGUAGES, parameters)
             cursor.execute(WRITE_POSTINGS, parameters)
             file.indexed_words += cursor.fetchone()[0]
-    file.save(update_fields=["language", "indexed_chunks", "indexed_words"])
+    file.save(update_fields=["language", "languages", "indexed_chunks", "indexed_words", "word_index"])
+
+
+def outdated_words() -> "QuerySet[File]":
+    """Return the files whose postings have an older version and that no worker has claimed."""
+    free = Q(heartbeat=None) | Q(heartbeat__lt=Now() - STALE_AFTER)
+    return File.objects.filter(free, searchable=True, word_index__lt=VERSION)
+
+
+def index_outdated_words() -> None:
+    """Index the words of outdated files anew for `A_WHILE`. Search uses the old postings until the new ones are there.
+
+    Vectors stay. So this costs no call of an embedder.
+    """
+    deadline = time.monotonic() + A_WHILE
+    while time.monotonic() < deadline:
+        pk = outdated_words().order_by("word_index", "pk").values_list("pk", flat=True).first()
+        if pk is None:
+            return
+        if claim(outdated_words(), pk):
+            _renew_words(pk)
+
+
+@transaction.atomic
+def _renew_words(pk: UUID) -> None:
+    file = File.objects.select_for_update().filter(pk=pk, searchable=True, word_index__lt=VERSION).first()
+    if file is None:  # deleted, or being read again
+        return
+    chunks = list(Chunk.objects.filter(file=file).order_by("ordinal").defer("embedding"))
+    for chunk in chunks:
+        chunk.file = file
+    index_words(file, chunks)
+    File.objects.filter(pk=pk).update(heartbeat=None)
 
 
 def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY) -> None:
@@ -107,12 +175,36 @@ def embed_batches(
         yield batch, embed(embedder, [chunk.searched for chunk in batch], payer)
 
 
+def add_embedder(
+    *, name: str, base_url: str, model: str, api_key: str = "", query_prefix: str = "", passage_prefix: str = ""
+) -> Embedder:
+    """Store an embedder with an OpenAI-compatible server, which is asked for its dimensions.
+
+    Raises `ModelError` if the server does not answer, and ValidationError for a name that is taken or a bad URL.
+    """
+    embedder = Embedder(
+        name=name,
+        kind=Embedder.Kind.OPENAI,
+        base_url=base_url,
+        model=model,
+        api_key=api_key,
+        query_prefix=query_prefix,
+        passage_prefix=passage_prefix,
+    )
+    embedder.full_clean()
+    embedder.dimensions = dimensions_of(base_url, api_key, model)
+    with transaction.atomic():
+        embedder.save(force_insert=True)
+        record(user=None, action="embedder.added", row=embedder, name=embedder.name)
+    return embedder
+
+
 def activate(embedder: Embedder) -> None:
     """Make this embedder the active one, which embeds new chunks. Search asks every embedder that has chunks.
 
     Raises `ModelError` if it does not return vectors of its dimensions; then the previous one stays active.
     """
-    embed(embedder, ["Is anybody there?"])
+    embed(embedder, [GREETING])
     with transaction.atomic():
         lock(ACTIVE_LOCK)
         Embedder.objects.filter(active=True).exclude(pk=embedder.pk).update(active=False)

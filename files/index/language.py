@@ -1,16 +1,19 @@
 """Languages of texts for PostgreSQL's text search, and the preparation of texts for its parser.
 
-A text in a language with a stemmer in PostgreSQL gets the configuration of that language. All other texts (Vietnamese,
-Chinese, source code, tables of numbers, short texts) get `simple`, which only folds case.
+Each passage of a file has its own language. A passage in a language with a stemmer in PostgreSQL gets the configuration
+of that language. All other passages (Vietnamese, Chinese, source code) get `simple`, which only folds case. A passage
+that is too short to tell, such as a table of numbers, has the language of its file.
 
-In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) the parser would treat a
-sentence as one word. Such runs are split into overlapping pairs of characters, in chunks and in queries. So a search
-finds every part of at least two characters. It finds a single character only if that stands alone.
+In scripts without spaces between words the parser would treat a sentence as one word. Such runs are split into
+overlapping parts, in chunks and in queries: Chinese, Japanese and Korean into pairs of characters, Thai, Lao, Khmer and
+Burmese into triples, as their syllables are longer. So a search finds every part of at least two characters. It finds a
+single character only if that stands alone. docs/decisions/0057 compares this with segmenters.
 """
 
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -50,44 +53,88 @@ CONFIGURATIONS = {
 SAMPLE = 2_000  # characters in each of the three samples of a text
 CONFIDENT = 0.7  # minimum probability of a language to use its configuration
 FEWEST_LETTERS = 40
-# Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code.
-CODE_SIGNS = frozenset('{}[]()<>=;_/\\|&*+#$@^~`"0123456789')
+# A passage in another language than its file. Names, addresses and headings of tables are often taken for another one.
+CONFIDENT_OF_PASSAGE = 0.99
+FEWEST_LETTERS_OF_PASSAGE = 120
+# Of 100 characters without spaces, about 1 is such a sign in prose, and 10 or more in source code. Figures and the
+# signs around them are not counted: half of all annual reports counted as code with them.
+CODE_SIGNS = frozenset('{}[]()<>=;_/\\&*+#$@^~`"')
 MOST_CODE_SIGNS = 0.09
+_FIGURES = re.compile(r"[($€£¥<>+~]*[0-9][0-9.,:/'’]*[)%*]*|\|")
 
+_TRIPLED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+    f"{_TRIPLED}\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
+TRIPLED_RUN = re.compile(f"[{_TRIPLED}]{{3,}}")
+# Soft hyphens, and spaces of no width at which long words may break.
+_INVISIBLE = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))
+_CODES = {configuration: code for code, configuration in reversed(CONFIGURATIONS.items())}
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+_SCRIPT_RUN = re.compile(f"[{_TRIPLED}]+|[^{_TRIPLED}]+")
 
 
 def configuration_of(text: str) -> str:
     """Return the text search configuration of PostgreSQL for a text, judged by its start, middle and end."""
+    return _of_text(text) or SIMPLE
+
+
+def configurations_of(passages: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the configuration of a file, and of each of its passages."""
+    sure = [_likeliest(passage[:SAMPLE], FEWEST_LETTERS_OF_PASSAGE, CONFIDENT_OF_PASSAGE) for passage in passages]
+    votes = Counter(filter(None, sure)).most_common(1)
+    of_file = _of_text("\n".join(passages)) or (votes[0][0] if votes else SIMPLE)
+    return of_file, [configuration or of_file for configuration in sure]
+
+
+def _of_text(text: str) -> str | None:
     middle = len(text) // 2
     sample = " ".join(
         (text[:SAMPLE], text[max(SAMPLE, middle) : middle + SAMPLE], text[max(SAMPLE, len(text) - SAMPLE) :])
     )
-    dense = "".join(sample.split())
-    if sum(map(str.isalpha, dense)) < FEWEST_LETTERS:
-        return SIMPLE
+    return _likeliest(sample, FEWEST_LETTERS, CONFIDENT)
+
+
+def _likeliest(sample: str, fewest_letters: int, confident: float) -> str | None:
+    """Return the configuration of a sample; None if it is too short or too mixed to tell."""
+    dense = _FIGURES.sub("", "".join(sample.split()))
+    if sum(map(str.isalpha, dense)) < fewest_letters:
+        return None
     if sum(sign in CODE_SIGNS for sign in dense) > MOST_CODE_SIGNS * len(dense):
         return SIMPLE
     shares: Counter[str] = Counter()
-    for language, probability in _identifier().rank(sample):
+    for language, probability in _identifier().rank(" ".join(_FIGURES.sub(" ", sample).split())):
         shares[CONFIGURATIONS.get(language, SIMPLE)] += probability
     likeliest, share = shares.most_common(1)[0]
-    return likeliest if share >= CONFIDENT else SIMPLE
+    return likeliest if share >= confident else None
+
+
+def key_prefix(configuration: str) -> str:
+    """Return the beginning of the stored lexemes of a configuration. A lexeme itself has no space.
+
+    Postings of `simple` have none, as all postings of files that were indexed before.
+    """
+    return "" if configuration == SIMPLE else f"{_CODES[configuration]} "
 
 
 def readable(text: str) -> str:
-    """Return the text for the parser of PostgreSQL: in normal form NFKC, with unspaced scripts in pairs."""
-    return UNSPACED_RUN.sub(_pairs, unicodedata.normalize("NFKC", text))
+    """Return the text in normal form NFKC, without invisible signs in words, and with unspaced scripts in parts."""
+    return UNSPACED_RUN.sub(_parts, normal_form(text))
 
 
-def _pairs(run: re.Match[str]) -> str:
-    characters = run[0]
-    pairs = [characters[at : at + 2] for at in range(len(characters) - 1)] or [characters]
-    return f" {' '.join(pairs)} "
+def normal_form(text: str) -> str:
+    """Return the text in normal form NFKC, without invisible signs in words."""
+    return unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
+
+
+def pieces(run: str, size: int) -> list[str]:
+    """Return the overlapping pieces of a run that have `size` characters; the run itself if it is shorter."""
+    return [run[at : at + size] for at in range(len(run) - size + 1)] or [run]
+
+
+def _parts(run: re.Match[str]) -> str:
+    parts = [part for each in _SCRIPT_RUN.findall(run[0]) for part in pieces(each, 3 if TRIPLED_RUN.match(each) else 2)]
+    return f" {' '.join(parts)} "
 
 
 @lru_cache(maxsize=1)

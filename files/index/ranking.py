@@ -5,31 +5,39 @@ The SQL query returns one row for each lexeme, with its entries in all of these 
 Python. The median time is 8 ms with 100,000 chunks. Frequencies from a GIN index over `tsvector` took 140 ms.
 """
 
+import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection as Group
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from django.core.exceptions import EmptyResultSet
 from django.db import connection, transaction
 from django.db.models import Aggregate, BinaryField, F, Func, IntegerField, QuerySet
-from django.db.models.functions import Cast
+from django.db.models.functions import MD5, Cast
 from pgvector import Vector as PgVector
 from pgvector.django import CosineDistance, HalfVectorField
 
 from files.index.embedders import embedders_of
 from files.index.indexing import LARGEST_INDEXED
-from files.index.language import SIMPLE, readable
+from files.index.language import SIMPLE, UNSPACED_RUN
+from files.index.lexemes import WordKeys, keys_of, lexeme_of, unmarked_prefix
 from files.index.vectors import Vector
+from files.index.words import has_marked_letters, indexed_text, joined_words
 from files.models import Chunk, Embedder, File, Posting
 
 K1 = 1.5
 B = 0.75
-MAX_TERMS = 64  # the first words of a query; further words are ignored
+MOST_WORDS = 256  # words of a query that are looked at
+MAX_TERMS = 128  # the first words of a query that are no stop words; a question in Thai has a hundred triples
+LEAST_STOPS = 0.25  # the least share of stop words that shows the language of a query
+VARIANT_WEIGHT = 0.5  # of another writing of a compound, or of neighbouring words written as one
+UNMARKED_WEIGHT = 0.5  # of a writing with other marks on its letters
 # Up to this number of visible chunks all vectors are compared, in about 10 ms. Above it the index proposes chunks.
 EXACT_UP_TO = 20_000
 # The index examines eight times as many chunks as are returned. With four times as many, a fifth of the nearest chunks
@@ -46,49 +54,55 @@ WHERE id = ANY(%(chunks)s) AND embedder_id = %(embedder)s AND embedding IS NOT N
 """
 
 PREPARE = """
-WITH searched AS (
-    SELECT language, sum(indexed_chunks) AS chunks, sum(indexed_words) AS words FROM files_file
-    WHERE id IN ({seen}) AND indexed_chunks > 0 GROUP BY language
+WITH searched AS MATERIALIZED (
+    SELECT sha256, language, languages, indexed_chunks, indexed_words, word_index FROM files_file
+    WHERE id IN ({seen}) AND indexed_chunks > 0
+), by_language AS (
+    SELECT each.name, sum(each.chunks::int) AS chunks FROM searched, jsonb_each_text(
+        CASE WHEN word_index = 0 THEN jsonb_build_object(searched.language, indexed_chunks) ELSE languages END
+    ) AS each (name, chunks) GROUP BY each.name
 )
-SELECT language, chunks, words, query.at, query.lexeme, query.positions[1], cardinality(query.positions),
+SELECT coalesce(sum(indexed_chunks), 0), coalesce(sum(indexed_words), 0), count(*), count(DISTINCT sha256),
+    coalesce(bool_or(word_index = 0), false),
+    (SELECT coalesce(jsonb_object_agg(name, chunks), '{{}}') FROM by_language),
     (SELECT version FROM llm_workspaceversion),
     ARRAY(SELECT id FROM files_embedder AS one WHERE EXISTS (SELECT FROM files_chunk WHERE embedder_id = one.id))
-FROM searched LEFT JOIN LATERAL (
-    SELECT given.at, found.lexeme, found.positions
-    FROM unnest(%s::text[]) WITH ORDINALITY AS given (text, at),
-        unnest(to_tsvector(language::regconfig, given.text)) AS found
-) AS query ON true
+FROM searched
 """
 
-Words = Mapping[str, Mapping[str, int]]
 Postings = Mapping[int, npt.NDArray[np.void]]  # the entries of all files, by the word's position
-
-
-class QueryLexeme(NamedTuple):
-    """Lexeme of a query in one language: the first position of its word, and the number of its repetitions."""
-
-    position: int
-    language: str
-    lexeme: str
-    times: int
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleCollection:
-    """Size of the visible collection: `chunks` with `words` in total, in files of these `languages`."""
+    """Size of the visible collection: `chunks` with `words` in total, in `files`.
+
+    `languages`: number of chunks by configuration. `old`: some files have postings without languages. `copies`: some
+    files have the same content.
+    """
 
     chunks: int
     words: int
-    languages: tuple[str, ...]
+    files: int = 0
+    languages: Mapping[str, int] = field(default_factory=dict)
+    old: bool = False
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Phrasing with its lexemes. `weights`: of repeated words, by position. Other words have the weight 1."""
+    """Phrasing with the keys of its words in each language, by position.
+
+    The words as they are written have the positions [0, `words`). Other writings of a word have higher positions.
+    `weights`: by position, 1 if missing. `unmarked`: for the position of a writing with other marks on the letters, the
+    position of the word as it is written.
+    """
 
     text: str
-    words: Words
+    keys: Mapping[str, int]
+    words: int
     weights: Mapping[int, float]
+    unmarked: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,56 +115,94 @@ class PreparedSearch:
 
 
 def prepare_search(files: QuerySet[File], queries: Sequence[str]) -> PreparedSearch:
-    """Read everything that a search needs before it ranks, in one statement. PostgreSQL must accept the `queries`."""
+    """Read everything that a search needs before it ranks. PostgreSQL must accept the `queries`.
+
+    It takes one statement, and one more for each language in which the process does not know all words yet.
+    """
     try:
         file_ids_sql, parameters = files.order_by().values("pk").query.sql_with_params()
     except EmptyResultSet:
-        return PreparedSearch(VisibleCollection(0, 0, ()), [Query(query, {}, {}) for query in queries], [])
+        return PreparedSearch(VisibleCollection(0, 0), [Query(query, {}, 0, {}, {}) for query in queries], [])
     with connection.cursor() as cursor:
-        cursor.execute(PREPARE.format(seen=file_ids_sql), [*parameters, [readable(query) for query in queries]])
-        rows = cursor.fetchall()
-    sizes = {row[0]: (int(row[1]), int(row[2])) for row in rows}
-    languages = tuple(sorted(sizes))
-    chunks, words = (sum(size[at] for size in sizes.values()) for at in (0, 1))
-    lexemes: list[list[QueryLexeme]] = [[] for _ in queries]
-    for language, _, _, at, lexeme, position, times, *_ in rows:
-        if at is not None:
-            lexemes[at - 1].append(QueryLexeme(position, language, lexeme, times))
-    version, ids = rows[0][7:] if rows else (None, [])
+        cursor.execute(PREPARE.format(seen=file_ids_sql), parameters)
+        chunks, words, number, contents, old, languages, version, ids = cursor.fetchone()
+    sizes = json.loads(languages)
+    collection = VisibleCollection(
+        int(chunks), int(words), number, dict(sorted(sizes.items())), old=old, copies=contents < number
+    )
     return PreparedSearch(
-        VisibleCollection(chunks, words, languages),
-        [_query(text, of_text, languages) for text, of_text in zip(queries, lexemes, strict=True)],
+        collection,
+        [prepare_query(text, tuple(collection.languages)) for text in queries],
         embedders_of(ids, version) if ids else [],
     )
 
 
-def _query(text: str, lexemes: list[QueryLexeme], languages: Group[str]) -> Query:
-    weights: dict[int, float] = {}
-    for lexeme in lexemes:
-        if lexeme.times > 1:
-            weights[lexeme.position] = max(math.sqrt(lexeme.times), weights.get(lexeme.position, 1.0))
-    return Query(text, _words(lexemes, languages), weights)
+def prepare_query(text: str, languages: Sequence[str]) -> Query:
+    """Return the query with its keys in these languages.
 
-
-def _words(lexemes: list[QueryLexeme], languages: Group[str]) -> Words:
-    """Return the lexemes of a query by language, with the first position of their word.
-
-    `simple` has no stop words. It uses the stop words of the language that removes most words of the query. Otherwise a
-    few chunks in `simple` among many English ones would make “what is the” look rare and important.
+    The stop words of the language that has most of them in the query are stop words in all languages. Otherwise “how”
+    and “many” of an English question would be rare and important words of the only German file of a project.
     """
-    words: dict[str, dict[str, int]] = {name: {} for name in languages}
-    positions: dict[str, set[int]] = defaultdict(set)  # by language; without stop words
-    for lexeme in sorted(lexemes):
-        positions[lexeme.language].add(lexeme.position)
-        if len(words[lexeme.language]) < MAX_TERMS:
-            words[lexeme.language][lexeme.lexeme] = lexeme.position
-    stemmed = [positions[name] for name in languages if name != SIMPLE]
-    if SIMPLE in words and stemmed:
-        fewest = min(stemmed, key=len)
-        words[SIMPLE] = {word: position for word, position in words[SIMPLE].items() if position in fewest} or words[
-            SIMPLE
-        ]
-    return words
+    indexed = indexed_text(text)
+    words = [word for word in indexed.words.split() if any(map(str.isalnum, word))][:MOST_WORDS]
+    variants = [
+        variant
+        for variant in indexed.variants.split()[:MOST_WORDS]
+        if len(variant) > 1 and not UNSPACED_RUN.search(variant)
+    ]
+    joined = joined_words(words)
+    by_language = {name: keys_of({*words, *variants, *joined}, name) for name in languages}
+    stops = _stop_positions(words, by_language)
+    used = [(position, word) for position, word in enumerate(words) if position not in stops][:MAX_TERMS]
+    keys: dict[str, int] = {}
+    times: Counter[str] = Counter()
+    for position, word in used:
+        for of_word in by_language.values():
+            for key in of_word[word].words:
+                keys.setdefault(key, position)
+                times[key] += 1
+    weights: dict[int, float] = {}
+    for key, repetitions in times.items():
+        if repetitions > 1:
+            weights[keys[key]] = max(math.sqrt(repetitions), weights.get(keys[key], 1.0))
+    positions = {position for position, _ in used}
+    wholes = [whole for whole, parts in joined.items() if positions.issuperset(parts)]
+    unmarked: dict[int, int] = {}
+    at = count(len(words))
+    for position, word in used:
+        other = {key for name, of_word in by_language.items() for key in _other_marks(of_word[word], word, name)}
+        if new := other - keys.keys():
+            place = next(at)
+            keys |= dict.fromkeys(new, place)
+            unmarked[place], weights[place] = position, UNMARKED_WEIGHT
+    for variant in (*variants, *wholes):
+        if new := {key for of_word in by_language.values() for key in of_word[variant].words} - keys.keys():
+            place = next(at)
+            keys |= dict.fromkeys(new, place)
+            weights[place] = VARIANT_WEIGHT
+    return Query(text, keys, len(words), weights, unmarked)
+
+
+def _stop_positions(words: Sequence[str], by_language: Mapping[str, Mapping[str, WordKeys]]) -> set[int]:
+    """Return the positions of the stop words of the language that has most of them in the query.
+
+    Few stop words do not show the language, since they are words in others. A query of stop words alone keeps them.
+    """
+    stops: set[int] = set()
+    for name, keys in by_language.items():
+        if name != SIMPLE:
+            positions = {position for position, word in enumerate(words) if not keys[word].words}
+            stops = max(stops, positions, key=len)
+    return stops if len(words) > len(stops) >= LEAST_STOPS * len(words) else set()
+
+
+def _other_marks(keys: WordKeys, word: str, language: str) -> Group[str]:
+    """Return the keys of a word with other marks: of texts without marks or, if it has none itself, of marked words."""
+    if keys.plain:
+        return keys.plain
+    if not has_marked_letters(word):
+        return ()
+    return [f"{unmarked_prefix(language)}{lexeme_of(key)}" for key in keys.words]
 
 
 class _JoinedBytes(Aggregate):
@@ -186,27 +238,19 @@ def bm25(files: QuerySet[File], query: Query, collection: VisibleCollection) -> 
 
     A repeated word of the query is weighted by the square root of its repetitions.
     """
-    return score_postings(postings(files, positions_of(query.words)), collection, query.weights)
+    return score_postings(postings(files, query.keys, collection), collection, query.weights, query.unmarked)
 
 
-def positions_of(words: Words) -> dict[str, int]:
-    """Return the first position of each lexeme over all languages.
-
-    Two different words rarely have the same lexeme in two languages. Each text's postings follow its own language.
-    """
-    positions: dict[str, int] = {}
-    for lexemes in words.values():
-        for lexeme, position in lexemes.items():
-            positions[lexeme] = min(position, positions.get(lexeme, position))
-    return positions
-
-
-def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
-    """Return the postings of lexemes in the files, by the position of their word.
+def postings(files: QuerySet[File], keys: Mapping[str, int], collection: VisibleCollection) -> Postings:
+    """Return the postings of keys in the files, by the position of their word.
 
     Entries of all languages are joined, so that a word's frequency counts over the whole collection. Otherwise every
     word of a rare language would count as rare.
     """
+    positions = dict(keys)
+    if collection.old:  # in these files postings have no languages yet
+        for key, position in keys.items():
+            positions.setdefault(lexeme_of(key), position)
     entries = defaultdict(list)
     rows = Posting.objects.filter(lexeme__in=positions, file__in=files.values("pk"))
     for lexeme, joined in rows.values_list("lexeme").annotate(joined=_JoinedBytes("entries")):
@@ -214,27 +258,29 @@ def postings(files: QuerySet[File], positions: Mapping[str, int]) -> Postings:
     return {position: np.concatenate(arrays) for position, arrays in entries.items()}
 
 
-def score_postings(entries: Postings, collection: VisibleCollection, weights: Mapping[int, float]) -> Scores:
-    """Return the BM25 scores of all chunks in these postings. `weights`: by the word's position, 1 if missing."""
+def score_postings(
+    entries: Postings,
+    collection: VisibleCollection,
+    weights: Mapping[int, float],
+    unmarked: Mapping[int, int],
+) -> Scores:
+    """Return the BM25 scores of all chunks in these postings.
+
+    `weights` and `unmarked` are those of a `Query`. A writing with other marks counts as frequent as both writings.
+    """
     if not entries:
         return Scores(np.empty(0, dtype=np.int64), np.empty(0))
     average = collection.words / collection.chunks
-    parts = [
-        _score_word(array, collection.chunks, average, weights.get(position, 1.0))
-        for position, array in entries.items()
-    ]
+    nothing = np.empty(0, dtype=ENTRY)
+    parts = []
+    for position, array in entries.items():
+        having = len(array) + len(entries.get(unmarked.get(position, -1), nothing))
+        weight = weights.get(position, 1.0) * idf_of(collection.chunks, min(having, collection.chunks))
+        frequency, length = array["frequency"].astype(np.float64), array["length"].astype(np.float64)
+        parts.append((array["chunk"].astype(np.int64), weight * saturated(frequency, length, average)))
     chunks, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     scores = np.bincount(places, weights=np.concatenate([part[1] for part in parts])).astype(np.float64)
     return Scores(chunks, scores)
-
-
-def _score_word(
-    entries: npt.NDArray[np.void], chunks: int, average: float, weight: float
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    frequency = entries["frequency"].astype(np.float64)
-    length = entries["length"].astype(np.float64)
-    score = weight * idf_of(chunks, len(entries)) * saturated(frequency, length, average)
-    return entries["chunk"].astype(np.int64), score
 
 
 def idf_of(chunks: int, having: int) -> float:
@@ -307,3 +353,11 @@ def _propose(rows: QuerySet[Chunk], dimensions: int, vector: Vector, count: int)
         cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
         cursor.execute(f"SET LOCAL hnsw.ef_search = {min(1_000, LOOKED_AT * count)}")
         return _cosines(ranked.order_by("distance").values_list("pk", "distance")[:count])
+
+
+def without_copies(chunks: Sequence[int]) -> list[int]:
+    """Return the ids of the chunks in their order. Of equal passages of files with the same content the first stays."""
+    rows = Chunk.objects.filter(pk__in=chunks).values_list("pk", "file__sha256", "start", MD5("text"))
+    passages = {pk: passage for pk, *passage in rows}
+    first: dict[tuple[object, ...], int] = {}
+    return [pk for pk in chunks if pk in passages and first.setdefault(tuple(passages[pk]), pk) == pk]

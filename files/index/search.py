@@ -5,19 +5,18 @@
 1. It ranks the visible chunks by BM25 and by the cosines of vectors (`ranking`).
 2. It adds both scores with weights. Each score is first standardised to its deviation from the mean, in standard
    deviations.
-3. In a large collection it expands the query with words of the best chunks (`feedback`), and ranks again.
+3. Where that pays, it expands the query with words of the best chunks (`feedback`), and ranks again.
 
-A chunk then gets its highest score of all phrasings. The files are a filter inside every query, so no other chunk is
-ranked, counted or returned. If all chunks have vectors, a search returns `min(limit, visible chunks)` hits, since
-chunks without a word of the query are ranked by meaning alone. `excerpts` cuts the most relevant part out of each hit,
-for pages.
+A chunk then gets its highest score of all phrasings. Passages of files with the same content come once. The files are a
+filter inside every query, so no other chunk is ranked, counted or returned. If all chunks and the query have vectors, a
+search returns `min(limit, visible chunks)` hits, since chunks without a word of the query are ranked by meaning alone.
+`excerpts` cuts the most relevant part out of each hit, for pages.
 """
 
 import logging
 import math
 import re
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Collection as Group
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +29,13 @@ from django.db.models import QuerySet
 from core.errors import ModelError
 from core.sentences import Sentence
 from files.index import feedback, ranking
-from files.index.embedders import HURRIED, embed
+from files.index.embedders import embed_query
 from files.index.language import UNSPACED_RUN
 from files.index.ledger import NOBODY, Payer
-from files.index.lexemes import lexemes_of
+from files.index.lexemes import keys_of, lexeme_of
 from files.index.ranking import PreparedSearch, Query
 from files.index.vectors import Vector
+from files.index.words import MOST_PARTS
 from files.models import Chunk, Embedder, File, FileText
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,9 @@ RELATED = 0.2
 
 Spans = tuple[tuple[int, int], ...]
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w(?:[\u00ad\u200b\u2060]?\w)*")
+# Compounds as in `files.index.words`, in the text as it stands.
+_TOKEN = re.compile(r"\w(?:[-\u00ad\u200b\u2010-\u2013\u2060\u2212/\\.:@&+#,'’]{0,3}\w)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +135,20 @@ def search_many(
         return SearchResult([])
     scores: dict[int, float] = {}
     cosines: dict[int, float] = {}
-    lexemes: dict[str, set[str]] = defaultdict(set)
     failures: dict[Sentence, None] = {}  # an ordered set
     for query in prepared.queries:
-        for language, words in query.words.items():
-            lexemes[language].update(words)
         for chunk, (score, cosine) in _rank(query, files, prepared, payer, failures).items():
             scores[chunk] = max(score, scores.get(chunk, 0.0))
             cosines[chunk] = max(cosine, cosines.get(chunk, 0.0))
-    best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[:limit]
-    return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, lexemes), tuple(failures))
+    best = _ordered(scores, prepared)[:limit]
+    keys = {key for query in prepared.queries for key in query.keys}
+    return SearchResult(_hits({chunk: (scores[chunk], cosines[chunk]) for chunk in best}, keys), tuple(failures))
+
+
+def _ordered(scores: Mapping[int, float], prepared: PreparedSearch) -> list[int]:
+    """Return the chunks, best first. Of passages with the same content the best one stays."""
+    order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+    return ranking.without_copies(order) if prepared.collection.copies else order
 
 
 def _storable(query: str) -> str:
@@ -158,16 +164,16 @@ def _rank(
     Adds a sentence to `failures` for each embedder that failed.
     """
     collection = prepared.collection
-    entries = ranking.postings(files, ranking.positions_of(query.words))
-    bm25 = ranking.score_postings(entries, collection, query.weights)
+    entries = ranking.postings(files, query.keys, collection)
+    bm25 = ranking.score_postings(entries, collection, query.weights, query.unmarked)
     rankings = _rank_by_vectors(query.text, files, prepared, bm25.best(POOL), payer, failures)
     scores = _combine(bm25, rankings)
-    if collection.chunks >= feedback.FEWEST and scores:
-        order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: feedback.BEST]
+    if feedback.pays(collection) and scores:
+        order = _ordered(scores, prepared)[: feedback.BEST]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.feedback_chunks(counts)
         expanded = feedback.expand_query(query, entries, counts, best, files, collection)
-        bm25 = ranking.score_postings(expanded.entries, collection, expanded.weights)
+        bm25 = ranking.score_postings(expanded.entries, collection, expanded.weights, query.unmarked)
         for vector_ranking in rankings:
             vector_ranking.pull(counts, bm25.best(POOL))
         scores = _combine(bm25, rankings)
@@ -209,7 +215,7 @@ def _rank_by_vectors(
     rankings: list[_VectorRanking] = []
     for embedder in prepared.embedders:
         try:
-            vector = embed(embedder, [query], payer, timeout=HURRIED)[0]
+            vector = embed_query(embedder, query, payer)
         except ModelError as error:
             log.warning("search by words only, embedder %s: %s", embedder, error)
             failures[_by_words(embedder.name, error.sentence)] = None
@@ -251,18 +257,16 @@ def _deviations(values: npt.NDArray[np.float64]) -> list[float]:
     return deviations
 
 
-def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]]) -> list[ChunkHit]:
+def _hits(best: Mapping[int, tuple[float, float]], keys: Group[str]) -> list[ChunkHit]:
     """Return the hits in the order of `best`, which maps a chunk id to (score, cosine)."""
-    names = ("ordinal", "page", "start", "end", "text", "heading", "table_head", "file__name", "file__language")
-    rows = Chunk.objects.select_related("file").only(*names).in_bulk(best)
+    names = ("ordinal", "page", "start", "end", "text", "heading", "table_head", "language")
+    rows = Chunk.objects.select_related("file").only(*names, "file__name", "file__language").in_bulk(best)
     chunks = [rows[chunk] for chunk in best if chunk in rows]  # a file may have been deleted meanwhile
     marks: dict[int, Spans] = {}  # by chunk id; the negative id stands for the text above the chunk
-    for language, query_lexemes in lexemes.items():
-        language_chunks = [chunk for chunk in chunks if chunk.file.language == language]
+    for language in {chunk.configuration for chunk in chunks}:
+        language_chunks = [chunk for chunk in chunks if chunk.configuration == language]
         texts = {chunk.pk: chunk.text for chunk in language_chunks}
-        marks |= _highlights(
-            {**texts, **{-chunk.pk: chunk.above for chunk in language_chunks}}, language, query_lexemes
-        )
+        marks |= _highlights({**texts, **{-chunk.pk: chunk.above for chunk in language_chunks}}, language, keys)
     return [
         ChunkHit(
             file=chunk.file_id,
@@ -284,29 +288,45 @@ def _hits(best: Mapping[int, tuple[float, float]], lexemes: dict[str, set[str]])
     ]
 
 
-def _highlights(texts: Mapping[int, str], language: str, lexemes: Group[str]) -> dict[int, Spans]:
+def _highlights(texts: Mapping[int, str], language: str, keys: Group[str]) -> dict[int, Spans]:
     """Return the [start, end) of the matches in each text, ascending and disjoint, by the keys of `texts`."""
-    if not texts or not lexemes:
+    if not texts or not keys:
         return {}
-    words = {word for text in texts.values() for word in _WORD.findall(text)}
-    lexemes_by_word = lexemes_of({word for word in words if not UNSPACED_RUN.search(word)}, language)
-    forms = {word for word, word_lexemes in lexemes_by_word.items() if not word_lexemes.isdisjoint(lexemes)}
-    literal = _literal(lexemes)
-    return {key: _merge_overlaps(_spans(text, forms, literal)) for key, text in texts.items()}
+    tokens = {match[0] for text in texts.values() for match in _TOKEN.finditer(text)}
+    tokens = {token for token in tokens if not UNSPACED_RUN.search(token)}
+    wholes = {token: whole for token in tokens if (whole := _whole(token)) is not None}
+    words = {word for token in tokens for word in _WORD.findall(token)}
+    keys_by_word = keys_of(words | set(wholes.values()), language)
+    matched = {word for word in words if not keys_by_word[word].all.isdisjoint(keys)}
+    matched |= {whole for whole in wholes.values() if not keys_by_word[whole].words.isdisjoint(keys)}
+    literal = _pairs_pattern(keys)
+    return {key: _merge_overlaps(sorted(_spans(text, matched, wholes, literal))) for key, text in texts.items()}
 
 
-def _literal(lexemes: Group[str]) -> re.Pattern[str]:
-    """Return a pattern for lexemes that are not single words: addresses, and pairs of characters in unspaced scripts.
-
-    The pattern is a lookahead, since pairs overlap.
-    """
-    odd = [lexeme for lexeme in lexemes if not _WORD.fullmatch(lexeme) or UNSPACED_RUN.fullmatch(lexeme)]
-    return re.compile(f"(?=({'|'.join(map(re.escape, odd)) or '(?!)'}))", re.IGNORECASE)
+def _whole(token: str) -> str | None:
+    """Return a compound without its signs; None for a single word."""
+    parts = _WORD.findall(token)
+    return "".join(parts) if 1 < len(parts) <= MOST_PARTS else None
 
 
-def _spans(text: str, forms: set[str], literal: re.Pattern[str]) -> list[tuple[int, int]]:
-    words = [match.span() for match in _WORD.finditer(text) if match[0] in forms]
-    return sorted(words + [match.span(1) for match in literal.finditer(text)])
+def _pairs_pattern(keys: Group[str]) -> re.Pattern[str]:
+    """Return a pattern for pairs of characters in unspaced scripts. It is a lookahead, since pairs overlap."""
+    pairs = {lexeme for key in keys if UNSPACED_RUN.fullmatch(lexeme := lexeme_of(key))}
+    return re.compile(f"(?=({'|'.join(map(re.escape, sorted(pairs))) or '(?!)'}))", re.IGNORECASE)
+
+
+def _spans(
+    text: str, matched: Group[str], wholes: Mapping[str, str], pairs: re.Pattern[str]
+) -> Iterator[tuple[int, int]]:
+    for token in _TOKEN.finditer(text):
+        if wholes.get(token[0]) in matched:
+            yield token.span()
+        else:
+            for word in _WORD.finditer(text, *token.span()):
+                if word[0] in matched:
+                    yield word.span()
+    for pair in pairs.finditer(text):
+        yield pair.span(1)
 
 
 def _merge_overlaps(spans: list[tuple[int, int]]) -> Spans:

@@ -63,8 +63,10 @@ class File(models.Model):
     to a count. `pages`: number of pages or slides; 0 in files without pages. `width` and `height`: pixels of an image.
     `encoding`: the encoding that a text was read in, by Python's name. `chosen_encoding`: the owner's choice. `error`:
     the reason of a failure, or notes about parts that were left out, one per line, as `Sentence.dump` writes them.
-    `language`: a text search configuration of PostgreSQL. `indexed_chunks` and `indexed_words`: totals for BM25, words
-    with repetitions and without stop words. `chunker`: the version of `files.index.chunking` that made the chunks.
+    `language`: a text search configuration of PostgreSQL. `languages`: the number of chunks by their configuration.
+    `indexed_chunks` and `indexed_words`: totals for BM25, words with repetitions and without stop words. `chunker`: the
+    version of `files.index.chunking` that made the chunks. `word_index`: the version of `files.index.indexing` that
+    made the postings. `uploaded_again`: when the owner last sent the same content.
     """
 
     class Status(models.TextChoices):
@@ -105,17 +107,22 @@ class File(models.Model):
     chosen_encoding = models.CharField(max_length=40, blank=True, db_default="", default="")
     searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
     language = models.CharField(max_length=20, default="simple")
+    languages: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={})
     indexed_chunks = models.PositiveIntegerField(default=0)
     indexed_words = models.PositiveIntegerField(default=0)
     chunker = models.PositiveSmallIntegerField(default=0, db_default=0)
+    word_index = models.PositiveSmallIntegerField(default=0, db_default=0)
     attempt = models.PositiveSmallIntegerField(default=0)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(auto_now_add=True)
+    uploaded_again = models.DateTimeField(null=True, blank=True)
 
     objects = FileQuerySet.as_manager()
 
-    # Not a column; set by `files.pages.with_uses`.
+    # Not columns. `uses`: set by `files.pages.with_uses`. `repeated`: whether `files.services.store` returned a file
+    # that was there already.
     uses: FileUses | None = None
+    repeated: bool = False
 
     class Meta:
         ordering: ClassVar = ["-created", "-id"]
@@ -126,6 +133,7 @@ class File(models.Model):
                 fields=["heartbeat"], condition=Q(searchable=False) & ~Q(status="failed"), name="file_unfinished"
             ),
             models.Index(fields=["chunker"], condition=Q(searchable=True), name="file_by_chunker"),
+            models.Index(fields=["word_index"], condition=Q(searchable=True), name="file_by_word_index"),
         ]
 
     def __str__(self) -> str:
@@ -209,7 +217,10 @@ class RecognisedPage(models.Model):
 
 
 class Embedder(models.Model):
-    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews vectors of the others."""
+    """Model that turns texts into vectors. At most one is active. `manage.py reembed` renews vectors of the others.
+
+    `query_prefix` and `passage_prefix`: what the model expects before a question and before a text, such as “query: ”.
+    """
 
     class Kind(models.TextChoices):
         BUNDLED = "bundled", "Bundled (wordllama, 256 dimensions)"
@@ -222,6 +233,12 @@ class Embedder(models.Model):
     api_key = EncryptedTextField("API key", blank=True, default="")
     model = models.CharField(max_length=200, blank=True)
     dimensions = models.PositiveIntegerField(default=256)
+    query_prefix = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Put before a question, with its spaces."
+    )
+    passage_prefix = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="Put before a text, with its spaces."
+    )
     input_price = price("price of what it reads", "US dollars a million tokens. Empty: calls have no cost.")
     active = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)
@@ -240,7 +257,8 @@ class Chunk(models.Model):
     """About 512 tokens of a file's text: characters [start, end). `page` counts from 1; 0 in files without pages.
 
     `heading` and `table_head` as in `files.index.chunking.ChunkSpan`; they are searched with the text. The words are in
-    `Posting`. `embedder` is null until the chunk has a vector.
+    `Posting`. `language`: a text search configuration; empty until the words are indexed. `embedder` is null until the
+    chunk has a vector.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -253,6 +271,7 @@ class Chunk(models.Model):
     heading = models.TextField(blank=True, db_default="", default="")
     table_head = models.TextField(blank=True, db_default="", default="")
     tokens = models.PositiveIntegerField()
+    language = models.CharField(max_length=20, blank=True, db_default="", default="")
     embedder = models.ForeignKey(Embedder, null=True, on_delete=models.SET_NULL, related_name="+")
     embedding = VectorField(null=True)
 
@@ -262,6 +281,11 @@ class Chunk(models.Model):
 
     def __str__(self) -> str:
         return f"{self.file_id}#{self.ordinal}"
+
+    @property
+    def configuration(self) -> str:
+        """Return the text search configuration of the chunk's words."""
+        return self.language or self.file.language
 
     @property
     def above(self) -> str:
@@ -278,6 +302,7 @@ class Chunk(models.Model):
 class Posting(models.Model):
     """The chunks of a file that contain a lexeme. One row per file and lexeme, so that an index serves filters by file.
 
+    `lexeme`: a key as in `files.index.lexemes`, which begins with the language of the chunks.
     `entries`: 12 bytes for each chunk, big-endian: its id (8 bytes), the frequency of the lexeme in it (2), and the
     number of its lexemes with repetitions (2).
     """

@@ -403,17 +403,24 @@ async function upload(form, file, { line, bar, word }) {
     bar.value = share;
   };
   try {
-    await send(file, { url: form.getAttribute("action") ?? "", token: tokenOf(form), onProgress });
-    line.remove();
+    const html = await send(file, { url: form.getAttribute("action") ?? "", token: tokenOf(form), onProgress });
+    const repeated = find(HTMLElement, "[data-repeated]", parse(`<ul>${html}</ul>`));
+    if (repeated) dismissible(line, bar, word, repeated.textContent);
+    else line.remove();
     htmx.trigger(form.dataset.refresh ?? "", "refresh");
   } catch (error) {
-    bar.remove();
     line.className = "problem";
-    word.textContent = error instanceof Error ? error.message : sayOfFile("refused");
-    const button = dismissal();
-    button.addEventListener("click", () => line.remove());
-    line.append(button);
+    dismissible(line, bar, word, error instanceof Error ? error.message : sayOfFile("refused"));
   }
+}
+
+/** @param {HTMLElement} line @param {HTMLProgressElement} bar @param {HTMLElement} word @param {string} sentence */
+function dismissible(line, bar, word, sentence) {
+  bar.remove();
+  word.textContent = sentence;
+  const button = dismissal();
+  button.addEventListener("click", () => line.remove());
+  line.append(button);
 }
 
 // --- pictures, large ---

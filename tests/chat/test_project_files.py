@@ -243,7 +243,7 @@ def test_a_file_over_the_projects_share_says_why_it_is_searched_also_when_it_is_
     application: Application, person: Person, scripted_model_row: Model
 ) -> None:
     model = small_model(scripted_model_row)
-    files = [upload(person, f"{name}.txt", b"many words " * 500) for name in ("first", "second")]
+    files = [upload(person, f"{name}.txt", f"{name} ".encode() + b"many words " * 500) for name in ("first", "second")]
     place = put_together(person, *files)
     project = person.caller.get(f"conversations/{place}/")["project"]
     for file in files:
@@ -361,7 +361,11 @@ def test_thirty_turns_beside_a_project_of_57_percent_are_seldom_summarised(
 ) -> None:
     """The turns have about 240 tokens each. Turns of twice that length need twice as many summaries by the rules."""
     model = counted_model(scripted_model_row, 12_288)
-    place = UUID(put_together(person, *(upload(person, f"part-{n}.txt", b"many words " * 1_040) for n in range(3))))
+    place = UUID(
+        put_together(
+            person, *(upload(person, f"part-{n}.txt", f"{n} ".encode() + b"many words " * 1_040) for n in range(3))
+        )
+    )
     for number in range(30):
         script = {"tokens": 60, "note": uuid4().hex}
         turn = person.caller.ask(f"q{number} {FILLER[:480]}", script, str(place), models=[str(model.pk)])

@@ -58,6 +58,16 @@ def test_after_it_is_closed_nothing_of_it_is_left_but_what_it_cost(application: 
     assert person.caller.http.post(f"conversations/{place}/restore/").status_code == 404
 
 
+def test_what_is_uploaded_again_beside_it_is_a_file_of_its_own(person: Person, place: str) -> None:
+    content = f"It says {uuid4().hex}.".encode()
+    file = upload(person, "note.txt", content)
+    ask_and_wait(person, place, "What does it say?", files=[file["id"]])
+    other = upload(person, "note.txt", content)
+    assert other["id"] != file["id"]
+    person.caller._checked(person.caller.http.delete(f"conversations/{place}/"), 204)
+    assert [str(each.pk) for each in File.objects.filter(owner=person.user)] == [other["id"]]
+
+
 def test_no_list_search_day_or_export_shows_it_and_no_model_is_asked_for_its_title(
     application: Application, person: Person, place: str, browser: Client
 ) -> None:

@@ -21,6 +21,15 @@ def test_an_upload_is_acknowledged_and_then_read(caller: Caller) -> None:
     assert [each["id"] for each in caller.get("files/")["results"]] == [uploaded["id"]]
 
 
+def test_the_same_content_is_acknowledged_as_there_already(caller: Caller) -> None:
+    first = upload(caller, "lake.txt", "The lake holds water, still.")
+    read(caller, first["id"])
+    answer = caller.http.post("files/", files={"file": ("lake (1).txt", b"The lake holds water, still.")})
+    assert (answer.status_code, answer.json()["id"], answer.json()["name"]) == (200, first["id"], "lake.txt")
+    assert answer.json()["note"] == "You have this already, as “lake.txt”. It was not stored again."
+    assert caller.get(f"files/{first['id']}/")["note"] == ""
+
+
 def test_the_text_of_a_document_comes_by_page(caller: Caller) -> None:
     file = uploaded(caller, "contract.pdf", pdf("Clause one.", "Clause two.", "Clause three."))
     assert (file["pages"], file["media_type"]) == (3, "application/pdf")

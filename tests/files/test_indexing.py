@@ -8,7 +8,7 @@ from django.db import connection
 
 from files.index.chunks import chunks_of, cut_outdated, outdated
 from files.index.embedders import active_embedder
-from files.index.indexing import index_chunks
+from files.index.indexing import index_chunks, index_outdated_words, outdated_words
 from files.index.ranking import ENTRY
 from files.index.search import search
 from files.models import Chunk, Embedder, File, FileText, Posting
@@ -70,7 +70,7 @@ def test_postings_hold_what_postgresql_makes_of_every_chunk() -> None:
             )
             frequencies = dict(cursor.fetchall())
             length = sum(frequencies.values())
-            expected |= {(chunk.pk, lexeme): (frequency, length) for lexeme, frequency in frequencies.items()}
+            expected |= {(chunk.pk, f"en {lexeme}"): (frequency, length) for lexeme, frequency in frequencies.items()}
     assert entries == expected
     assert file.indexed_words == sum(frequency for frequency, _ in expected.values())
 
@@ -90,7 +90,7 @@ def test_indexing_again_replaces_what_was_there() -> None:
     assert set(Posting.objects.filter(file=file).values_list("lexeme", flat=True)) == postings
     file.chunks.exclude(ordinal=1).delete()
     index_chunks(file)
-    assert not Posting.objects.filter(file=file, lexeme="lighthous").exists()
+    assert not Posting.objects.filter(file=file, lexeme="en lighthous").exists()
     assert (file.indexed_chunks, seen(file)) == (1, [1, 1, 1])
 
 
@@ -251,6 +251,59 @@ def test_files_of_an_older_chunker_are_cut_anew_and_keep_their_text() -> None:
     assert all(chunk.text == text[chunk.start : chunk.end] and chunk.embedding is not None for chunk in chunks)
     assert file.content.text == text, "characters that a citation names are where they were"
     assert search(query="who pays", files=File.objects.filter(pk=file.pk))[0].named
+
+
+@pytest.mark.django_db
+def test_words_of_an_older_index_are_found_until_they_are_indexed_anew() -> None:
+    old, new = (
+        indexed(new_owner(), SENTENCES),
+        indexed(new_owner(), ["The letter of a keeper was about another storm that had come over the harbour."]),
+    )
+    write_as_before(old)
+    files = File.objects.filter(pk__in=[old.pk, new.pk])
+    chunks = dict(Chunk.objects.filter(file=old).values_list("pk", "embedder"))
+    assert (old in outdated_words(), new in outdated_words()) == (True, False)
+    for renewed in (False, True):
+        if renewed:
+            index_outdated_words()
+        hits = search(query="keepers of letters", files=files)
+        assert {hit.file for hit in hits[:2]} == {old.pk, new.pk}
+        assert all(hit.highlights for hit in hits[:2])
+    assert not outdated_words().exists()
+    assert Posting.objects.filter(file=old, lexeme="en keeper").exists()
+    assert not Posting.objects.filter(file=old, lexeme="keeper").exists()
+    assert dict(Chunk.objects.filter(file=old).values_list("pk", "embedder")) == chunks, "vectors stay"
+
+
+def write_as_before(file: File) -> None:
+    """The postings of the version before: without languages, of whole texts."""
+    for posting in Posting.objects.filter(file=file):
+        Posting.objects.filter(file=file, lexeme=posting.lexeme).update(lexeme=posting.lexeme.removeprefix("en "))
+    File.objects.filter(pk=file.pk).update(word_index=0, languages={})
+    Chunk.objects.filter(file=file).update(language="")
+
+
+def test_one_command_adds_an_embedder_and_computes_all_vectors(removes_embedders: None) -> None:
+    file = indexed(new_owner(), SENTENCES)
+    with ScriptedModel() as model:
+        options = ("--url", model.openai_url, "--model", "many-languages", "--embedder", "Multilingual")
+        prefixes = ("--query-prefix", "query: ", "--passage-prefix", "passage: ")
+        for _ in range(2):  # a second run goes on
+            reembed(*options, *prefixes)
+        embedder = Embedder.objects.get(name="Multilingual")
+        assert (embedder.active, embedder.dimensions, embedder.query_prefix) == (True, 32, "query: ")
+        assert seen(file) == [3, 3, 3]
+        assert model.requests("passage: notes") and model.requests("query: lighthouse")
+    file.owner.delete()
+
+
+def test_a_new_embedder_that_does_not_answer_is_not_added(removes_embedders: None) -> None:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    with pytest.raises(CommandError, match="cannot be reached"):
+        reembed("--url", url, "--model", "away")
+    with pytest.raises(CommandError, match="needs both"):
+        reembed("--model", "away")
+    assert not Embedder.objects.filter(name="away").exists()
 
 
 def test_a_file_keeps_its_chunks_while_the_embedder_is_away(removes_embedders: None) -> None:

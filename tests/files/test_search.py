@@ -224,6 +224,106 @@ def test_a_hit_says_where_its_text_stands(owner: User) -> None:
     assert marked(hit) == ["garden", "gardens", "gardening"]
 
 
+@pytest.mark.parametrize(
+    ("text", "query", "mark"),
+    [
+        ("The works is certified to ISO-9001.", "9001", "9001"),
+        ("The works is certified to ISO-9001.", "ISO9001", "ISO-9001"),
+        ("See RFC2616 for the rules of the wire.", "RFC 2616", "RFC2616"),
+        ("Invoice inv/2024/0017 is paid.", "0017", "0017"),
+        ("Take 500mg twice a day.", "500 mg", "500mg"),
+        ("Take 500 mg twice a day.", "500mg", "500"),
+        ("The sum is 1.234,56 euros.", "1,234.56", "1.234,56"),
+        ("Write to jane.doe@example.org about it.", "jane doe", "jane"),
+        ("A Haftpflicht\u00adversicherung pays for it.", "Haftpflichtversicherung", "Haftpflicht\u00adversicherung"),
+        ("Nguyễn Thị Hương signed for both of them.", "Nguyen Thi Huong", "Nguyễn"),
+        ("The plant in Łódź makes lamps.", "Lodz", "Łódź"),
+        ("The plant in Lodz makes lamps.", "Łódź", "Lodz"),
+        ("Malmö lies opposite Copenhagen.", "Malmo", "Malmö"),
+        ("The e-mail came at noon.", "email", "e-mail"),
+        ("Ask AmericanExpress for a card.", "american express", "AmericanExpress"),
+    ],
+)
+def test_identifiers_and_names_are_found_however_they_are_written(
+    owner: User, text: str, query: str, mark: str
+) -> None:
+    others = [random_text(random.Random(n), 20) for n in range(30)]
+    best = search(query=query, files=of(indexed(owner, [*others, text])))[0]
+    assert best.text == text
+    assert mark in marked(best)
+
+
+@pytest.mark.parametrize("query", ["american express 2022", "harbour report", "AMERICANEXPRESS"])
+def test_the_name_of_a_file_is_searched_word_by_word(owner: User, query: str) -> None:
+    named = indexed(owner, ["Nothing of note happened."], name="AMERICANEXPRESS_2022_HarbourReport.pdf")
+    others = [indexed(owner, [random_text(random.Random(n), 20)], name=f"other-{n}.txt") for n in range(20)]
+    hit = search(query=query, files=of(named, *others))[0]
+    assert (hit.file, hit.named) == (named.pk, True)
+
+
+GERMAN = (
+    "Der Garten liegt hinter dem Haus am Fluss. Wie in jedem Jahr blühen dort die Apfelbäume, und die Kinder spielen "
+    "nach der Schule unter ihnen, bis es dunkel wird und sie nach Hause gehen müssen."
+)
+
+
+def test_a_file_in_another_language_does_not_change_the_order(owner: User) -> None:
+    prose = [
+        f"The {first} was left beside the {second} because they had no room for it in the house."
+        for first in WORDS
+        for second in WORDS[:5]
+    ]
+    code = indexed(owner, ["how = many[0]; this(total) = {region: [1, 2]}; # how many nations control this region"])
+    english = indexed(owner, prose)
+    query = "How many of them left a kettle in this house?"
+    before = [hit.text for hit in search(query=query, files=of(english, code))]
+    german = indexed(owner, [GERMAN])
+    assert (english.language, code.language, german.language) == ("english", "simple", "german")
+    after = search(query=query, files=of(english, code, german))
+    assert [hit.text for hit in after] == before
+    prepared = ranking.prepare_search(of(english, code, german), [query])
+    assert not {"how", "de how", "this", "de this"}.intersection(prepared.queries[0].keys)
+
+
+def test_each_passage_is_searched_in_its_own_language(owner: User) -> None:
+    english = "The engines were tested for many hours before the ship left the harbour, and nobody was on board. "
+    file = indexed(owner, [english * 6, GERMAN, "| 1,234 | (567) |\n" * 20])
+    assert [chunk.language for chunk in file.chunks.all()] == ["english", "german", "english"]
+    assert file.languages == {"english": 2, "german": 1}
+    assert search(query="engine", files=of(file))[0].text == english * 6
+    assert search(query="Apfelbaum", files=of(file))[0].text == GERMAN
+
+
+def test_a_report_full_of_figures_is_no_code() -> None:
+    rows = "| Purchases of property, plant and equipment | $ (1,577) | 12.5 % |\n| The total of assets | 36,500 |\n"
+    assert configuration_of(rows * 30) == "english"
+
+
+def test_passages_of_the_same_content_come_once(owner: User) -> None:
+    texts = ["A kettle boils.", "A ladder leans.", "An orchid grows."]
+    first, second = indexed(owner, texts), indexed(new_owner(), texts)
+    File.objects.filter(pk=second.pk).update(sha256=first.sha256)
+    hits = search(query="kettle", files=of(first, second))
+    assert sorted(hit.text for hit in hits) == sorted(texts)
+    other = indexed(owner, ["A kettle boils."])
+    assert len(search(query="kettle", files=of(first, second, other))) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("يقع البيت القديم على ضفة النهر وتحيط به حديقة كبيرة.", "البيت القديم"),
+        ("บ้านหลังเก่าอยู่ริมแม่น้ำและมีสวนขนาดใหญ่ล้อมรอบ", "บ้านหลังเก่า"),
+        ("पुराना घर नदी के किनारे है और उसके चारों ओर एक बड़ा बगीचा है।", "पुराना घर"),
+    ],
+)
+def test_the_bundled_embedder_is_not_used_for_scripts_that_it_does_not_know(owner: User, text: str, query: str) -> None:
+    file = indexed(owner, [text, "A house by the river."])
+    assert [chunk.embedding is None for chunk in file.chunks.all()] == [True, False]
+    [hit] = search(query=query, files=of(file))
+    assert (hit.text, hit.cosine) == (text, 0)
+
+
 def test_addresses_are_found_and_marked_whole(owner: User) -> None:
     file = indexed(owner, ["Write to Jo@Example.com or not.", "Nothing here."])
     hit = search(query="jo@example.com", files=of(file))[0]
@@ -262,18 +362,35 @@ def test_what_is_in_no_language_is_read_as_it_stands(text: str) -> None:
     assert configuration_of(text) == "simple"
 
 
-def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User) -> None:
+@pytest.mark.parametrize(
+    ("collection", "pays"),
+    [
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"english": 1_000}), True),
+        (ranking.VisibleCollection(240, 30_000, 240, {"english": 240}), False),  # few texts
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"english": 800, "german": 200}), False),
+        (ranking.VisibleCollection(1_000, 90_000, 900, {"simple": 1_000}), False),  # Thai, say
+        (ranking.VisibleCollection(9_727, 3_000_000, 36, {"english": 9_727}), False),  # long reports
+    ],
+)
+def test_feedback_is_for_many_short_texts_in_english(collection: ranking.VisibleCollection, *, pays: bool) -> None:
+    assert feedback.pays(collection) is pays
+
+
+def test_what_the_best_chunks_say_besides_is_asked_for_as_well(owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(3)
     others = [random_text(source, 40) for _ in range(150)]
     both = [f"zorblat quimple {random_text(source, 20)}" for _ in range(5)]
     alone = f"quimple {random_text(source, 20)}"
     file = indexed(owner, [*others, *both, alone])
+    monkeypatch.setattr(feedback, "LANGUAGE", file.language)
+    monkeypatch.setattr(feedback, "FEWEST", 100)
+    monkeypatch.setattr(feedback, "MOST_CHUNKS", 200)
     counts = {hit.chunk: 1.0 for hit in search(query="zorblat", files=of(file), limit=5)}
     prepared = ranking.prepare_search(of(file), ["zorblat"])
     [query], best = prepared.queries, feedback.feedback_chunks(counts)
-    entries = ranking.postings(of(file), ranking.positions_of(query.words))
+    entries = ranking.postings(of(file), query.keys, prepared.collection)
     added = feedback.expand_query(query, entries, counts, best, of(file), prepared.collection)
-    [quimple] = ranking.postings(of(file), {"quimple": 1}).values()
+    [quimple] = ranking.postings(of(file), {"quimple": 1}, prepared.collection).values()
     assert [at for at, each in added.entries.items() if np.array_equal(each, quimple)], "it is a word that they add"
     assert added.weights.keys() == added.entries.keys() and 1 < len(added.weights) <= feedback.WORDS + 1
     texts = [hit.text for hit in search(query="zorblat", files=of(file), limit=20)]

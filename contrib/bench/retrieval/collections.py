@@ -2,17 +2,20 @@
 
 Three collections are generated from invented words. They have the shape of public ones: abstracts, titles, and long
 documents with headings. The environment variable `COLLECTIONS` may name a folder with more collections, each in a
-folder of its own in BEIR's layout: corpus.jsonl, queries.jsonl, and qrels/test.tsv. Nothing is downloaded.
+folder of its own in BEIR's layout: corpus.jsonl, queries.jsonl, and qrels/test.tsv. Instead of corpus.jsonl there may
+be a folder `documents` with files of any kind that the product reads; their names are the ids. Nothing is downloaded.
 """
 
 import json
 import math
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from readers.api import read as read_file
 
 FOLDERS = "COLLECTIONS"
 
@@ -22,9 +25,18 @@ class Collection:
     """Documents and queries by id. `relevant`: for each query, its relevant documents and their scores, at least 1."""
 
     name: str
-    documents: Mapping[str, str]
+    documents: Mapping[str, "CollectionDocument"]
     queries: Mapping[str, str]
     relevant: Mapping[str, Mapping[str, int]]
+
+
+class CollectionDocument(NamedTuple):
+    """Text of a document, with the name of its file, its media type and the [start, end) of its pages."""
+
+    text: str
+    name: str
+    media_type: str = "text/markdown"
+    pages: Sequence[Sequence[int]] = ()
 
 
 class Shape(NamedTuple):
@@ -45,12 +57,12 @@ COMMON = 2_000  # words that occur in texts on any topic; the first ones are the
 def collections() -> Iterator[Collection]:
     yield from (generated(name, shape) for name, shape in SHAPES.items())
     if folder := os.environ.get(FOLDERS):
-        yield from (read(each) for each in sorted(Path(folder).iterdir()) if (each / "corpus.jsonl").is_file())
+        yield from (read(each) for each in sorted(Path(folder).iterdir()) if (each / "queries.jsonl").is_file())
 
 
 def read(folder: Path) -> Collection:
-    """Read a collection in BEIR's layout. Queries without judgements are never used."""
-    documents = {row["_id"]: f"{row.get('title', '')}\n{row['text']}".strip() for row in _rows(folder / "corpus.jsonl")}
+    """Read a collection. Queries without judgements are never used."""
+    documents = dict(_files(folder / "documents") if (folder / "documents").is_dir() else _texts(folder))
     queries = {row["_id"]: row["text"] for row in _rows(folder / "queries.jsonl")}
     relevant: dict[str, dict[str, int]] = {}
     for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
@@ -58,6 +70,17 @@ def read(folder: Path) -> Collection:
         if int(score) > 0 and query in queries:
             relevant.setdefault(query, {})[document] = int(score)
     return Collection(folder.name, documents, queries, relevant)
+
+
+def _texts(folder: Path) -> Iterator[tuple[str, CollectionDocument]]:
+    for row in _rows(folder / "corpus.jsonl"):
+        yield row["_id"], CollectionDocument(f"{row.get('title', '')}\n{row['text']}".strip(), f"{row['_id']}.md")
+
+
+def _files(folder: Path) -> Iterator[tuple[str, CollectionDocument]]:
+    for path in sorted(folder.iterdir()):
+        extracted = read_file(path, path.name)
+        yield path.name, CollectionDocument(extracted.text, path.name, extracted.media_type, extracted.spans)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -70,12 +93,12 @@ def generated(name: str, shape: Shape) -> Collection:
     rng = random.Random(name)
     common = [_word(rng) for _ in range(COMMON)]
     topics = [[_word(rng) for _ in range(TOPIC)] for _ in range(QUERIES)]
-    documents: dict[str, str] = {}
+    documents: dict[str, CollectionDocument] = {}
     relevant: dict[str, dict[str, int]] = {}
     for number in range(shape.documents):
         topic = number % QUERIES
         parts = [_part(rng, topics[topic], common, shape) for _ in range(shape.parts)]
-        documents[str(number)] = "\n\n".join(parts)
+        documents[str(number)] = CollectionDocument("\n\n".join(parts), f"{number}.md")
         relevant.setdefault(str(topic), {})[str(number)] = 1
     from_topic, from_common = QUERY_WORDS
     queries = {

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 
 from accounts.models import User
 from files.index import ranking
-from files.index.embedders import active_embedder, embed
+from files.index.embedders import active_embedder, embed_query
 from files.index.indexing import index_chunks
 from files.index.search import POOL, search
 from files.models import Chunk, File
@@ -116,7 +116,7 @@ def _rankings(queries: list[str], files: QuerySet[File]) -> Iterator[tuple[str, 
         return ranking.bm25(files, prepared.queries[0], prepared.collection)
 
     def vectors(query: str) -> object:
-        vector = embed(embedder, [query])[0]
+        vector = embed_query(embedder, query)
         assert vector is not None
         return ranking.nearest(files, embedder, vector, count=POOL, visible=visible)
 

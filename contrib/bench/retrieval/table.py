@@ -30,4 +30,4 @@ def rows() -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     for row in rows():
-        print(f"{row['name']:<50} {row['value']:>9} {row['unit']:<3} beside {row['peer']:>9} ratio {row['ratio']:.2f}")
+        print(f"{row['name']:<62} {row['value']:>9} {row['unit']:<3} beside {row['peer']:>9} ratio {row['ratio']:.2f}")
