@@ -21,7 +21,7 @@ from typing import NamedTuple
 from django.utils import timezone
 from django.utils.translation import get_language, get_language_info
 
-from chat.context.build import Prompt, build, required_tokens
+from chat.context.build import Prompt, SourceEntry, build, required_tokens
 from chat.context.cache import SentPrompt, cache_points, digest, prompt_pieces
 from chat.context.rendering import (
     CallState,
@@ -37,6 +37,7 @@ from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import NO_MARKS, marks_on, text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
+from chat.prompts.gone import gone_parts
 from chat.prompts.history import (
     Branch,
     Documents,
@@ -78,6 +79,7 @@ class CallStep:
     `searched`: a search tool has run. `last`: tools may no longer be called. `undefined`: the definitions of tools are
     not sent either. `web_unopened`: the web was searched and no page has been opened yet. `reminders` are the reminders
     that earlier cycles of an append-only turn sent, by the number of messages that the turn had added by then.
+    `unknown_tasks` are the codes of tasks that the newest question mentions and that do not exist.
     """
 
     searched: bool = False
@@ -86,6 +88,7 @@ class CallStep:
     first: bool = True
     web_unopened: bool = False
     reminders: Mapping[int, str] = field(default_factory=dict)
+    unknown_tasks: Sequence[str] = ()
 
 
 FIRST_STEP = CallStep()
@@ -106,7 +109,7 @@ class PlannedCall(NamedTuple):
 
     `documents` holds the citation numbers of the plan; a turn stores them with its conversation. `summary` replaces the
     messages above it in the prompt. `notes` are sentences about content that was not sent. `searched` are the ids of
-    attachments that the prompt only lists.
+    attachments that the prompt only lists. `missing` are sources outside the engine that could not be sent.
     """
 
     prompt: Prompt
@@ -114,6 +117,7 @@ class PlannedCall(NamedTuple):
     summary: Summary | None = None
     notes: tuple[Sentence, ...] = ()
     searched: frozenset[str] = frozenset()
+    missing: tuple[SourceEntry, ...] = ()
 
 
 def plan(
@@ -131,6 +135,8 @@ def plan(
     `ContextError`.
     """
     documents = context.documents()
+    question = _newest_question(leaf, added)
+    step = replace(step, unknown_tasks=_unknown_tasks(context, question))
     project = _project_files(context, documents)
     branch = _branch(context, leaf) if leaf else None
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
@@ -162,10 +168,12 @@ def plan(
             older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.assigned else ()
         )
         if context.project is not None or documents.attached or older:
-            question = "" if context.model.tools else _newest_question(leaf, added)
+            searched_for = "" if context.model.tools else question
             first = messages[:stored] if context.model.provider.append_only and not step.first else ()
             rules = partial(_with_rules, context, step)
-            prompt_files = PromptFiles(project, documents, question, older, _payer(context), note_form(context), rules)
+            prompt_files = PromptFiles(
+                project, documents, searched_for, older, _payer(context), note_form(context), rules
+            )
             prompt = prompt_files.build(request, first)
             if prompt_files.passages and not step.searched:  # the product searched, since the model has no tools
                 searching = _with_rules(context, replace(step, searched=True), request)
@@ -181,8 +189,10 @@ def plan(
         # Messages whose counts are not stored yet weigh nothing while reading. Rarely, this reads too few messages.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
-            notes += _unknown_tasks(context, _newest_question(leaf, added))
-            return PlannedCall(prompt, documents, summary, notes, searched)
+            parts = gone_parts(context)
+            notes += (*_task_notes(step.unknown_tasks), *parts.notes)
+            missing = (*parts.sources, *map(_unknown_task, step.unknown_tasks))
+            return PlannedCall(prompt, documents, summary, notes, searched, missing)
         read *= 2
 
 
@@ -216,21 +226,34 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     )
 
 
-def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
-    """Return a note that the question mentions unknown tasks, if it does."""
-    mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
+def _unknown_tasks(context: TurnContext, question: str) -> tuple[str, ...]:
+    """Return the codes of the first tasks that the question mentions and that do not exist.
+
+    Programs of OpenAI's protocol cannot mention tasks.
+    """
+    mentioned = tasks_of(codes.mentions(question)) if "@" in question and not context.for_program else set()
     if not mentioned:
         return ()
     rows = Task.objects.visible_to(context.user).filter(code__in=mentioned)
-    unknown = sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS]
+    return tuple(sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS])
+
+
+def _task_notes(unknown: Sequence[str]) -> tuple[Sentence, ...]:
+    """Return a note on unknown tasks, if there are any."""
     if not unknown:
         return ()
-    return (
-        Sentence(
-            "There is no task {unknown}, so the model was shown none.",
-            unknown=", ".join(f"@{code}" for code in unknown),
-        ),
+    return (Sentence("There is no task {unknown}, so the model was shown none.", unknown=_with_marks(unknown)),)
+
+
+def _unknown_task(code: str) -> SourceEntry:
+    return SourceEntry(
+        kind="task", id=code, title=f"@{code}", state="left_out", reason="unknown_task", tokens=0, exact=True
     )
+
+
+def _with_marks(task_codes: Sequence[str]) -> str:
+    """Return the codes with @, separated by commas."""
+    return ", ".join(f"@{code}" for code in task_codes)
 
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
@@ -352,6 +375,8 @@ def _reminder(context: TurnContext, step: CallStep, *, documents: bool = False) 
     """
     state = _call_state(context, step, documents=documents)
     reminders = list(context.reminders)
+    if step.unknown_tasks and context.texts["tasks_unknown"]:
+        reminders.append(context.texts.fill("tasks_unknown", tasks=_with_marks(step.unknown_tasks)))
     if step.last and context.toolbox.definitions and context.texts["last_step"]:
         reminders.append(context.texts["last_step"])
     text = reminder_text(reminders, state) or ""

@@ -30,6 +30,7 @@ GROUP_OF = {
     "system": "instructions",
     "reminder": "instructions",
     "persona": "persona",
+    "project": "persona",  # a source that is gone; its instructions belong to the section of the persona
     "project_files": "files",
     "file_listing": "files",
     "file": "files",
@@ -58,6 +59,7 @@ KINDS = {
     "project_file": gettext_lazy("Project file"),
     "image": gettext_lazy("Image"),
     "task": gettext_lazy("Task"),
+    "project": gettext_lazy("Project"),
 }
 ROLES = {
     "question": gettext_lazy("You"),
@@ -82,6 +84,11 @@ REASONS = {
     "failed_file": gettext_lazy("the file could not be read"),
     "unread_file": gettext_lazy("the file is still being read"),
     "deleted_file": gettext_lazy("the file was deleted"),
+    "deleted_persona": gettext_lazy("the persona was deleted"),
+    "lost_persona": gettext_lazy("the persona is no longer shared with you"),
+    "deleted_project": gettext_lazy("the project was deleted"),
+    "lost_project": gettext_lazy("the project is no longer shared with you"),
+    "unknown_task": gettext_lazy("there is no such task"),
     "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
@@ -216,7 +223,12 @@ def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine
         values = {"title": name_of(missing[0]), "reason": REASONS[missing[0].get("reason") or "no_room"]}
         yield StatusLine("out", _("“%(title)s” is not sent: %(reason)s") % values)
     elif missing:
-        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(missing))
+        only_files = all(source["kind"] in ("file", "project_file", "image") for source in missing)
+        words = (
+            ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(missing))
+            if only_files
+            else ngettext("%(count)s part was not sent", "%(count)s parts were not sent", len(missing))
+        )
         yield StatusLine("out", words % {"count": grouped(len(missing))})
 
 

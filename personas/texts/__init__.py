@@ -291,6 +291,15 @@ TEXTS = {
         needs={"files": Sentence("their names")},
         most=500,
     ),
+    "file_missing": TextDefinition(
+        FILES,
+        Sentence("In place of missing files"),
+        Sentence("The line above a message for its files that were deleted since, or that cannot be read."),
+        "The contents of these files are missing: {files}. They were deleted or cannot be read.",
+        needs={"files": Sentence("their names")},
+        may_be_empty=True,
+        most=500,
+    ),
     "image_stub": TextDefinition(
         FILES,
         Sentence("In place of images beyond the model's limit"),
@@ -385,6 +394,15 @@ TEXTS = {
         "If an excerpt is not enough, open its page with open_url before you answer.",
         may_be_empty=True,
         most=1_000,
+    ),
+    "tasks_unknown": TextDefinition(
+        REMINDER,
+        Sentence("Note on unknown tasks"),
+        Sentence("When the person's newest message mentions tasks that do not exist or were deleted."),
+        "These tasks do not exist: {tasks}. Say so instead of guessing what they are.",
+        needs={"tasks": Sentence("their codes with @")},
+        may_be_empty=True,
+        most=500,
     ),
     "last_step": TextDefinition(
         REMINDER,
