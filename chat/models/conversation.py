@@ -108,6 +108,9 @@ class Conversation(models.Model):
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
     )
     legal_hold = models.BooleanField(default=False, db_default=False, help_text="Kept, also when it is deleted.")
+    tasks_in_prompts = models.BooleanField(
+        default=True, db_default=True, help_text="Whether its owner's tasks go along with its messages."
+    )
     automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)

@@ -12,7 +12,7 @@ Turns, the preview of a prompt before sending, and replays of stored turns all c
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -32,7 +32,7 @@ from chat.context.rendering import (
     reminder_text,
     system_text,
 )
-from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
+from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, Reason, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import NO_MARKS, marks_on, text_of
@@ -72,6 +72,19 @@ NAMED_TASKS = 5  # most tasks that one note names
 logger = logging.getLogger(__name__)
 
 
+class MissingTasks(NamedTuple):
+    """Codes of tasks that a question mentions and its prompt lacks.
+
+    `unknown` tasks do not exist. `hidden` tasks exist, but the person leaves tasks out.
+    """
+
+    unknown: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+
+
+NO_MISSING_TASKS = MissingTasks()
+
+
 @dataclass(frozen=True, slots=True)
 class CallStep:
     """The position of a model call in its turn.
@@ -79,7 +92,7 @@ class CallStep:
     `searched`: a search tool has run. `last`: tools may no longer be called. `undefined`: the definitions of tools are
     not sent either. `web_unopened`: the web was searched and no page has been opened yet. `reminders` are the reminders
     that earlier cycles of an append-only turn sent, by the number of messages that the turn had added by then.
-    `unknown_tasks` are the codes of tasks that the newest question mentions and that do not exist.
+    `mentioned_tasks` are the tasks that the newest question mentions and the prompt lacks.
     """
 
     searched: bool = False
@@ -88,7 +101,7 @@ class CallStep:
     first: bool = True
     web_unopened: bool = False
     reminders: Mapping[int, str] = field(default_factory=dict)
-    unknown_tasks: Sequence[str] = ()
+    mentioned_tasks: MissingTasks = NO_MISSING_TASKS
 
 
 FIRST_STEP = CallStep()
@@ -136,7 +149,7 @@ def plan(
     """
     documents = context.documents()
     question = _newest_question(leaf, added)
-    step = replace(step, unknown_tasks=_unknown_tasks(context, question))
+    step = replace(step, mentioned_tasks=_missing_tasks(context, question))
     project = _project_files(context, documents)
     branch = _branch(context, leaf) if leaf else None
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
@@ -190,8 +203,8 @@ def plan(
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
             parts = gone_parts(context)
-            notes += (*_task_notes(step.unknown_tasks), *parts.notes)
-            missing = (*parts.sources, *map(_unknown_task, step.unknown_tasks))
+            notes += (*_task_notes(step.mentioned_tasks.unknown), *parts.notes)
+            missing = (*parts.sources, *_task_sources(context, step.mentioned_tasks))
             return PlannedCall(prompt, documents, summary, notes, searched, missing)
         read *= 2
 
@@ -226,16 +239,17 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     )
 
 
-def _unknown_tasks(context: TurnContext, question: str) -> tuple[str, ...]:
-    """Return the codes of the first tasks that the question mentions and that do not exist.
+def _missing_tasks(context: TurnContext, question: str) -> MissingTasks:
+    """Return the first tasks that the question mentions and the prompt lacks.
 
     Programs of OpenAI's protocol cannot mention tasks.
     """
     mentioned = tasks_of(codes.mentions(question)) if "@" in question and not context.for_program else set()
     if not mentioned:
-        return ()
-    rows = Task.objects.visible_to(context.user).filter(code__in=mentioned)
-    return tuple(sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS])
+        return NO_MISSING_TASKS
+    existing = set(Task.objects.visible_to(context.user).filter(code__in=mentioned).values_list("code", flat=True))
+    hidden = existing if context.tasks_off else ()
+    return MissingTasks(sorted(mentioned - existing)[:NAMED_TASKS], sorted(hidden)[:NAMED_TASKS])
 
 
 def _task_notes(unknown: Sequence[str]) -> tuple[Sentence, ...]:
@@ -245,10 +259,18 @@ def _task_notes(unknown: Sequence[str]) -> tuple[Sentence, ...]:
     return (Sentence("There is no task {unknown}, so the model was shown none.", unknown=_with_marks(unknown)),)
 
 
-def _unknown_task(code: str) -> SourceEntry:
-    return SourceEntry(
-        kind="task", id=code, title=f"@{code}", state="left_out", reason="unknown_task", tokens=0, exact=True
-    )
+def _task_sources(context: TurnContext, mentioned: MissingTasks) -> Iterator[SourceEntry]:
+    """Yield the unknown tasks, and the tasks that the person leaves out, as sources."""
+    for code in mentioned.unknown:
+        yield _missing_task(code, f"@{code}", "unknown_task")
+    reason = context.tasks_off
+    for row in context.tasks.rows if context.tasks and reason else ():
+        why = "mention_off" if row.code in mentioned.hidden else reason
+        yield _missing_task(row.code, f"{row.code} {row.title}", why)
+
+
+def _missing_task(code: str, title: str, reason: Reason | None) -> SourceEntry:
+    return SourceEntry(kind="task", id=code, title=title, state="left_out", reason=reason, tokens=0, exact=True)
 
 
 def _with_marks(task_codes: Sequence[str]) -> str:
@@ -375,8 +397,9 @@ def _reminder(context: TurnContext, step: CallStep, *, documents: bool = False) 
     """
     state = _call_state(context, step, documents=documents)
     reminders = list(context.reminders)
-    if step.unknown_tasks and context.texts["tasks_unknown"]:
-        reminders.append(context.texts.fill("tasks_unknown", tasks=_with_marks(step.unknown_tasks)))
+    for name, task_codes in zip(("tasks_unknown", "tasks_hidden"), step.mentioned_tasks, strict=True):
+        if task_codes and context.texts[name]:
+            reminders.append(context.texts.fill(name, tasks=_with_marks(task_codes)))
     if step.last and context.toolbox.definitions and context.texts["last_step"]:
         reminders.append(context.texts["last_step"])
     text = reminder_text(reminders, state) or ""
@@ -425,7 +448,7 @@ def _frame(context: TurnContext, step: CallStep) -> ContextRequest:
         message_overhead=profile.message_overhead,
         omission_note=profile.omission_note,
         system=system,
-        tasks=_block(context, render(context.tasks, context.texts)) if context.tasks else None,
+        tasks=_tasks(context),
         persona=persona,
         system_is_persona=_persona_replaces(context),
         reminder=reminder,
@@ -436,6 +459,13 @@ def _frame(context: TurnContext, step: CallStep) -> ContextRequest:
         max_images=context.image_limit,
         versions=_versions(context),
     )
+
+
+def _tasks(context: TurnContext) -> Block | None:
+    """Return K; None without tasks, and where the person leaves them out."""
+    if context.tasks is None or context.tasks_off:
+        return None
+    return _block(context, render(context.tasks, context.texts))
 
 
 def _call_state(context: TurnContext, step: CallStep, *, documents: bool = False) -> CallState:

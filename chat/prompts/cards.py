@@ -250,6 +250,8 @@ def _count(kind: str, state: str, rows: Sequence[SourceRow]) -> str:
         return ngettext(
             "%(count)s file: searched, %(used)s used", "%(count)s files: searched, %(used)s used", len(rows)
         ) % used  # fmt: skip
+    if kind == "task":
+        return ngettext("%(count)s task", "%(count)s tasks", len(rows)) % count
     if kind in ("file", "project_file", "image"):
         return ngettext("%(count)s file", "%(count)s files", len(rows)) % count
     return ngettext("%(count)s message", "%(count)s messages", len(rows)) % count

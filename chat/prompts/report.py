@@ -379,7 +379,7 @@ def _named(source: SourceEntry, planned: PlannedCall) -> SourceEntry:
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
     """Return the tasks of the prompt as sources with their present titles. Only their section counts tokens."""
-    shown = (*context.tasks.today, *context.tasks.mentioned) if context.tasks else ()
+    shown = context.tasks.rows if context.tasks and not context.tasks_off else ()
     return [
         {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
         for task in shown

@@ -20,7 +20,7 @@ from django.utils import timezone
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User
 from chat.context.rendering import CitationNumbers
-from chat.context.types import ContextRequest, Room, Section
+from chat.context.types import ContextRequest, Reason, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
 from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of
@@ -290,6 +290,16 @@ class TurnContext:
         rows = {"persona": self.persona, "project": self.project, "model": self.model}
         named = {kind: NamedRow(id=str(row.pk), name=row.name) for kind, row in rows.items() if row is not None}
         return cast("TurnScope", named)
+
+    @property
+    def tasks_off(self) -> Reason | None:
+        """Return why the prompt has no tasks; None if it may have some. A run is about tasks, so it always may."""
+        if self.run_step is not None:
+            return None
+        if not self.user.tasks_in_prompts:
+            return "tasks_off"
+        here = self.conversation is None or self.conversation.tasks_in_prompts
+        return None if here else "tasks_off_here"
 
     @property
     def for_program(self) -> bool:

@@ -89,6 +89,9 @@ REASONS = {
     "deleted_project": gettext_lazy("the project was deleted"),
     "lost_project": gettext_lazy("the project is no longer shared with you"),
     "unknown_task": gettext_lazy("there is no such task"),
+    "tasks_off": gettext_lazy("your settings leave tasks out"),
+    "tasks_off_here": gettext_lazy("tasks are left out of this conversation"),
+    "mention_off": gettext_lazy("tasks are left out; your settings and the options of the conversation change that"),
     "project_image": gettext_lazy("a picture of a project: attach it to a message to show it to the model"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
@@ -100,6 +103,7 @@ REASONS = {
     "too_many_images": gettext_lazy("the model takes fewer images in one prompt"),
     "call_without_result": gettext_lazy("it is not finished"),
 }
+BY_PERSON = ("by_user", "tasks_off", "tasks_off_here")
 NO_ROOM = ("no_room", "behind_gap")
 UNFINISHED = ("call_without_result", "result_without_call")
 CHANGES = {
@@ -204,7 +208,7 @@ def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> St
     line only counts.
     """
     # The user knows which sources they have excluded.
-    sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
+    sources = [source for source in report["sources"] if source.get("reason") not in BY_PERSON]
     lines = [
         *_missing(sources, names),
         *_left_out_messages(sources, report["unloaded"]),

@@ -137,8 +137,8 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         note_form="tags" if name == "notes" else "heading",
     )
     reminders = [texts["last_step"]] if is_last_step else ["Answer in the language of the question."]
-    if name == "tasks_unknown":
-        reminders.append(texts.fill("tasks_unknown", tasks="@D2026-11-20-T09"))
+    if name in ("tasks_unknown", "tasks_hidden"):
+        reminders.append(texts.fill(name, tasks="@D2026-11-20-T09"))
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
     reminder = (
         asked_at_text(call_state) if name == "asked_at" else reminder_text(list(filter(None, reminders)), call_state)

@@ -404,6 +404,15 @@ TEXTS = {
         may_be_empty=True,
         most=500,
     ),
+    "tasks_hidden": TextDefinition(
+        REMINDER,
+        Sentence("Note on tasks that are left out"),
+        Sentence("When the person's newest message mentions tasks, and the person leaves tasks out of prompts."),
+        "These tasks are not shown to you: {tasks}. Say so instead of guessing what they are.",
+        needs={"tasks": Sentence("their codes with @")},
+        may_be_empty=True,
+        most=500,
+    ),
     "last_step": TextDefinition(
         REMINDER,
         Sentence("Note of the last step"),
