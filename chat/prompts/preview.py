@@ -256,7 +256,8 @@ def _scope_above(conversation: Conversation | None) -> TurnScope:
     """Return the scope of the conversation's newest answer, empty without one."""
     if conversation is None or conversation.leaf_id is None:
         return {}
-    return Turn.objects.filter(answer=conversation.leaf_id).values_list("scope", flat=True).first() or {}
+    scope = Turn.objects.filter(answer=conversation.leaf_id).values_list("scope", flat=True).first()
+    return cast("TurnScope", scope or {})
 
 
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:

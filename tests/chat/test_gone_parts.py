@@ -4,15 +4,17 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from django.test import Client
 
+from accounts.models import User
 from chat.models import Conversation
 from chat.models.conversation_state import scope_of
 from chat.models.queries import claim
 from chat.prompts.turn_context import base_context, context_of_claimed_turn
 from chat.turns.submit import Ask, submit
 from files.models import File
-from llm.models import Model
+from llm.models import Model, Provider
 from personas.models import Persona, PersonaShare, Reminder
 from personas.texts import BUILT_IN
 from projects.models import Project
@@ -69,7 +71,7 @@ def test_a_deleted_persona_is_named_by_the_plan_and_by_the_next_report_once(
 
 
 def test_a_persona_or_project_that_its_person_took_away_is_not_gone(application: Application, person: Person) -> None:
-    persona = person.caller.post("personas/", {"name": "Pirate"}, expect=201)
+    persona = person.caller.post("personas/", {"name": "Pirate", "instructions": ""}, expect=201)
     project = person.caller.post("projects/", {"name": "Ship"}, expect=201)
     place = person.caller.post("conversations/", {"persona": persona["id"], "project": project["id"]}, expect=201)["id"]
     ask_and_wait(person, place, "Who are you?")
@@ -79,7 +81,7 @@ def test_a_persona_or_project_that_its_person_took_away_is_not_gone(application:
 
 
 def test_a_deleted_persona_of_a_project_is_named(application: Application, person: Person) -> None:
-    persona = person.caller.post("personas/", {"name": "Captain"}, expect=201)
+    persona = person.caller.post("personas/", {"name": "Captain", "instructions": ""}, expect=201)
     project = person.caller.post("projects/", {"name": "Ship", "persona": persona["id"]}, expect=201)
     place = person.caller.post("conversations/", {"project": project["id"]}, expect=201)["id"]
     ask_and_wait(person, place, "Who are you?")
@@ -164,26 +166,24 @@ def test_person_and_model_are_told_of_a_task_that_does_not_exist(application: Ap
     assert note not in json.dumps(sent(application, f"{mark}-2"))
 
 
-def test_the_reminders_of_a_projects_persona_apply_in_a_turn_as_in_its_plan(
-    person: Person, scripted_model_row: Model
-) -> None:
-    everywhere = Reminder.objects.create(text="Everywhere.")
-    personas = [Persona.objects.create(owner=person.user, name=name) for name in ("Own", "Of the project")]
+@pytest.mark.django_db
+def test_the_reminders_of_a_projects_persona_apply_in_a_turn_as_in_its_plan() -> None:
+    user = User.objects.create_user("olga")
+    provider = Provider.objects.create(name="p", base_url="http://127.0.0.1:9/v1")
+    model = Model.objects.create(provider=provider, name="m", context_window=8_000)
+    Reminder.objects.create(text="Everywhere.")
+    personas = [Persona.objects.create(owner=user, name=name) for name in ("Own", "Of the project")]
     for persona in personas:
         persona.reminders.add(Reminder.objects.create(text=f"{persona.name}.", scope=Reminder.Scope.PERSONA))
     off = Reminder.objects.create(text="Off.", scope=Reminder.Scope.PERSONA, enabled=False)
     personas[1].reminders.add(off)
-    project = Project.objects.create(owner=person.user, name="P", persona=personas[1])
-    try:
-        for persona, expected in ((None, "Of the project."), (personas[0], "Own.")):
-            conversation = Conversation.objects.create(owner=person.user, persona=persona, project=project)
-            [turn] = submit(user=person.user, conversation=conversation, ask=Ask("Hi", models=[scripted_model_row.pk]))
-            scope = scope_of(conversation)
-            planned = base_context(user=person.user, model=scripted_model_row, scope=scope)
-            claimed = claim(turn.pk)
-            assert claimed is not None
-            run = context_of_claimed_turn(claimed, scripted_model_row)
-            assert [*planned.reminders][-2:] == [*run.reminders][-2:] == ["Everywhere.", expected]
-            assert "Off." not in run.reminders
-    finally:
-        everywhere.delete()
+    project = Project.objects.create(owner=user, name="P", persona=personas[1])
+    for own, expected in ((False, "Of the project."), (True, "Own.")):
+        chosen = personas[0] if own else None
+        conversation = Conversation.objects.create(owner=user, persona=chosen, project=project)
+        [turn] = submit(user=user, conversation=conversation, ask=Ask("Hi", models=[model.pk]))
+        planned = base_context(user=user, model=model, scope=scope_of(conversation))
+        claimed = claim(turn.pk)
+        assert claimed is not None
+        run = context_of_claimed_turn(claimed, model)
+        assert [*planned.reminders] == [*run.reminders] == ["Everywhere.", expected]

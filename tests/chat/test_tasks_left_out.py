@@ -14,6 +14,19 @@ from tests.conftest import Person
 Tasks = list[tuple[str, str, str | None]]
 
 
+def signed_in(person: Person) -> Client:
+    client = Client()
+    client.force_login(person.user)
+    return client
+
+
+def send_tasks(person: Person, *, along: bool) -> None:
+    """Change the switch in the person's settings, through the API."""
+    body = {"tasks_in_prompts": along}
+    answer = signed_in(person).patch("/api/v1/me/", body, content_type="application/json")
+    assert answer.json()["tasks_in_prompts"] is along
+
+
 def tasks_of(report: dict[str, Any]) -> Tasks:
     """Return code, state and reason of each task in a plan or report."""
     return [(each["id"], each["state"], each["reason"]) for each in report["sources"] if each["kind"] == "task"]
@@ -47,9 +60,9 @@ def test_a_person_leaves_tasks_out_of_one_conversation_and_of_all(application: A
     assert changed.status_code == 200 and changed.json()["tasks_in_prompts"] is False
     assert seen(application, person, place) == [(today, "left_out", "tasks_off_here")]
     assert seen(application, person, other) == [(today, "full", None)]
-    assert person.caller.http.patch("me/", json={"tasks_in_prompts": False}).json()["tasks_in_prompts"] is False
+    send_tasks(person, along=False)
     assert seen(application, person, other) == [(today, "left_out", "tasks_off")]
-    person.caller.http.patch("me/", json={"tasks_in_prompts": True})
+    send_tasks(person, along=True)
     assert seen(application, person, other) == [(today, "full", None)]
 
 
@@ -57,7 +70,7 @@ def test_a_mentioned_task_that_is_left_out_is_named_to_person_and_model(
     application: Application, person: Person
 ) -> None:
     old = make(person, "Old", date="2020-01-01")
-    person.caller.http.patch("me/", json={"tasks_in_prompts": False})
+    send_tasks(person, along=False)
     place = person.caller.conversation()
     mark = uuid4().hex
     question = f"How far is @{old}? {mark}"
@@ -67,12 +80,6 @@ def test_a_mentioned_task_that_is_left_out_is_named_to_person_and_model(
     note = BUILT_IN.fill("tasks_hidden", tasks=f"@{old}")
     assert note in json.dumps(sent(application, mark), ensure_ascii=False)
     assert seen(application, person, place) == [(old, "left_out", "tasks_off")]
-
-
-def signed_in(person: Person) -> Client:
-    client = Client()
-    client.force_login(person.user)
-    return client
 
 
 def test_what_a_person_leaves_out_does_not_clutter_the_line_of_the_plan(
