@@ -289,7 +289,11 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={202: ImportSerializer})
     def create(self, request: Request) -> Response:
-        """Takes an export of ChatGPT or Claude (the zip or its conversations.json); ask again until it is done."""
+        """Takes an export of Glasshouse, ChatGPT or Claude; ask again until it is done.
+
+        Of Glasshouse it is the zip, or the JSON of one conversation; of the others the zip or its conversations.json.
+        `results` has an entry for each conversation, and for each list of an export of Glasshouse.
+        """
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
         upload = request.FILES["file"]
