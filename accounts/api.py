@@ -31,7 +31,7 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
         model = User
         fields: ClassVar = [
             *("id", "username", "email", "is_staff", "language", "timezone", "theme"),
-            *("accepts_model_tasks", "asks_before_search", "rights", "groups"),
+            *("accepts_model_tasks", "asks_before_search", "tasks_in_prompts", "rights", "groups"),
         ]
         read_only_fields: ClassVar = ["id", "username", "email", "is_staff"]
         extra_kwargs: ClassVar = {
@@ -43,6 +43,9 @@ class MeSerializer(Strict, serializers.ModelSerializer[User]):
             },
             "asks_before_search": {
                 "help_text": "Each web search of a model waits for permission; where the workspace asks, always."
+            },
+            "tasks_in_prompts": {
+                "help_text": "Today's tasks, and those that are mentioned, go along with messages. Runs need no switch."
             },
         }
 
@@ -118,7 +121,7 @@ class MeView(ScopedView):
 
     @extend_schema(request=MeSerializer, responses=MeSerializer)
     def patch(self, request: Request) -> Response:
-        """Change the language, time zone, theme and what models may do without asking. Scope `admin`."""
+        """Change the language, time zone, theme and what models may see and do without asking. Scope `admin`."""
         body = MeSerializer(self.person, data=request.data, partial=True)
         body.is_valid(raise_exception=True)
         fields = cast("services.PreferenceFields", body.validated_data)

@@ -93,7 +93,9 @@ class PasswordForm(LimitedTriesMixin, PasswordChangeForm):
 class PreferencesForm(forms.ModelForm[User]):
     class Meta:
         model = User
-        fields: ClassVar = ["language", "timezone", "theme", "accepts_model_tasks", "asks_before_search"]
+        fields: ClassVar = [
+            *("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts")
+        ]
 
 
 class TokenForm(LimitedTriesMixin, forms.Form):

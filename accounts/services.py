@@ -28,7 +28,7 @@ from core.time_zones import is_zone, present_name
 from workspace.models.settings import all_languages, workspace_at
 
 MAX_NAME = 100
-PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search")
+PREFERENCES = ("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts")
 TOKEN_LIFE = timedelta(days=90)  # if no expiry is chosen
 TOKEN_PREFIX = "gh_"  # noqa: S105 - a marker by which secret scanners recognise our tokens, not a secret
 
@@ -41,6 +41,7 @@ class PreferenceFields(TypedDict, total=False):
     theme: str
     accepts_model_tasks: bool
     asks_before_search: bool
+    tasks_in_prompts: bool
 
 
 @transaction.atomic
@@ -157,6 +158,7 @@ def change_preferences(*, user: User, fields: PreferenceFields) -> User:
     user.theme = fields.get("theme", user.theme)
     user.accepts_model_tasks = fields.get("accepts_model_tasks", user.accepts_model_tasks)
     user.asks_before_search = fields.get("asks_before_search", user.asks_before_search)
+    user.tasks_in_prompts = fields.get("tasks_in_prompts", user.tasks_in_prompts)
     try:
         user.clean_fields(exclude={field.name for field in User._meta.fields} - set(changed_names))
     except ValidationError as error:
@@ -165,6 +167,12 @@ def change_preferences(*, user: User, fields: PreferenceFields) -> User:
         user.timezone_source = User.ZoneSource.CHOSEN
     user.save(update_fields=[*changed_names, "timezone_source"])
     return user
+
+
+def hide_tasks_notice(*, user: User) -> None:
+    """Remember that the person has read the notice that tasks go along with messages."""
+    user.tasks_notice_seen = True
+    user.save(update_fields=["tasks_notice_seen"])
 
 
 def take_browsers_zone(*, user: User, name: str) -> bool:

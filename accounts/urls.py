@@ -11,6 +11,7 @@ app_name = "settings"
 urlpatterns = [
     path("", views.preferences, name="preferences"),
     path("time-zone/", views.browsers_zone, name="browsers-zone"),
+    path("tasks-notice/", views.hide_tasks_notice, name="hide-tasks-notice"),
     path("password/", views.password, name="password"),
     path("email/", mail_views.email, name="email"),
     path("second-factor/", factor_views.page, name="second-factor"),

@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import trigger_client_event
 
 from accounts import people, services
 from accounts.access.login import fresh_second_factor, local_address, proceed, require_own_way
@@ -110,6 +111,15 @@ def preferences(request: Request) -> HttpResponse:
         "search_approval": workspace_of(request).search_approval,
     }
     return _page(request, "preferences", context, invalid=form.is_bound)
+
+
+@require_POST
+def hide_tasks_notice(request: Request) -> HttpResponse:
+    """Hide the notice that tasks go along with messages. The composer's plan, which shows it, is made again."""
+    services.hide_tasks_notice(user=request.user)
+    if not request.htmx:
+        return redirect("settings:preferences")
+    return trigger_client_event(HttpResponse(status=204), "planchange")
 
 
 @require_POST

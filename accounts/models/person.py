@@ -90,6 +90,18 @@ class User(AbstractUser):
         db_default=False,
         help_text="A search of the web by a model waits until they allow it. The workspace can ask of everybody.",
     )
+    tasks_in_prompts = models.BooleanField(
+        "tasks go along with their messages",
+        default=True,
+        db_default=True,
+        help_text="Off: no model sees their tasks beside a message. Runs and the task tools of a persona go on.",
+    )
+    tasks_notice_seen = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="They have read the notice that tasks go along with messages.",
+    )
     legal_hold = models.BooleanField(
         "legal hold",
         default=False,

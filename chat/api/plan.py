@@ -19,6 +19,7 @@ from chat.context.cache import CacheEntry
 from chat.context.types import DocumentBudget
 from chat.conversations.services import visible_model, visible_persona
 from chat.ledger.api import LimitStateSerializer
+from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of, visible_conversation
 from chat.prompts.document_budget import budget
 from chat.prompts.preview import PlanCost
@@ -87,7 +88,9 @@ class TurnDraftSerializer(ChosenModelsSerializer):
 
 
 class SourceSerializer(serializers.Serializer[SourceEntry]):
-    kind = serializers.CharField(help_text="message, file, project_file, image, or a section's name")
+    kind = serializers.CharField(
+        help_text="message, file, project_file, image, task, a section's name, or persona or project that is gone"
+    )
     id = serializers.CharField(allow_null=True)
     title = serializers.CharField()
     tokens = serializers.IntegerField(required=False)
@@ -134,6 +137,19 @@ class CoveredSerializer(serializers.Serializer[CoveredEntry]):
     span_start = serializers.DateTimeField()
     span_end = serializers.DateTimeField()
     tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
+
+
+class NamedRowSerializer(serializers.Serializer[NamedRow]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
+class TurnScopeSerializer(serializers.Serializer[TurnScope]):
+    """The persona, the project and the model of a call, with their names at that time."""
+
+    persona = NamedRowSerializer(required=False)
+    project = NamedRowSerializer(required=False)
+    model = NamedRowSerializer(required=False)
 
 
 class CacheSerializer(serializers.Serializer[CacheEntry]):
@@ -202,6 +218,7 @@ class ReportSerializer(CallSerializer):
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()
+    scope = TurnScopeSerializer(required=False, help_text="Not in reports of earlier versions.")
     left = serializers.IntegerField()
     exact = serializers.BooleanField()
     provider_count = serializers.IntegerField(

@@ -301,7 +301,7 @@ class PromptRenderer:
 
     def message(self, section: Section, message: ContextMessage) -> list[PromptMessage]:
         """Return the message in full, its files above it and its reminder below it."""
-        rendered = [*self._upload(message), *self._image_line(message)]
+        rendered = [*self._upload(message), *self._image_line(message), *self._missing_line(message)]
         text = message.text if message.tokens is not None else message.text or ""
         shortened = message.result is not None and message.result.marker > 0
         rendered.append(
@@ -360,6 +360,13 @@ class PromptRenderer:
         tokens = self.tokenizer.count(text) if override is None else override
         source = "+".join(image.id for image in surplus)
         return [PromptMessage("file", source, "user", tokens + self.overhead, text, state="stubbed")]
+
+    def _missing_line(self, message: ContextMessage) -> list[PromptMessage]:
+        """Return the line that names the message's missing files; empty without such files."""
+        if not message.missing_files or not self.texts["file_missing"]:
+            return []
+        text = self.texts.fill("file_missing", files=", ".join(message.missing_files))
+        return [PromptMessage("file", None, "user", self.tokenizer.count(text) + self.overhead, text, state="stubbed")]
 
     def _upload(self, message: ContextMessage) -> list[PromptMessage]:
         """Return F, the message of the files uploaded with `message`; empty without files."""

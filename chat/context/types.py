@@ -41,6 +41,14 @@ Reason = Literal[
     "failed_file",
     "unread_file",
     "deleted_file",
+    "deleted_persona",
+    "lost_persona",
+    "deleted_project",
+    "lost_project",
+    "unknown_task",
+    "tasks_off",
+    "tasks_off_here",
+    "mention_off",
     "project_image",
     "over_share",
     "not_searchable_yet",
@@ -116,7 +124,8 @@ class ContextMessage:
     `tokens` covers the text and the tool calls, not the images and not the files. `reasoning` goes back to the provider
     with the calls it led to and costs its own tokens. `reminder` is the reminder that an earlier cycle of an
     append-only turn sent below this message; it stays there. `mark` is set on a question and holds for its whole turn.
-    `result` is set on a tool result that was shortened before, or whose whole text is stored.
+    `result` is set on a tool result that was shortened before, or whose whole text is stored. `missing_files` are the
+    names of files that were uploaded with the message and were deleted since, or cannot be read.
 
     `plain_tokens` is the cost without overhead of a message that needs no decision, else None. It is derived once, so
     that the walk over old messages only adds numbers.
@@ -134,6 +143,7 @@ class ContextMessage:
     reminder: Block | None = None
     mark: Mark | None = None
     result: StoredResult | None = None
+    missing_files: tuple[str, ...] = ()
     plain_tokens: int | None = field(init=False, repr=False, compare=False)
 
     @property
@@ -154,7 +164,8 @@ class ContextMessage:
     def __post_init__(self) -> None:
         plain = None
         excludes_image = any(image.excluded for image in self.images)
-        is_plain = not (self.files or self.tool_calls or self.reminder or self.role == "tool" or excludes_image)
+        above = self.files or self.missing_files or excludes_image
+        is_plain = not (above or self.tool_calls or self.reminder or self.role == "tool")
         if self.tokens is not None and is_plain:
             plain = self.tokens + sum(image.tokens for image in self.images)
         object.__setattr__(self, "plain_tokens", plain)

@@ -63,7 +63,7 @@ class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
         model = Conversation
         fields: ClassVar = [
             *("id", "title", "persona", "project", "leaf", "state", "automatic_summaries", "archived", "origin"),
-            *("temporary", "pinned", "tags", "effort", "created", "updated"),
+            *("temporary", "pinned", "tags", "effort", "tasks_in_prompts", "created", "updated"),
         ]
         read_only_fields: ClassVar = ["leaf", "state", "automatic_summaries", "origin", "created", "updated"]
 
@@ -290,8 +290,10 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
 
     @extend_schema(request={"multipart/form-data": UploadSerializer}, responses={202: ImportSerializer})
     def create(self, request: Request) -> Response:
-        """Import an export of ChatGPT or Claude (the zip, or its conversations.json). Poll the import until it has
-        ended.
+        """Import an export of Glasshouse, ChatGPT or Claude. Poll the import until it has ended.
+
+        From Glasshouse, send the zip or the JSON of one conversation; from the others, the zip or its conversations.json.
+        `results` has an entry for each conversation, and for each list of an export of Glasshouse.
         """
         if "file" not in request.FILES:
             raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")

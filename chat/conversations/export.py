@@ -12,6 +12,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from accounts.access.rights import require
@@ -39,6 +40,7 @@ from projects.planner.models import Task
 from projects.saved_prompts.models import SavedPrompt
 
 FORMAT = "glasshouse.conversation/1"
+WORKSPACE_FORMAT = "glasshouse.workspace/1"
 KINDS = {"md": "text/markdown; charset=utf-8", "json": "application/json"}
 # Notes on incomplete answers, by finish reason.
 ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
@@ -53,20 +55,27 @@ What is in this export of {user}, made on {when}:
 
 md/             each conversation's branch on show, with sources
 json/           each conversation whole: branches, parts, marks, summaries, numbers of each report
+manifest.json   the format of this export, and how many entries each list has
+settings.json   your language, time zone, colours and switches
 usage.csv       your model calls
 personas.json   your personas
 projects.json   your projects
-prompts.json    your saved prompts
+prompts.json    your saved prompts, and those of your projects
 readings.json   questions over whole files
 tasks.json      your tasks
+files.json      your files, with their places in files/
 files/          the files that you uploaded
 missing.txt     names of files whose bytes could not be read, if there are such
+
+"Import and export" in the settings of a workspace takes this file, and each file in json/.
 
 What is not in it:
 
 - the list of sources of each report (in the API: /api/v1/turns/ID/report/)
+- the rest of long tool results that were shortened for the model
 - personas, projects and conversations that others share with you, and files of others
-- settings, tokens, webhooks, passkeys and sessions
+- members of projects, shares of personas, the history of tasks, runs
+- tokens, webhooks, passkeys and sessions
 - temporary conversations, and what was deleted
 """
 AT_ONCE = 20  # conversations, or files, that one query loads
@@ -83,18 +92,36 @@ class ExportedFile(TypedDict):
 
 
 class ExportedSummary(TypedDict):
-    """A summary of a conversation; times are ISO 8601."""
+    """A summary of a conversation; times are ISO 8601. The other members are the fields of `chat.models.Summary`."""
 
     id: str
+    leaf: str | None
     first: str
     last: str
     messages: int
+    span_start: str
+    span_end: str
     sections: list[SummarySection]
+    shortened: list[str]
+    left_aside: list[str]
+    tokens_in: int
+    tokens_out: int
     as_of: str
     timezone: str
     model: str | None
     prompt_version: int
+    supersedes: str | None
     withdrawn: str | None
+    created: str
+
+
+class ExportedMark(TypedDict):
+    """A mark on a turn, or on a `file` of its question `message`, from the message `since` on (`chat.models.Mark`)."""
+
+    message: str
+    file: str | None
+    since: str
+    mark: str
 
 
 class ExportedMessage(TypedDict):
@@ -105,6 +132,8 @@ class ExportedMessage(TypedDict):
     role: str
     created: str
     status: str
+    error_code: str
+    error_detail: str
     finish_reason: str | None
     finish_detail: str | None
     model: str | None
@@ -237,12 +266,19 @@ def as_json(conversation: Conversation) -> str:
         "updated": conversation.updated.isoformat(),
         "archived": conversation.archived,
         "pinned": conversation.pinned is not None,
+        "pinned_since": conversation.pinned.isoformat() if conversation.pinned else None,
+        "effort": conversation.effort,
+        "tasks_in_prompts": conversation.tasks_in_prompts,
+        "automatic_summaries": conversation.automatic_summaries,
         "tags": [tag.name for tag in conversation.tags.all()],
         "persona": conversation.persona.name if conversation.persona else None,
+        "persona_id": str(conversation.persona_id) if conversation.persona_id else None,
         "project": conversation.project.name if conversation.project else None,
+        "project_id": str(conversation.project_id) if conversation.project_id else None,
         "leaf": str(conversation.leaf_id) if conversation.leaf_id else None,
         "documents": conversation.documents,
         "summaries": [_summary(summary) for summary in conversation.summaries.order_by("pk")],
+        "marks": [_mark(mark) for mark in conversation.marks.order_by("pk")],
         "messages": [_message(message, marks.get(message.pk)) for message in rows.iterator(500)],
     }
     return json.dumps(body, ensure_ascii=False, indent=1)
@@ -251,15 +287,33 @@ def as_json(conversation: Conversation) -> str:
 def _summary(summary: Summary) -> ExportedSummary:
     return {
         "id": str(summary.pk),
+        "leaf": str(summary.leaf_id) if summary.leaf_id else None,
         "first": str(summary.first_id),
         "last": str(summary.last_id),
         "messages": summary.messages,
+        "span_start": summary.span_start.isoformat(),
+        "span_end": summary.span_end.isoformat(),
         "sections": summary.sections,
+        "shortened": summary.shortened,
+        "left_aside": summary.left_aside,
+        "tokens_in": summary.tokens_in,
+        "tokens_out": summary.tokens_out,
         "as_of": summary.as_of.isoformat(),
         "timezone": summary.timezone,
         "model": summary.model_name or None,
         "prompt_version": summary.prompt_version,
+        "supersedes": str(summary.supersedes_id) if summary.supersedes_id else None,
         "withdrawn": summary.withdrawn.isoformat() if summary.withdrawn else None,
+        "created": summary.created.isoformat(),
+    }
+
+
+def _mark(mark: Mark) -> ExportedMark:
+    return {
+        "message": str(mark.message_id),
+        "file": str(mark.file_id) if mark.file_id else None,
+        "since": str(mark.since_id),
+        "mark": mark.mark,
     }
 
 
@@ -285,6 +339,8 @@ def _message(message: Message, mark: str | None) -> ExportedMessage:
         "role": message.role,
         "created": message.created.isoformat(),
         "status": message.status,
+        "error_code": message.error_code,
+        "error_detail": message.error_detail.english,
         "finish_reason": message.finish_reason or None,
         "finish_detail": message.finish_detail or None,
         "model": message.model.name if message.model else None,
@@ -332,9 +388,8 @@ def _notice(message: Message) -> str:
 async def everything(user: User) -> AsyncIterator[bytes]:
     """Yield a zip of all content of a person. It is written while it is sent, and never stored.
 
-    Conversations as Markdown and JSON, `usage.csv` with every model call, `personas.json`, `projects.json`,
-    `prompts.json`, `readings.json`, `tasks.json`, and `files/` as they were uploaded. `missing.txt` names the files
-    whose bytes are lost.
+    `CONTENTS` describes it. `missing.txt` names the files whose bytes are lost. `chat.conversations.importing` reads
+    it.
     """
     async for piece in _sent(_zip(user)):
         yield piece
@@ -379,43 +434,66 @@ def _zip(user: User, ids: Sequence[UUID] | None = None) -> Iterator[bytes]:
                 for page in csv_pages(ModelCall.objects.visible_to(user)):
                     table.write(page.encode())
                     yield sink.taken()
+            counts: dict[str, int] = {}
             for name, listed in _lists(user).items():
-                archive.writestr(name, json.dumps(list(listed), cls=DjangoJSONEncoder, ensure_ascii=False, indent=1))
+                entries = list(listed)
+                counts[name] = len(entries)
+                archive.writestr(name, json.dumps(entries, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1))
                 yield sink.taken()
+            manifest = {"format": WORKSPACE_FORMAT, "user": user.get_username(), "made": when, "entries": counts}
+            archive.writestr("manifest.json", json.dumps(manifest, ensure_ascii=False, indent=1))
             yield from _originals(user, archive, sink)
     yield sink.taken()
 
 
 def _lists(user: User) -> dict[str, Iterable[Any]]:
     """Return the lists for the JSON files of the zip, by file name."""
-    persona = ("name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools")
+    persona = (
+        *("id", "name", "description", "instructions", "replaces_system_prompt", "starter_messages", "tools", "effort"),
+        *("date_awareness", "own_reminder", "visibility", "created"),
+    )
+    setting = (
+        *("language", "timezone", "theme", "accepts_model_tasks", "asks_before_search", "tasks_in_prompts"),
+        "tasks_notice_seen",
+    )
     reading = ("file_name", "question", "model_name", "status", "answer", "citation_check", "created", "finished")
-    task = ("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "created", "finished")
+    task = (
+        *("code", "level", "horizon", "date", "title", "notes", "archetype", "status", "breakpoint", "needs"),
+        *("cleared", "position", "model", "proposed", "created", "finished", "project", "project__name"),
+        *("parent__code", "moved_to__code"),
+    )
     return {
         "personas.json": [
-            {name: getattr(row, name) for name in (*persona, "own_reminder", "visibility", "created")}
-            for row in Persona.objects.filter(owner=user).order_by("pk")
+            {name: getattr(row, name) for name in persona}
+            | {"model": row.model.name if row.model else None}
+            | {"budget_profile": row.budget_profile.name if row.budget_profile else None}
+            for row in Persona.objects.filter(owner=user).select_related("model", "budget_profile").order_by("pk")
         ],
         "projects.json": [
-            {"name": row.name, "instructions": row.instructions, "created": row.created, "files": _names(row)}
-            for row in Project.objects.filter(owner=user).order_by("pk")
+            {name: getattr(row, name) for name in ("id", "name", "instructions", "web", "created")}
+            | {"persona": row.persona.name if row.persona else None, "persona_id": row.persona_id}
+            | {"files": list(row.entries.values("file", "file__name", "pinned"))}
+            for row in Project.objects.filter(owner=user).select_related("persona").order_by("pk")
         ],
-        "prompts.json": SavedPrompt.objects.filter(owner=user).order_by("pk").values("name", "text"),
+        "prompts.json": SavedPrompt.objects.filter(Q(owner=user) | Q(project__owner=user))
+        .order_by("pk")
+        .values("name", "text", "project", "project__name"),
+        "settings.json": [{name: getattr(user, name) for name in setting}],
+        "files.json": [
+            {"id": row.pk, "name": row.name, "sha256": row.sha256, "created": row.created, "path": _place_of(row)}
+            for row in File.objects.filter(owner=user).only("name", "sha256", "created").order_by("pk")
+        ],
         "readings.json": [
             {**{name: getattr(row, name) for name in reading}, "citation_check": _check(row.citation_check)}
             | {"parts": list(row.parts.filter(level=0).values("start", "end", "state", "findings"))}
             for row in Reading.objects.listed_for(user).order_by("pk")
         ],
-        "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task, "parent__code", "project__name"),
+        "tasks.json": Task.objects.filter(owner=user).order_by("pk").values(*task),
     }
 
 
 def _check(check: JsonObject | None) -> JsonObject | None:
     return {**check, "note": Sentence.load(check["note"]).english} if check else check
-
-
-def _names(project: Project) -> list[str]:
-    return list(project.entries.order_by("pk").values_list("file__name", flat=True))
 
 
 def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[bytes]:
@@ -429,7 +507,7 @@ def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[
             except ProductError:
                 missing.append(file.name)
                 continue
-            with content, archive.open(f"files/{_in_zip(file)}", "w", force_zip64=True) as copy:
+            with content, archive.open(_place_of(file), "w", force_zip64=True) as copy:
                 while piece := content.read(PIECE):
                     copy.write(piece)
                     yield sink.taken()
@@ -438,12 +516,12 @@ def _originals(user: User, archive: zipfile.ZipFile, sink: "_Sink") -> Iterator[
         archive.writestr("missing.txt", "".join(f"{name}\n" for name in missing))
 
 
-def _in_zip(file: File) -> str:
-    """Return a name that is unique in the zip, as the id is part of it."""
+def _place_of(file: File) -> str:
+    """Return the path of the file in the zip. It is unique, as the id is part of it."""
     stem, _dot, suffix = file.name.rpartition(".")
     safe = " ".join(_UNSAFE.sub(" ", stem or suffix).split())[:60].strip() or "file"
     ending = f".{suffix}" if stem and suffix.isalnum() and len(suffix) < 10 else ""
-    return f"{safe} {str(file.pk)[-12:]}{ending}"
+    return f"files/{safe} {str(file.pk)[-12:]}{ending}"
 
 
 class _Sink(io.RawIOBase):

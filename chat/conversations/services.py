@@ -32,6 +32,7 @@ Row = TypeVar("Row", bound=models.Model)
 MAX_TITLE = 200
 # Fields that matter only in lists of conversations.
 LISTING = ("title", "project", "archived", "pinned", "tags")
+CHANGED_AS_SENT = ("title", "persona", "project", "effort", "archived", "tasks_in_prompts")
 MOST_PINNED = 30  # conversations per person
 MOST_CHOSEN = 500  # conversations that are changed at once
 
@@ -70,7 +71,7 @@ def create_conversation(
 
 
 def update_conversation(*, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation:
-    """Change title, persona, project, effort, archived, `pinned` (yes or no) or `tags` (their names, all of them).
+    """Change fields of `CHANGED_AS_SENT`, `pinned` (yes or no) or `tags` (their names, all of them).
 
     Raises `empty_title`, `too_many_pinned`, `bad_tag` and `too_many_tags`. Raises `temporary_conversation` if the
     conversation is in no list, and `legal_hold` (409) if a title would be lost.
@@ -78,7 +79,7 @@ def update_conversation(*, user: User, conversation: Conversation, fields: Mappi
     require_owner(user, conversation)
     if not fields.keys().isdisjoint(LISTING):
         require_lasting(conversation)
-    changes = {name: fields[name] for name in ("title", "persona", "project", "effort", "archived") if name in fields}
+    changes = {name: fields[name] for name in CHANGED_AS_SENT if name in fields}
     if "title" in changes:
         changes["title"] = changes["title"].strip()[:MAX_TITLE]
         if not changes["title"]:

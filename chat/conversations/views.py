@@ -104,6 +104,13 @@ def archive(request: Request, row: Conversation) -> HttpResponse:
 
 
 @with_row(visible_conversation)
+def show_tasks(request: Request, row: Conversation) -> HttpResponse:
+    """Send the tasks along with the messages of this conversation, or leave them out."""
+    response = _changed(request, row, {"tasks_in_prompts": request.POST.get("tasks") == "yes"})
+    return trigger_client_event(response, "planchange") if request.htmx else response
+
+
+@with_row(visible_conversation)
 def pin(request: Request, row: Conversation) -> HttpResponse:
     return _changed(request, row, {"pinned": request.POST.get("pinned") == "yes"})
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypedDict, TypeVar
 from uuid import UUID
 
 from django.conf import settings
@@ -108,6 +108,9 @@ class Conversation(models.Model):
         max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
     )
     legal_hold = models.BooleanField(default=False, db_default=False, help_text="Kept, also when it is deleted.")
+    tasks_in_prompts = models.BooleanField(
+        default=True, db_default=True, help_text="Whether its owner's tasks go along with its messages."
+    )
     automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)
@@ -331,6 +334,21 @@ class Attachment(models.Model):
         return self.name
 
 
+class NamedRow(TypedDict):
+    """The id and the name of a row. They are stored, since the row may be deleted."""
+
+    id: str
+    name: str
+
+
+class TurnScope(TypedDict, total=False):
+    """The persona, the project and the model of a model call. A call without a persona or project lacks that member."""
+
+    persona: NamedRow
+    project: NamedRow
+    model: NamedRow
+
+
 class TurnQuerySet(OfConversation["Turn"]):
     def visible_to(self, user: AbstractBaseUser | AnonymousUser) -> Self:
         return super().visible_to(user).with_answer()
@@ -407,6 +425,8 @@ class Turn(models.Model):
     context_notice = SentenceColumn(
         blank=True, default="", help_text="What is said of that and what to do, or of a count that is oddly low."
     )
+    # A `TurnScope` of its last call: the next turn names what is gone since. Empty in turns of earlier versions.
+    scope: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     prompt_cap = models.PositiveIntegerField(
         null=True, blank=True, help_text="Tokens that its prompt may take at most, where its person asked to send less."
     )

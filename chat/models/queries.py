@@ -25,7 +25,7 @@ from django.db.models.sql import InsertQuery, UpdateQuery
 from django.utils import timezone
 
 from accounts.models import User
-from chat.models.conversation import Conversation, Message, Turn, text_in
+from chat.models.conversation import Conversation, Message, Turn, TurnScope, text_in
 from chat.models.parts import MessagePart
 from core.json_types import JsonObject
 from llm.services import model_at
@@ -92,6 +92,17 @@ class DayMention(NamedTuple):
     code: str
 
 
+class ChosenReminder(NamedTuple):
+    """A reminder that applies everywhere, or in the prompts of these personas (ids)."""
+
+    text: str
+    everywhere: bool
+    personas: frozenset[UUID]
+
+    def applies_to(self, persona: Persona | None) -> bool:
+        return self.everywhere or (persona is not None and persona.pk in self.personas)
+
+
 class EarlierPrompt(NamedTuple):
     """The newest prompt that the conversation has sent to a model, as `chat.models.LastPrompt` stores it."""
 
@@ -107,17 +118,19 @@ class ClaimedTurn:
     `turn` has its question and its conversation, which has its owner and persona. The turn's model is that of the
     workspace at `version`, None if it was removed.
     `leaf`: the parent of the answer: the question, or a later message with results of a calling program's own tools.
-    `reminders`: texts of the enabled reminders that apply everywhere or that the conversation's persona has chosen.
+    `reminders`: the enabled reminders that apply everywhere, or that the conversation's or its project's persona has
+    chosen; oldest first.
     `mentions`: those on the day of the question in UTC and on the days around it, since the user's own day may differ.
     `earlier_prompts`: the prompts to the turn's model and its fallback. `prompted`: whether any model has got a prompt.
     `has_summary`, `has_marks`, `has_tasks`: whether such rows exist. If not, the run skips the queries for them.
     `run_step`: the id of the run's step that asked the question, if any.
+    `scope_above`: the scope of the turn of the answer above the question; empty without one.
     """
 
     turn: Turn
     leaf: Message
     version: UUID | None
-    reminders: Sequence[str]
+    reminders: Sequence[ChosenReminder]
     mentions: Sequence[DayMention]
     earlier_prompts: Sequence[EarlierPrompt]
     prompted: bool
@@ -125,6 +138,7 @@ class ClaimedTurn:
     has_marks: bool
     has_tasks: bool
     run_step: int | None
+    scope_above: TurnScope
 
 
 # The statement returns the columns of these rows in this order, and then the values of its subqueries.
@@ -144,9 +158,10 @@ WITH turn AS (
 SELECT {columns},
     (SELECT to_jsonb(l) FROM (SELECT model.token_ratio, model.ratio_samples, model.reported_counts) l),
     (SELECT version FROM llm_workspaceversion),
-    ARRAY (SELECT r.text FROM personas_reminder r WHERE r.enabled AND (r.scope = 'everywhere' OR
-        r.scope = 'persona' AND EXISTS (SELECT FROM personas_persona_reminders c
-        WHERE c.reminder_id = r.id AND c.persona_id = persona.id)) ORDER BY r.created),
+    (SELECT COALESCE(jsonb_agg(jsonb_build_array(r.text, r.scope = 'everywhere', r.personas) ORDER BY r.created), '[]')
+        FROM (SELECT r.*, ARRAY (SELECT c.persona_id FROM personas_persona_reminders c WHERE c.reminder_id = r.id
+            AND c.persona_id IN (persona.id, project.persona_id)) personas FROM personas_reminder r WHERE r.enabled) r
+        WHERE r.scope = 'everywhere' OR r.personas <> '{}'),
     (SELECT COALESCE(jsonb_agg(jsonb_build_array(m.day, m.code)), '[]')
         FROM chat_mention m WHERE m.user_id = owner.id AND m.day BETWEEN (question.created - interval '1 day')::date
             AND (question.created + interval '1 day')::date),
@@ -156,7 +171,8 @@ SELECT {columns},
     EXISTS (SELECT FROM chat_summary s WHERE s.conversation_id = conversation.id AND s.withdrawn IS NULL),
     EXISTS (SELECT FROM chat_mark m WHERE m.conversation_id = conversation.id),
     EXISTS (SELECT FROM projects_task t WHERE t.owner_id = owner.id),
-    (SELECT s.id FROM chat_runstep s WHERE s.turn_id = turn.id)
+    (SELECT s.id FROM chat_runstep s WHERE s.turn_id = turn.id),
+    (SELECT t.scope FROM chat_turn t WHERE t.answer_id = question.parent_id)
 FROM turn
 JOIN chat_conversation conversation ON conversation.id = turn.conversation_id
 JOIN accounts_user owner ON owner.id = conversation.owner_id
@@ -164,6 +180,7 @@ JOIN chat_message question ON question.id = turn.user_message_id
 JOIN chat_message answer ON answer.id = turn.answer_id
 LEFT JOIN chat_message leaf ON leaf.id = answer.parent_id AND leaf.id <> question.id
 LEFT JOIN personas_persona persona ON persona.id = conversation.persona_id
+LEFT JOIN projects_project project ON project.id = conversation.project_id
 LEFT JOIN llm_model model ON model.id = turn.model_id
 """
 
@@ -184,7 +201,7 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
     question = _read(Message, values)
     persona = _read(Persona, values)
     leaf = _read(Message, values)
-    learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, run_step = values
+    learnt, version, reminders, mentions, prompts, prompted, summary, marks, tasks, run_step, scope = values
     conversation.owner = owner
     conversation.persona = persona if persona.pk is not None else None
     turn.conversation = conversation
@@ -194,7 +211,10 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
         turn=turn,
         leaf=leaf if leaf.pk is not None else question,
         version=version,
-        reminders=reminders,
+        reminders=[
+            ChosenReminder(text, everywhere, frozenset(map(UUID, personas)))
+            for text, everywhere, personas in json.loads(reminders)
+        ],
         mentions=[DayMention(date.fromisoformat(day), code) for day, code in json.loads(mentions)],
         earlier_prompts=[EarlierPrompt(UUID(model), prompt, cap) for model, prompt, cap in json.loads(prompts)],
         prompted=prompted,
@@ -202,6 +222,7 @@ def claim(turn_id: UUID) -> ClaimedTurn | None:
         has_marks=marks,
         has_tasks=tasks,
         run_step=run_step,
+        scope_above=json.loads(scope or "{}"),
     )
 
 

@@ -12,7 +12,7 @@ Turns, the preview of a prompt before sending, and replays of stored turns all c
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from django.utils import timezone
 from django.utils.translation import get_language, get_language_info
 
-from chat.context.build import Prompt, build, required_tokens
+from chat.context.build import Prompt, SourceEntry, build, required_tokens
 from chat.context.cache import SentPrompt, cache_points, digest, prompt_pieces
 from chat.context.rendering import (
     CallState,
@@ -32,11 +32,12 @@ from chat.context.rendering import (
     reminder_text,
     system_text,
 )
-from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, floored
+from chat.context.types import Block, ContextMessage, ContextRequest, PromptMessage, Reason, floored
 from chat.models import Message as MessageRow
 from chat.models import Summary
 from chat.models.summary import NO_MARKS, marks_on, text_of
 from chat.prompts.files import ProjectFiles, PromptFiles, older_attachments, project_files
+from chat.prompts.gone import gone_parts
 from chat.prompts.history import (
     Branch,
     Documents,
@@ -71,6 +72,19 @@ NAMED_TASKS = 5  # most tasks that one note names
 logger = logging.getLogger(__name__)
 
 
+class MissingTasks(NamedTuple):
+    """Codes of tasks that a question mentions and its prompt lacks.
+
+    `unknown` tasks do not exist. `hidden` tasks exist, but the person leaves tasks out.
+    """
+
+    unknown: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+
+
+NO_MISSING_TASKS = MissingTasks()
+
+
 @dataclass(frozen=True, slots=True)
 class CallStep:
     """The position of a model call in its turn.
@@ -78,6 +92,7 @@ class CallStep:
     `searched`: a search tool has run. `last`: tools may no longer be called. `undefined`: the definitions of tools are
     not sent either. `web_unopened`: the web was searched and no page has been opened yet. `reminders` are the reminders
     that earlier cycles of an append-only turn sent, by the number of messages that the turn had added by then.
+    `mentioned_tasks` are the tasks that the newest question mentions and the prompt lacks.
     """
 
     searched: bool = False
@@ -86,6 +101,7 @@ class CallStep:
     first: bool = True
     web_unopened: bool = False
     reminders: Mapping[int, str] = field(default_factory=dict)
+    mentioned_tasks: MissingTasks = NO_MISSING_TASKS
 
 
 FIRST_STEP = CallStep()
@@ -106,7 +122,7 @@ class PlannedCall(NamedTuple):
 
     `documents` holds the citation numbers of the plan; a turn stores them with its conversation. `summary` replaces the
     messages above it in the prompt. `notes` are sentences about content that was not sent. `searched` are the ids of
-    attachments that the prompt only lists.
+    attachments that the prompt only lists. `missing` are sources outside the engine that could not be sent.
     """
 
     prompt: Prompt
@@ -114,6 +130,7 @@ class PlannedCall(NamedTuple):
     summary: Summary | None = None
     notes: tuple[Sentence, ...] = ()
     searched: frozenset[str] = frozenset()
+    missing: tuple[SourceEntry, ...] = ()
 
 
 def plan(
@@ -131,6 +148,8 @@ def plan(
     `ContextError`.
     """
     documents = context.documents()
+    question = _newest_question(leaf, added)
+    step = replace(step, mentioned_tasks=_missing_tasks(context, question))
     project = _project_files(context, documents)
     branch = _branch(context, leaf) if leaf else None
     marks, summary = (branch.marks, branch.summary) if branch else (NO_MARKS, None)
@@ -162,10 +181,12 @@ def plan(
             older_attachments(leaf, documents) if leaf and (unloaded or summary) and documents.numbers.assigned else ()
         )
         if context.project is not None or documents.attached or older:
-            question = "" if context.model.tools else _newest_question(leaf, added)
+            searched_for = "" if context.model.tools else question
             first = messages[:stored] if context.model.provider.append_only and not step.first else ()
             rules = partial(_with_rules, context, step)
-            prompt_files = PromptFiles(project, documents, question, older, _payer(context), note_form(context), rules)
+            prompt_files = PromptFiles(
+                project, documents, searched_for, older, _payer(context), note_form(context), rules
+            )
             prompt = prompt_files.build(request, first)
             if prompt_files.passages and not step.searched:  # the product searched, since the model has no tools
                 searching = _with_rules(context, replace(step, searched=True), request)
@@ -181,8 +202,10 @@ def plan(
         # Messages whose counts are not stored yet weigh nothing while reading. Rarely, this reads too few messages.
         if not prompt.wants_older or read > PRIORITY_READS * room:
             notes += _unread_reasoning(context, rows, prompt) + _surplus_images(context, prompt)
-            notes += _unknown_tasks(context, _newest_question(leaf, added))
-            return PlannedCall(prompt, documents, summary, notes, searched)
+            parts = gone_parts(context)
+            notes += (*_task_notes(step.mentioned_tasks.unknown), *parts.notes)
+            missing = (*parts.sources, *_task_sources(context, step.mentioned_tasks))
+            return PlannedCall(prompt, documents, summary, notes, searched, missing)
         read *= 2
 
 
@@ -216,21 +239,43 @@ def _unread_reasoning(context: TurnContext, rows: Sequence[Row], prompt: Prompt)
     )
 
 
-def _unknown_tasks(context: TurnContext, question: str) -> tuple[Sentence, ...]:
-    """Return a note that the question mentions unknown tasks, if it does."""
-    mentioned = tasks_of(codes.mentions(question)) if "@" in question else set()
+def _missing_tasks(context: TurnContext, question: str) -> MissingTasks:
+    """Return the first tasks that the question mentions and the prompt lacks.
+
+    Programs of OpenAI's protocol cannot mention tasks.
+    """
+    mentioned = tasks_of(codes.mentions(question)) if "@" in question and not context.for_program else set()
     if not mentioned:
-        return ()
-    rows = Task.objects.visible_to(context.user).filter(code__in=mentioned)
-    unknown = sorted(mentioned - set(rows.values_list("code", flat=True)))[:NAMED_TASKS]
+        return NO_MISSING_TASKS
+    existing = set(Task.objects.visible_to(context.user).filter(code__in=mentioned).values_list("code", flat=True))
+    hidden = existing if context.tasks_off else ()
+    return MissingTasks(sorted(mentioned - existing)[:NAMED_TASKS], sorted(hidden)[:NAMED_TASKS])
+
+
+def _task_notes(unknown: Sequence[str]) -> tuple[Sentence, ...]:
+    """Return a note on unknown tasks, if there are any."""
     if not unknown:
         return ()
-    return (
-        Sentence(
-            "There is no task {unknown}, so the model was shown none.",
-            unknown=", ".join(f"@{code}" for code in unknown),
-        ),
-    )
+    return (Sentence("There is no task {unknown}, so the model was shown none.", unknown=_with_marks(unknown)),)
+
+
+def _task_sources(context: TurnContext, mentioned: MissingTasks) -> Iterator[SourceEntry]:
+    """Yield the unknown tasks, and the tasks that the person leaves out, as sources."""
+    for code in mentioned.unknown:
+        yield _missing_task(code, f"@{code}", "unknown_task")
+    reason = context.tasks_off
+    for row in context.tasks.rows if context.tasks and reason else ():
+        why = "mention_off" if row.code in mentioned.hidden else reason
+        yield _missing_task(row.code, f"{row.code} {row.title}", why)
+
+
+def _missing_task(code: str, title: str, reason: Reason | None) -> SourceEntry:
+    return SourceEntry(kind="task", id=code, title=title, state="left_out", reason=reason, tokens=0, exact=True)
+
+
+def _with_marks(task_codes: Sequence[str]) -> str:
+    """Return the codes with @, separated by commas."""
+    return ", ".join(f"@{code}" for code in task_codes)
 
 
 def _surplus_images(context: TurnContext, prompt: Prompt) -> tuple[Sentence, ...]:
@@ -353,6 +398,9 @@ def _reminder(context: TurnContext, step: CallStep, *, documents: bool = False) 
     """
     state = _call_state(context, step, documents=documents)
     reminders = list(context.reminders)
+    for name, task_codes in zip(("tasks_unknown", "tasks_hidden"), step.mentioned_tasks, strict=True):
+        if task_codes and context.texts[name]:
+            reminders.append(context.texts.fill(name, tasks=_with_marks(task_codes)))
     if step.last and context.toolbox.definitions and context.texts["last_step"]:
         reminders.append(context.texts["last_step"])
     text = reminder_text(reminders, state) or ""
@@ -401,7 +449,7 @@ def _frame(context: TurnContext, step: CallStep) -> ContextRequest:
         message_overhead=profile.message_overhead,
         omission_note=profile.omission_note,
         system=system,
-        tasks=_block(context, render(context.tasks, context.texts)) if context.tasks else None,
+        tasks=_tasks(context),
         persona=persona,
         system_is_persona=_persona_replaces(context),
         reminder=reminder,
@@ -412,6 +460,13 @@ def _frame(context: TurnContext, step: CallStep) -> ContextRequest:
         max_images=context.image_limit,
         versions=_versions(context),
     )
+
+
+def _tasks(context: TurnContext) -> Block | None:
+    """Return K; None without tasks, and where the person leaves them out."""
+    if context.tasks is None or context.tasks_off:
+        return None
+    return _block(context, render(context.tasks, context.texts))
 
 
 def _call_state(context: TurnContext, step: CallStep, *, documents: bool = False) -> CallState:

@@ -204,12 +204,13 @@ def _row(source: SourceEntry) -> SourceRow:
 def _joined(group: str, rows: Sequence[SourceRow]) -> list[SourceRow]:
     """Join a tool call and its results into one row, and put tasks below the row of their list."""
     if group == "tasks":
-        whole = [row for row in rows if row.kind != "task"]
-        tasks = [row for row in rows if row.kind == "task"]
+        missing = [row for row in rows if row.state == "left_out"]
+        whole = [row for row in rows if row.kind != "task" and row.state != "left_out"]
+        tasks = [row for row in rows if row.kind == "task" and row.state != "left_out"]
         if len(whole) != 1 or not tasks:
             return [*rows]
         title = ngettext("%(count)s task", "%(count)s tasks", len(tasks)) % {"count": grouped(len(tasks))}
-        return [replace(whole[0], title=title, rows=tasks)]
+        return [replace(whole[0], title=title, rows=tasks), *missing]
     joined: list[SourceRow] = []
     for row in rows:
         call = joined[-1] if joined else None
@@ -253,6 +254,8 @@ def _count(kind: str, state: str, rows: Sequence[SourceRow]) -> str:
         return ngettext(
             "%(count)s file: searched, %(used)s used", "%(count)s files: searched, %(used)s used", len(rows)
         ) % used  # fmt: skip
+    if kind == "task":
+        return ngettext("%(count)s task", "%(count)s tasks", len(rows)) % count
     if kind in ("file", "project_file", "image"):
         return ngettext("%(count)s file", "%(count)s files", len(rows)) % count
     return ngettext("%(count)s message", "%(count)s messages", len(rows)) % count

@@ -473,11 +473,14 @@ class Documents:
     ) -> ContextMessage:
         documents: list[Document] = []
         images: list[ImageRef] = []
+        missing: list[str] = []
         for file in attached:
             if isinstance(file, str):
+                missing.append(file)
                 self.reports.append(SourceReport("file", None, "left_out", 0, "deleted_file", title=file))
                 continue
             if file.status not in READABLE:
+                missing.append(file.name)
                 self.reports.append(SourceReport("file", str(file.pk), "left_out", 0, why_missing(file)))
                 continue
             excluded = self._is_excluded(message.id, file)
@@ -492,7 +495,7 @@ class Documents:
                 number = self.numbers.assign(str(file.pk))
                 documents.append(Document(str(file.pk), file.name, self.texts["image_unseen"], number=number))
         # The text for an unseen image has no stored cost. The engine then counts the whole message with the files.
-        return replace(message, files=tuple(documents), images=tuple(images))
+        return replace(message, files=tuple(documents), images=tuple(images), missing_files=tuple(missing))
 
 
 def why_missing(file: File) -> Reason:

@@ -314,7 +314,8 @@ def _change(change: Change) -> str:
     """Return a change in words. A changed source shows both states or both sizes."""
     previous = change["was"]
     if previous is None:
-        return str(wording.CHANGES[change["change"]])
+        is_missing = change["change"] == "added" and change["state"] == "left_out"
+        return wording.state_of(change) if is_missing else str(wording.CHANGES[change["change"]])
     if previous["state"] != change["state"]:
         return f"{wording.STATES[previous['state']]} → {wording.state_of(change)}"
     return _("%(before)s → %(after)s tokens") % {

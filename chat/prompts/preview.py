@@ -12,7 +12,8 @@ from accounts.models import User
 from chat.context import cache
 from chat.context.types import ContextError, DocumentBudget
 from chat.ledger.limits import LimitJson, most_used
-from chat.models import Conversation, LastPrompt
+from chat.models import Conversation, LastPrompt, Turn
+from chat.models.conversation import TurnScope
 from chat.models.conversation_state import ChatScope
 from chat.prompts import builder, report
 from chat.prompts.document_budget import budget_of, chosen_files, refuse_over_line, summary_in
@@ -127,7 +128,9 @@ def plan_ahead(
     base = base_context(user=user, model=model or model_for(scope.persona, user), scope=scope)
     if draft.effort is not None:
         base = replace(base, asked_effort=draft.effort)
-    base = replace(base, window_cap=_window_cap(scope.conversation, base.model))
+    base = replace(
+        base, window_cap=_window_cap(scope.conversation, base.model), scope_above=_scope_above(scope.conversation)
+    )
     files = chosen_files(user=user, ids=draft.files)
     conversation = scope.conversation
     text = draft.text if draft.text.strip() else ""
@@ -247,6 +250,14 @@ def _window_cap(conversation: Conversation | None, model: Model) -> int | None:
         return None
     caps = LastPrompt.objects.filter(conversation=conversation, model=model).values_list("window_cap", flat=True)
     return wider_cap(caps.first(), model)
+
+
+def _scope_above(conversation: Conversation | None) -> TurnScope:
+    """Return the scope of the conversation's newest answer, empty without one."""
+    if conversation is None or conversation.leaf_id is None:
+        return {}
+    scope = Turn.objects.filter(answer=conversation.leaf_id).values_list("scope", flat=True).first()
+    return cast("TurnScope", scope or {})
 
 
 def _cache(model: Model, sent: cache.SentPrompt, conversation: Conversation | None) -> cache.CacheEntry:

@@ -17,6 +17,7 @@ from chat.context.cache import CacheEntry
 from chat.context.rendering import CitationNumbers, documents_text
 from chat.context.types import Document, PromptMessage
 from chat.models import Message, Summary, Turn
+from chat.models.conversation import TurnScope
 from chat.models.tree import branch_rows
 from chat.prompts.builder import PlannedCall, true_room, with_true_ratio
 from chat.prompts.history import expand
@@ -79,6 +80,8 @@ class CallReport(ReportEntry):
     provider's count of the prompt and its tools before they were sent. `window_source` is `TurnContext.window_source`,
     `window_evidence` the stored `llm.learning.Evidence` of a learnt window.
 
+    `scope` names the persona, the project and the model of the call.
+
     `made_with` and `at` (seconds since the epoch) are used to plan the same prompt again. They are never shown. Members
     that are not required are missing in reports of earlier versions.
     """
@@ -97,6 +100,7 @@ class CallReport(ReportEntry):
     policy: str
     layout: str
     profile: str
+    scope: NotRequired[TurnScope]
     summary: CoveredEntry | None
     messages: list[MessageEntry]
     numbers: NotRequired[Mapping[str, int]]
@@ -187,8 +191,9 @@ def stored(
         "policy": context.profile.policy,
         "layout": context.profile.layout,
         "profile": context.profile.name,
+        "scope": context.scope,
         **report,
-        "sources": [*(_named(source, planned) for source in report["sources"]), *_tasks(context)],
+        "sources": [*(_named(source, planned) for source in report["sources"]), *_tasks(context), *planned.missing],
         "versions": {**report["versions"], **versions},
         "summary": _covered(summary) if summary is not None else None,
         "messages": [_stored_message(message) for message in planned.prompt.messages],
@@ -374,7 +379,7 @@ def _named(source: SourceEntry, planned: PlannedCall) -> SourceEntry:
 
 def _tasks(context: TurnContext) -> list[SourceEntry]:
     """Return the tasks of the prompt as sources with their present titles. Only their section counts tokens."""
-    shown = (*context.tasks.today, *context.tasks.mentioned) if context.tasks else ()
+    shown = context.tasks.rows if context.tasks and not context.tasks_off else ()
     return [
         {"kind": "task", "id": task.code, "title": f"{task.code} {task.title}", "state": "full", "exact": context.exact}
         for task in shown

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 from uuid import UUID
 
 from django.utils import timezone
@@ -20,8 +20,9 @@ from django.utils import timezone
 from accounts.access.rights import NO_RIGHTS, Rights, rights_of, search_asks
 from accounts.models import May, User
 from chat.context.rendering import CitationNumbers
-from chat.context.types import ContextRequest, Room, Section
+from chat.context.types import ContextRequest, Reason, Room, Section
 from chat.models import Conversation, Mention, Message, Summary, Turn
+from chat.models.conversation import NamedRow, TurnScope
 from chat.models.conversation_state import ChatScope, scope_of
 from chat.models.queries import ClaimedTurn
 from chat.models.summary import Marks, in_force
@@ -251,7 +252,8 @@ class TurnContext:
     `summarised` and `marked`: the conversation may have a summary or marks; if not, no query is made. `true_ratio` is
     the provider's tokens per token of our count, if the provider has counted this very prompt. `asked_effort` is the
     user's choice of effort. `window_cap`, in tokens, is a smaller window than the model's for this conversation only.
-    `image_cap` is a smaller limit on images than the model's for this turn only.
+    `image_cap` is a smaller limit on images than the model's for this turn only. `scope_above` is the scope of the
+    answer above the question.
     """
 
     user: User
@@ -273,6 +275,7 @@ class TurnContext:
     asked_effort: str = ""
     window_cap: int | None = None
     image_cap: int | None = None
+    scope_above: TurnScope = field(default_factory=TurnScope)
     rights: Rights = NO_RIGHTS
     workspace: Workspace = field(default_factory=Workspace)
     texts: Texts = BUILT_IN
@@ -280,6 +283,23 @@ class TurnContext:
     @cached_property
     def tokenizer(self) -> tokens.NamedTokenizer:
         return tokens.tokenizer(self.model.tokenizer or tokens.CATCH_ALL)
+
+    @property
+    def scope(self) -> TurnScope:
+        """Return the scope to store with the turn."""
+        rows = {"persona": self.persona, "project": self.project, "model": self.model}
+        named = {kind: NamedRow(id=str(row.pk), name=row.name) for kind, row in rows.items() if row is not None}
+        return cast("TurnScope", named)
+
+    @property
+    def tasks_off(self) -> Reason | None:
+        """Return why the prompt has no tasks; None if it may have some. A run is about tasks, so it always may."""
+        if self.run_step is not None:
+            return None
+        if not self.user.tasks_in_prompts:
+            return "tasks_off"
+        here = self.conversation is None or self.conversation.tasks_in_prompts
+        return None if here else "tasks_off_here"
 
     @property
     def for_program(self) -> bool:
@@ -473,7 +493,7 @@ def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: boo
         scope=scope,
         asked_at=turn.user_message.created,
         version=claimed.version,
-        reminders=claimed.reminders,
+        reminders=[each.text for each in claimed.reminders if each.applies_to(scope.persona)],
     )
     context = _with_turn(base, turn, scope, run_step=_run_step(claimed.run_step), searched=searched)
     context = replace(
@@ -482,6 +502,7 @@ def context_of_claimed_turn(claimed: ClaimedTurn, model: Model, *, searched: boo
         summarised=claimed.has_summary,
         marked=claimed.has_marks,
         window_cap=_cap_of(claimed, model),
+        scope_above=claimed.scope_above,
     )
     return _with_prompt_cap(context, turn)
 

@@ -30,6 +30,7 @@ GROUP_OF = {
     "system": "instructions",
     "reminder": "instructions",
     "persona": "persona",
+    "project": "persona",  # a source that is gone; its instructions belong to the section of the persona
     "project_files": "files",
     "file_listing": "files",
     "file": "files",
@@ -58,6 +59,7 @@ KINDS = {
     "project_file": gettext_lazy("Project file"),
     "image": gettext_lazy("Image"),
     "task": gettext_lazy("Task"),
+    "project": gettext_lazy("Project"),
 }
 ROLES = {
     "question": gettext_lazy("You"),
@@ -82,6 +84,14 @@ REASONS = {
     "failed_file": gettext_lazy("the file could not be read"),
     "unread_file": gettext_lazy("the file is still being read"),
     "deleted_file": gettext_lazy("the file was deleted"),
+    "deleted_persona": gettext_lazy("the persona was deleted"),
+    "lost_persona": gettext_lazy("the persona is no longer shared with you"),
+    "deleted_project": gettext_lazy("the project was deleted"),
+    "lost_project": gettext_lazy("the project is no longer shared with you"),
+    "unknown_task": gettext_lazy("there is no such task"),
+    "tasks_off": gettext_lazy("your settings leave tasks out"),
+    "tasks_off_here": gettext_lazy("tasks are left out of this conversation"),
+    "mention_off": gettext_lazy("tasks are left out; your settings and the options of the conversation change that"),
     "project_image": gettext_lazy("pictures of a project are sent while there is room"),
     "over_share": gettext_lazy("the project's files are larger than the part of the room that is theirs"),
     "not_searchable_yet": gettext_lazy("it is still being made searchable, so it can only be read page by page"),
@@ -93,6 +103,7 @@ REASONS = {
     "too_many_images": gettext_lazy("the model takes fewer images in one prompt"),
     "call_without_result": gettext_lazy("it is not finished"),
 }
+BY_PERSON = ("by_user", "tasks_off", "tasks_off_here")
 NO_ROOM = ("no_room", "behind_gap")
 UNSEEN = ("project_image", "no_vision", "too_many_images")  # reasons for which a picture is not sent
 UNFINISHED = ("call_without_result", "result_without_call")
@@ -198,7 +209,7 @@ def status_line(report: ResolvedReport, whole: str, *, names: bool = True) -> St
     line only counts.
     """
     # The user knows which sources they have excluded.
-    sources = [source for source in report["sources"] if source.get("reason") != "by_user"]
+    sources = [source for source in report["sources"] if source.get("reason") not in BY_PERSON]
     lines = [
         *_missing(sources, names),
         *_left_out_messages(sources, report["unloaded"]),
@@ -221,7 +232,12 @@ def _missing(sources: Sequence[SourceEntry], names: bool) -> Iterator[StatusLine
         values = {"title": name_of(missing[0]), "reason": REASONS[missing[0].get("reason") or "no_room"]}
         yield StatusLine("out", _("“%(title)s” is not sent: %(reason)s") % values)
     elif missing:
-        words = ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(missing))
+        only_files = all(source["kind"] in ("file", "project_file", "image") for source in missing)
+        words = (
+            ngettext("%(count)s file was not sent", "%(count)s files were not sent", len(missing))
+            if only_files
+            else ngettext("%(count)s part was not sent", "%(count)s parts were not sent", len(missing))
+        )
         yield StatusLine("out", words % {"count": grouped(len(missing))})
 
 

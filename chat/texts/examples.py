@@ -137,6 +137,8 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
         note_form="tags" if name == "notes" else "heading",
     )
     reminders = [texts["last_step"]] if is_last_step else ["Answer in the language of the question."]
+    if name in ("tasks_unknown", "tasks_hidden"):
+        reminders.append(texts.fill(name, tasks="@D2026-11-20-T09"))
     system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
     reminder = (
         asked_at_text(call_state) if name == "asked_at" else reminder_text(list(filter(None, reminders)), call_state)
@@ -180,7 +182,8 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     yield ContextMessage("10", "assistant", answer)
     picture = Document("7c1d", "Shelf.jpg", texts["image_unseen"])
     note = Document("9b04", "Prices.txt", "Gianduja 9.50, Rocher 11.00, Nocciola 10.20")
-    yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture))
+    missing = ("Prices of 2019.txt",) if name == "file_missing" else ()
+    yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture), missing_files=missing)
     yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
     text = LONG if name in CUT_RESULTS else "A box holds nine."
     stored = (

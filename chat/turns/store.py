@@ -27,6 +27,7 @@ from chat.context.cache import SentPrompt
 from chat.ledger.models import ModelCall, total_cost
 from chat.ledger.recording import record_calls
 from chat.models import LastPrompt, Message, StepReasoning, SummaryJob, Turn
+from chat.models.conversation import TurnScope
 from chat.models.conversation_state import list_changed, scope_of, settle
 from chat.models.parts import MessagePart
 from chat.prompts.history import calls_digest
@@ -432,6 +433,7 @@ class ReportColumns(TypedDict, total=False):
     context_left_out: int
     context_unread: int
     context_notice: str
+    scope: TurnScope
 
 
 def _report_columns(calls: list[CallReport]) -> ReportColumns:
@@ -446,6 +448,7 @@ def _report_columns(calls: list[CallReport]) -> ReportColumns:
         "context_left_out": last.get("without_room", 0),
         "context_unread": max(call.get("unread", 0) for call in calls),
         "context_notice": next((notice for call in reversed(calls) if (notice := call.get("notice", ""))), ""),
+        "scope": last.get("scope", {}),
     }
 
 

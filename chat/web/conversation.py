@@ -199,13 +199,17 @@ def plan(request: Request, pk: UUID | None = None) -> HttpResponse:
 
 
 class PlanView(TypedDict):
-    """A plan for the composer's template. `sizes` maps the ids of the draft's files to their tokens."""
+    """A plan for the composer's template. `sizes` maps the ids of the draft's files to their tokens.
+
+    `tasks_notice`: tasks go along, and the user has not hidden the notice that says so.
+    """
 
     planned: Plan
     panel: inspector.Panel | None
     line: StatusLine
     fits: bool
     sizes: dict[str, int]
+    tasks_notice: bool
 
 
 def _plan(
@@ -219,6 +223,7 @@ def _plan(
         "line": plan_line(planned),
         "fits": planned["fits"],
         "sizes": _sizes(user, draft, planned),
+        "tasks_notice": planned["fits"] and "tasks" in planned["sections"] and not user.tasks_notice_seen,
     }
 
 

@@ -86,6 +86,11 @@ class PromptTasks:
     mentioned_codes: frozenset[str] = frozenset()
     conversation: UUID | None = None
 
+    @property
+    def rows(self) -> tuple[Task, ...]:
+        """Return all tasks, in the order of the prompt."""
+        return (*self.today, *self.mentioned)
+
 
 def tasks_of(mentioned: Iterable[str]) -> set[str]:
     """Return the codes of the mentioned objectives and tasks. A mentioned item counts as its task."""

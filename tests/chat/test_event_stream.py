@@ -366,6 +366,7 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
         has_marks=False,
         has_tasks=False,
         run_step=None,
+        scope_above={},
     )
     settings.STREAMS_URL = f"redis://127.0.0.1:{port}/0"
 

@@ -118,7 +118,10 @@ def test_a_claim_knows_what_is_the_persons_the_personas_and_the_models_own(owner
         assert each is not None
         LastPrompt.objects.create(conversation=turn.conversation, model=each, prompt={"of": each.name}, window_cap=9)
     first = claimed(turn)
-    assert [each for each in first.reminders if each in texts.values()] == [texts["everywhere"], texts["chosen"]]
+    assert [each.text for each in first.reminders if each.text in texts.values()] == [
+        texts["everywhere"],
+        texts["chosen"],
+    ]
     assert first.mentions == [DayMention(today, "M2026-11-T01")]
     assert {each.model_id: each.prompt for each in first.earlier_prompts} == {
         model.pk: {"of": model.name},

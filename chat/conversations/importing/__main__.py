@@ -2,7 +2,8 @@
 
 It writes lines of JSON. Each line has the `percent` that is read. The line of a conversation also has its `title` and
 `known`, whether its shape is known. It has either `foreign`, the conversation, or `why`, the reason against importing
-it. The last line has only `error`: `code` and `detail`, or null if the whole export was read.
+it. An export of Glasshouse itself has other lines, too (`own_exports`). The last line has only `error`: `code` and
+`detail`, or null if the whole export was read.
 """
 
 import json
@@ -13,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from chat.conversations.importing import own_exports
 from chat.conversations.importing.reading import MAX_TITLE, Unusable, reader_of, text_of
 from chat.conversations.importing.stream import ExportRow, rows
 from core.errors import ProductError
@@ -29,8 +31,13 @@ CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 
 def lines(upload: IO[bytes]) -> Iterator[Any]:
     try:
-        for row in rows(upload):
-            yield _line(row) if isinstance(row, ExportRow) else {"percent": row}
+        if (conversation := own_exports.single_conversation(upload)) is not None:
+            yield own_exports.conversation_line(conversation)
+        elif own_exports.is_own_zip(upload):
+            yield from own_exports.zip_lines(upload)
+        else:
+            for row in rows(upload):
+                yield _line(row) if isinstance(row, ExportRow) else {"percent": row}
         yield {"error": None}
     except ProductError as error:
         yield {"error": {"code": error.code, "detail": error.sentence.dump()}}

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
 
 from django.utils.translation import gettext_noop
@@ -24,6 +24,7 @@ from chat.conversations.importing.reading import (
     moment,
     text_of,
 )
+from chat.conversations.importing.results import Entry, ExportEntry, FilePiece, ListEntry
 from chat.conversations.importing.stream import damaged
 from core.errors import ProductError
 from core.json_types import JsonObject
@@ -48,18 +49,8 @@ _SIGNALS = {signal.SIGXCPU: "took_too_long", signal.SIGKILL: "too_much_memory"}
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportEntry:
-    """A conversation in an export: `foreign`, or the reason `why` it cannot be imported. `recognised`: known format."""
-
-    title: str
-    recognised: bool
-    why: str
-    foreign: ImportedConversation | None
-
-
-def entries(upload: IO[bytes]) -> Iterator[tuple[ExportEntry | None, int]]:
-    """Yield each conversation, or None from time to time, with the percentage of the export that has been read.
+def entries(upload: IO[bytes]) -> Iterator[tuple[Entry | None, int]]:
+    """Yield each entry, or None from time to time, with the percentage of the export that has been read.
 
     Raises a `ProductError` about the export.
     """
@@ -124,14 +115,22 @@ def _decoded(line: bytearray) -> JsonObject:
     return value
 
 
-def _entry(line: JsonObject) -> tuple[ExportEntry | None, int]:
+def _entry(line: JsonObject) -> tuple[Entry | None, int]:
     try:
         percent = min(100, max(0, int(line["percent"])))
+        if "list" in line:
+            return ListEntry(text_of(line["list"]), [*line["rows"]]), percent
+        if "file" in line:
+            return FilePiece(
+                text_of(line["file"]), b64decode(line["data"], validate=True), line["last"] is True
+            ), percent
         if "title" not in line:
             return None, percent
         foreign = _foreign(line["foreign"]) if "foreign" in line else None
         recognised = line["known"] is True
-        return ExportEntry(text_of(line["title"])[:MAX_TITLE], recognised, text_of(line["why"]), foreign), percent
+        own = line["own"] if isinstance(line.get("own"), dict) else None
+        title = text_of(line["title"])[:MAX_TITLE]
+        return ExportEntry(title, recognised, text_of(line["why"])[:LONGEST_SENTENCE], foreign, own), percent
     except (KeyError, TypeError, ValueError, AttributeError, Unusable) as error:
         raise damaged() from error
 

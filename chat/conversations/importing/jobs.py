@@ -1,7 +1,8 @@
-"""Import another product's conversations.
+"""Import the conversations of another product, or an export of Glasshouse.
 
 1. `start_import` stores the upload and the row. A worker claims it (`run`).
-2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own.
+2. `_import` reads the export in a confined process and stores each conversation in a transaction of its own. An export
+   of Glasshouse also has lists and files (`restoring`).
 3. `_end` deletes the upload and starts the count of tokens (`counting`).
 
 If a worker is lost, the next one starts again, and recognises stored conversations by their source. The upload of a
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -31,9 +32,12 @@ from accounts.access.holds import free, require_free
 from accounts.access.rights import require
 from accounts.models import May, User
 from accounts.realtime import News, tell
-from chat.conversations.importing.confined import ExportEntry, entries
+from chat.conversations.importing.confined import entries
 from chat.conversations.importing.counting import COUNTS
-from chat.conversations.importing.reading import MAX_TITLE, ImportedConversation, ImportedMessage
+from chat.conversations.importing.own_conversations import existing_own, store_own
+from chat.conversations.importing.reading import MAX_TITLE, ImportedConversation, ImportedMessage, Unusable
+from chat.conversations.importing.restoring import OwnLists
+from chat.conversations.importing.results import ExportEntry, FilePiece, ImportResult, ListEntry, Outcome
 from chat.conversations.importing.stream import not_an_export
 from chat.models import Attachment, Conversation, Import, Message
 from chat.models.words import title_from
@@ -55,18 +59,6 @@ AT_ONCE = 500  # rows per statement
 FIRST = datetime(1990, 1, 1, tzinfo=UTC)
 PLACE = "imports"  # folder in the storage
 UNFINISHED = timedelta(days=1)
-
-Outcome = Literal["imported", "known", "skipped"]
-
-
-class ImportResult(TypedDict):
-    """The stored result for one conversation of the export. `why` is a sentence; empty for a newly imported one."""
-
-    title: str
-    outcome: Outcome
-    why: str
-    conversation: str | None
-
 
 # An import renews its heartbeat when it saves its progress, so an import whose storage hangs is taken over, too.
 IMPORTS = JobKind(
@@ -244,13 +236,20 @@ def _import(job: Import) -> None:
     saved = time.monotonic()
     results: list[ImportResult] = []
     recognised = False
+    lists = OwnLists(job.owner)
     with default_storage.open(job.blob) as upload:
         for entry, percent in entries(upload):
-            if entry is not None:
-                recognised |= entry.recognised
-                result = _one(job, entry)
-                results.append(result)
-                _count(job, result)
+            match entry:
+                case ExportEntry():
+                    recognised |= entry.recognised
+                    result = _one(job, entry, lists)
+                    results.append(result)
+                    _count(job, result)
+                case ListEntry():
+                    recognised = True
+                    results += lists.take_list(entry)
+                case FilePiece():
+                    lists.take_piece(entry)
             job.progress = percent
             if time.monotonic() - saved > SAVE_EVERY:
                 saved = time.monotonic()
@@ -283,23 +282,32 @@ def _count(job: Import, result: ImportResult) -> None:
             job.skipped += 1
 
 
-def _one(job: Import, entry: ExportEntry) -> ImportResult:
+def _one(job: Import, entry: ExportEntry, lists: OwnLists) -> ImportResult:
     """Import one conversation, in a transaction of its own."""
     result: ImportResult = {"title": entry.title, "outcome": "skipped", "why": entry.why, "conversation": None}
-    foreign = entry.foreign
-    if foreign is None:
-        return result
+    losses = Sentence("")
     try:
-        existing = Conversation.objects.filter(owner=job.owner, imported_from=foreign.source).first()
-        if existing is not None:
-            return _imported_before(existing)
-        stored = store(job.owner, foreign)
+        if entry.own is not None:
+            if (existing := existing_own(lists, entry.own)) is not None:
+                return _imported_before(existing)
+            stored, losses = store_own(lists, entry.own)
+        elif entry.foreign is not None:
+            existing = Conversation.objects.filter(owner=job.owner, imported_from=entry.foreign.source).first()
+            if existing is not None:
+                return _imported_before(existing)
+            stored = store(job.owner, entry.foreign)
+        else:
+            return result
+    except Unusable as error:
+        return {**result, "why": error.sentence.dump()}
     except IntegrityError:  # two imports of the same export at once
         return {**result, "outcome": "known", "why": gettext_noop("It is being imported already.")}
     except DatabaseError:
         logger.exception("import %s: a conversation could not be stored", job.pk)
         return {**result, "why": gettext_noop("It could not be stored.")}
-    return {**result, "title": stored.title, "outcome": "imported", "conversation": str(stored.pk)}
+    return {
+        "title": stored.title, "outcome": "imported", "why": losses.dump(), "conversation": str(stored.pk)
+    }  # fmt: skip
 
 
 def _imported_before(conversation: Conversation) -> ImportResult:

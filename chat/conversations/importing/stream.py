@@ -30,6 +30,8 @@ MAX_DEPTH = 100  # levels of nesting per conversation
 MAX_TOKEN = 16_000_000  # bytes of one string, number or white space
 PIECE = 64 * 1024  # bytes
 WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports have several such files
+# zipfile raises these for passwords, unknown compression methods and invalid contents.
+ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error)
 _KEPT = frozenset(
     {
         *("title", "name", "create_time", "update_time", "created_at", "updated_at", "conversation_id", "id", "uuid"),
@@ -71,8 +73,7 @@ def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
     try:
         with zipfile.ZipFile(upload) as archive:
             yield from _members(archive)
-    # zipfile raises these for passwords, unknown compression methods and invalid contents.
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
+    except ZIP_ERRORS as error:
         raise damaged() from error
 
 
@@ -96,7 +97,7 @@ def _limited(stream: IO[bytes], most: int) -> Iterator[bytes]:
     while piece := stream.read(PIECE):
         size += len(piece)
         if size > most:
-            raise _too_large(
+            raise too_large(
                 Sentence(
                     "Its conversations are larger than {max_json} MB unpacked, which is the most.",
                     max_json=MAX_JSON // 1_000_000,
@@ -117,7 +118,7 @@ def _list(pieces: Iterable[bytes], size: int, number: int, files: int) -> Iterat
         bytes_read += size_of_piece
         bytes_without_event = 0 if events else bytes_without_event + size_of_piece
         if bytes_without_event > MAX_TOKEN:
-            raise _too_large(
+            raise too_large(
                 Sentence(
                     "One text in it is larger than {max_token} MB, which is the most.", max_token=MAX_TOKEN // 1_000_000
                 )
@@ -261,7 +262,7 @@ class _RowBuilder:
     def _counted(self, row: Any) -> Any:
         self._rows += 1
         if self._rows > MAX_CONVERSATIONS:
-            raise _too_large(
+            raise too_large(
                 Sentence(
                     "An export has at most {max_conversations} conversations.", max_conversations=MAX_CONVERSATIONS
                 )
@@ -272,7 +273,8 @@ class _RowBuilder:
 def not_an_export() -> ProductError:
     return ProductError(
         "not_an_export",
-        "This is not an export of ChatGPT or Claude. Upload the zip they sent you, or the conversations.json in it.",
+        "This is not an export of Glasshouse, ChatGPT or Claude. Upload the zip, the conversations.json in it, or the "
+        "JSON of one conversation of Glasshouse.",
     )
 
 
@@ -282,5 +284,5 @@ def damaged() -> ProductError:
     )
 
 
-def _too_large(sentence: Sentence) -> ProductError:
+def too_large(sentence: Sentence) -> ProductError:
     return ProductError("export_too_large", sentence)

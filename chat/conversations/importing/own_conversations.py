@@ -1,0 +1,428 @@
+"""Store a conversation of an own export: its tree, marks, summaries, turns and place in the lists.
+
+What cannot be kept is counted in `Losses`, and named in the result of the conversation.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, get_args
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+from accounts.access.rights import models_of
+from chat.conversations.importing.own_rows import ExportedRow, is_uuid
+from chat.conversations.importing.reading import (
+    MAX_MESSAGES,
+    MAX_TEXT,
+    MAX_TITLE,
+    Unusable,
+    source_of,
+    text_of,
+    too_long,
+)
+from chat.conversations.importing.restoring import OwnLists, joined, past
+from chat.conversations.services import update_conversation
+from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
+from chat.models.parts import FoundDocument, MessagePart
+from core.errors import ProductError
+from core.json_types import JsonObject
+from core.sentences import Sentence
+from files.models import File
+from llm.models import Effort, Model
+from llm.types.model_call import FinishReason
+
+PRODUCT = "glasshouse"
+MAX_CHARACTERS = 40_000_000  # of one conversation
+MAX_PARTS = 2_000  # of one message
+MAX_ATTACHED = 50  # files of one message
+MAX_DOCUMENTS = 20_000  # numbered sources of one conversation
+MAX_MARKS = 5_000
+MAX_SUMMARIES = 1_000
+STEP = timedelta(milliseconds=1)
+AT_ONCE = 500  # rows per statement
+
+
+@dataclass(slots=True)
+class Losses:
+    """The parts of a conversation that cannot be kept, with their numbers.
+
+    `models` counts the answers of each model that the owner does not have.
+    """
+
+    files: int = 0
+    reports: int = 0
+    results: int = 0
+    checks: int = 0
+    models: "Counter[str]" = field(default_factory=Counter)
+    others: list[Sentence] = field(default_factory=list)
+
+    def sentence(self) -> Sentence:
+        """Return a sentence about each loss; empty without losses."""
+        sentences = [
+            Sentence("Answers of “{name}”, a model that you do not have here: {count}.", count=count, name=name)
+            for name, count in self.models.most_common(3)
+        ]
+        if self.files:
+            sentences.append(
+                Sentence("Files whose bytes are missing, so only their names came: {count}.", count=self.files)
+            )
+        if self.reports:
+            sentences.append(
+                Sentence("Context reports whose lists of sources did not come: {count}.", count=self.reports)
+            )
+        if self.results:
+            sentences.append(
+                Sentence("Long tool results that came as they were shortened: {count}.", count=self.results)
+            )
+        if self.checks:
+            sentences.append(Sentence("Answers whose checks of citations did not come: {count}.", count=self.checks))
+        sentences += self.others
+        return joined(sentences) if sentences else Sentence("")
+
+
+class StoredConversation(NamedTuple):
+    """A conversation that was stored, and the sentence about the parts that could not be kept."""
+
+    conversation: Conversation
+    losses: Sentence
+
+
+def source_of_own(body: JsonObject) -> str:
+    """Return the conversation's source. Raises `Unusable` without an id."""
+    return source_of(PRODUCT, body.get("id"))
+
+
+def existing_own(lists: OwnLists, body: JsonObject) -> Conversation | None:
+    """Return the owner's conversation that was imported from this one, or is this one."""
+    rows = Conversation.objects.filter(owner=lists.owner)
+    imported = rows.filter(imported_from=source_of_own(body)).first()
+    key = text_of(body.get("id"))
+    return imported or (rows.filter(pk=key).first() if is_uuid(key) else None)
+
+
+@transaction.atomic
+def store_own(lists: OwnLists, body: JsonObject) -> StoredConversation:
+    """Store a conversation. Raises `Unusable` if it has no messages, is too large, or is not a tree."""
+    return _OwnConversation(lists, ExportedRow(body)).store()
+
+
+class _OwnConversation:
+    """One conversation while it is stored. `rows` maps the ids of messages in the export to the rows here."""
+
+    def __init__(self, lists: OwnLists, row: ExportedRow) -> None:
+        self.lists = lists
+        self.owner = lists.owner
+        self.row = row
+        self.losses = Losses()
+        self.models: Mapping[str, Model] = {model.name: model for model in models_of(lists.owner)}
+        self.rows: dict[str, Message] = {}
+        self.exported: dict[str, ExportedRow] = {}
+        self.files: dict[str, File] = {}  # by the id in the export
+
+    def store(self) -> StoredConversation:
+        row = self.row
+        conversation = Conversation.objects.create(
+            owner=self.owner,
+            title=" ".join(row.text("title", MAX_TITLE).split()),
+            titled=True,
+            archived=row.flag("archived"),
+            effort=row.choice("effort", Effort.values),
+            tasks_in_prompts=row.flag("tasks_in_prompts", default=True),
+            automatic_summaries=row.flag("automatic_summaries", default=True),
+            persona=self._persona(),
+            project=self._project(),
+            imported_from=source_of_own(row.values),
+        )
+        self._read_messages(conversation)
+        self._store_messages()
+        self._attach()
+        self._answer_turns(conversation)
+        self._marks(conversation)
+        self._summaries(conversation)
+        self._listing(conversation)
+        newest = max(self.rows.values(), key=lambda each: each.pk)
+        leaf = self.rows.get(row.text("leaf", 40)) or newest
+        Conversation.objects.filter(pk=conversation.pk).update(
+            leaf=leaf,
+            documents=self._documents(),
+            created=past(row.moment("created")),
+            updated=past(row.moment("updated")),
+        )
+        return StoredConversation(conversation, self.losses.sentence())
+
+    def _persona(self) -> Any:
+        name = self.row.text("persona", 100)
+        persona = self.lists.persona_named(self.row.text("persona_id", 40), name)
+        if name and persona is None:
+            self.losses.others.append(Sentence("You have no persona “{name}” here.", name=name))
+        return persona
+
+    def _project(self) -> Any:
+        name = self.row.text("project", 100)
+        project = self.lists.project_named(self.row.text("project_id", 40), name)
+        if name and project is None:
+            self.losses.others.append(Sentence("You have no project “{name}” here.", name=name))
+        return project
+
+    def _read_messages(self, conversation: Conversation) -> None:
+        exported = list(self.row.rows("messages", MAX_MESSAGES + 1))
+        if not exported:
+            raise Unusable(Sentence("It has no message."))
+        if len(exported) > MAX_MESSAGES:
+            raise Unusable(Sentence("It has more than {max_messages} messages.", max_messages=MAX_MESSAGES))
+        for each in exported:
+            for file in each.rows("attachments", MAX_ATTACHED):
+                self._know_file(file)
+        characters = 0
+        last: dict[UUID | None, datetime] = {}  # of the newest child so far, by its parent
+        times: dict[UUID | None, datetime] = {}
+        for each in exported:
+            key = each.text("id", 40)
+            above = each.text("parent", 40)
+            parent = self.rows.get(above)
+            role = each.choice("role", Message.Role.values)
+            if not key or key in self.rows or not role or (above and parent is None):
+                raise Unusable(Sentence("Its messages are not a tree, so the file was changed or is damaged."))
+            parts = self._parts(each)
+            characters += sum(len(part.get("text", "")) + len(part.get("arguments", "")) for part in parts)
+            if characters > MAX_CHARACTERS:
+                raise too_long()
+            parent_id = parent.pk if parent is not None else None
+            # Ids have times, so that lists and siblings keep their order.
+            earliest = max((time + STEP for time in (times.get(parent_id), last.get(parent_id)) if time), default=None)
+            created = past(each.moment("created"))
+            at = max(created, earliest) if earliest is not None else created
+            message = self._message(conversation, each, role, parts, at)
+            message.parent = parent
+            message.depth = parent.depth + 1 if parent is not None else 0
+            message.created = created
+            self.rows[key] = message
+            self.exported[key] = each
+            times[message.pk] = last[parent_id] = at
+
+    def _message(
+        self, conversation: Conversation, row: ExportedRow, role: str, parts: list[MessagePart], at: datetime
+    ) -> Message:
+        is_answer = role == Message.Role.ASSISTANT
+        status = row.choice("status", Message.Status.values, Message.Status.DONE)
+        name = row.text("model", 200) if is_answer else ""
+        if name and name not in self.models:
+            self.losses.models[name] += 1
+        return Message(
+            id=uuid7(nanoseconds=int(at.timestamp() * 1_000_000_000)),
+            conversation=conversation,
+            owner_id=conversation.owner_id,
+            role=role,
+            parts=parts,
+            status=Message.Status.INTERRUPTED if status == Message.Status.PENDING else status,
+            error_code=row.text("error_code", 60),
+            error_detail=Sentence.verbatim(row.text("error_detail", 1_000)),
+            feedback=row.choice("feedback", Message.Feedback.values),
+            model=self.models.get(name),
+        )
+
+    def _store_messages(self) -> None:
+        rows = self.rows.values()
+        times = [message.created for message in rows]
+        Message.objects.bulk_create(rows, AT_ONCE)
+        for message, created in zip(rows, times, strict=True):
+            message.created = created  # the insert has set it to the present time
+        Message.objects.bulk_update(rows, ["created"], AT_ONCE)
+
+    def _parts(self, row: ExportedRow) -> list[MessagePart]:
+        parts: list[MessagePart] = []
+        checked = False
+        for each in row.rows("parts", MAX_PARTS):
+            text = text_of(each.values.get("text"))
+            if len(text) > MAX_TEXT:
+                raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
+            match each.values.get("type"):
+                case "text":
+                    part: MessagePart = {"type": "text", "text": text}
+                    if each.flag("continues"):
+                        part["continues"] = True
+                    checked |= "check" in each.values
+                    parts.append(part)
+                case "reasoning":
+                    parts.append({"type": "reasoning", "text": text})
+                case "tool_call":
+                    call: MessagePart = {
+                        "type": "tool_call",
+                        "id": each.text("id", 200),
+                        "name": each.text("name", 200),
+                        "arguments": each.text("arguments", MAX_TEXT),
+                    }
+                    if label := each.text("label", 1_000):
+                        call["label"] = Sentence.verbatim(label).dump()
+                    parts.append(call)
+                case "tool_result":
+                    self.losses.results += "stored" in each.values
+                    result: MessagePart = {
+                        "type": "tool_result",
+                        "id": each.text("id", 200),
+                        "text": text,
+                        "error": each.flag("error"),
+                        "documents": self._found(each),
+                    }
+                    parts.append(result)
+        self.losses.checks += checked
+        return parts
+
+    def _found(self, row: ExportedRow) -> list[FoundDocument]:
+        """Return the documents of a tool result, with the files here."""
+        documents: list[FoundDocument] = []
+        for each in row.rows("documents", 500):
+            document: FoundDocument = {"number": each.number("number"), "title": each.text("title", 500)}
+            file = self.files.get(each.text("file", 40)) or self.lists.files.get(each.text("file", 40))
+            if file is not None:
+                document["file"] = str(file.pk)
+                document["start"] = each.number("start")
+                document["end"] = each.number("end")
+                document["page"] = each.number("page")
+            if url := each.text("url", 2_000):
+                document["url"] = url
+            if heading := each.text("heading", 1_000):
+                document["heading"] = heading
+            documents.append(document)
+        return documents
+
+    def _know_file(self, row: ExportedRow) -> File | None:
+        """Return the owner's file for an attachment: that of this export, else one with its name and content."""
+        key = row.text("id", 40)
+        if key and key not in self.files:
+            sha256 = row.text("sha256", 64)
+            file = self.lists.files.get(key) or (
+                self.lists.known_file(row.text("name", 255), sha256) if sha256 else None
+            )
+            if file is not None:
+                self.files[key] = file
+        return self.files.get(key)
+
+    def _attach(self) -> None:
+        attachments = []
+        for key, exported in self.exported.items():
+            for number, each in enumerate(exported.rows("attachments", MAX_ATTACHED)):
+                file = self._know_file(each)
+                self.losses.files += file is None and bool(each.text("id", 40))
+                name = each.text("name", 255)
+                attachments.append(Attachment(message=self.rows[key], file=file, name=name, ordinal=number))
+        Attachment.objects.bulk_create(attachments, AT_ONCE)
+
+    def _answer_turns(self, conversation: Conversation) -> None:
+        """Store a turn for each answer that had one, with its numbers."""
+        turns = []
+        now = timezone.now()
+        for key, exported in self.exported.items():
+            answer = self.rows[key]
+            if answer.role != Message.Role.ASSISTANT or answer.parent is None or exported.values.get("usage") is None:
+                continue
+            if answer.parent.role != Message.Role.USER:
+                continue
+            calls = list(exported.rows("report", 200))
+            self.losses.reports += bool(calls)
+            turn = Turn(
+                conversation=conversation,
+                owner_id=conversation.owner_id,
+                user_message=answer.parent,
+                answer=answer,
+                model=answer.model,
+                status=answer.status,
+                usage=exported.counts("usage"),
+                cost=exported.amount("cost"),
+                finish_reason=exported.choice("finish_reason", get_args(FinishReason)),
+                finish_detail=exported.text("finish_detail", 100),
+                context_notice=Sentence.verbatim(exported.text("context_notice", 1_000)),
+                finished=now,
+            )
+            if calls:
+                turn.context_limit = calls[-1].number("limit")
+                turn.context_used = calls[-1].number("used")
+                turn.context_left_out = calls[-1].number("without_room")
+            turns.append(turn)
+        Turn.objects.bulk_create(turns, AT_ONCE)
+
+    def _marks(self, conversation: Conversation) -> None:
+        marks = []
+        for each in self.row.rows("marks", MAX_MARKS):
+            message = self.rows.get(each.text("message", 40))
+            since = self.rows.get(each.text("since", 40))
+            kind = each.choice("mark", Mark.Kind.values)
+            key = each.text("file", 40)
+            file = self.files.get(key)
+            is_lost = (key and file is None) or (file is not None and kind == Mark.Kind.PINNED)
+            if message is None or since is None or not kind or is_lost:
+                continue
+            marks.append(Mark(conversation=conversation, message=message, since=since, file=file, mark=kind))
+        Mark.objects.bulk_create(marks, AT_ONCE, ignore_conflicts=True)
+
+    def _summaries(self, conversation: Conversation) -> None:
+        stored: dict[str, Summary] = {}
+        for each in self.row.rows("summaries", MAX_SUMMARIES):
+            first = self.rows.get(each.text("first", 40))
+            last = self.rows.get(each.text("last", 40))
+            start = each.moment("span_start")
+            end = each.moment("span_end")
+            as_of = each.moment("as_of")
+            if first is None or last is None or start is None or end is None or as_of is None:
+                self.losses.others.append(Sentence("A summary of an earlier form of export did not come."))
+                continue
+            summary = Summary.objects.create(
+                conversation=conversation,
+                leaf=self.rows.get(each.text("leaf", 40)),
+                first=first,
+                last=last,
+                messages=each.number("messages"),
+                span_start=start,
+                span_end=end,
+                sections=[
+                    {"name": section.text("name", 40), "text": section.text("text", MAX_TEXT)}
+                    for section in each.rows("sections", 10)
+                ],
+                shortened=self._ids(each.texts("shortened", MAX_MESSAGES, 40)),
+                left_aside=self._ids(each.texts("left_aside", MAX_MESSAGES, 40)),
+                tokens_in=each.number("tokens_in"),
+                tokens_out=each.number("tokens_out"),
+                as_of=as_of,
+                timezone=each.text("timezone", 64) or "UTC",
+                model_name=each.text("model", 200),
+                prompt_version=each.number("prompt_version"),
+                supersedes=stored.get(each.text("supersedes", 40)),
+                withdrawn=each.moment("withdrawn"),
+            )
+            Summary.objects.filter(pk=summary.pk).update(created=past(each.moment("created")))
+            stored[each.text("id", 40)] = summary
+
+    def _ids(self, keys: Sequence[str]) -> list[str]:
+        return [str(self.rows[key].pk) for key in keys if key in self.rows]
+
+    def _documents(self) -> dict[str, int]:
+        """Return the citation numbers. The numbers of files that did not come are left out."""
+        exported = self.row.counts("documents", MAX_DOCUMENTS)
+        numbers: dict[str, int] = {}
+        for source, number in exported.items():
+            file = self.files.get(source) or self.lists.files.get(source)
+            if file is not None:
+                numbers[str(file.pk)] = number
+            elif not is_uuid(source):
+                numbers[source] = number
+        return numbers
+
+    def _listing(self, conversation: Conversation) -> None:
+        """Set tags and the place above the list, as far as the owner's limits allow."""
+        fields: dict[str, Any] = {"tags": self.row.texts("tags", Tag.MOST_OF_ONE, Tag.MAX_NAME)}
+        if self.row.flag("pinned"):
+            fields["pinned"] = True
+        for name, value in fields.items():
+            try:
+                with transaction.atomic():
+                    update_conversation(user=self.owner, conversation=conversation, fields={name: value})
+            except ProductError as error:
+                self.losses.others.append(error.sentence)
+        since = self.row.moment("pinned_since")
+        if conversation.pinned and since is not None:
+            Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))
