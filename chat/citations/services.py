@@ -9,22 +9,20 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Protocol, TypedDict
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy
 
 from chat.citations.claims import Claim, claims
-from chat.citations.support import CitationVerdict, DoubtKind, compare
+from chat.citations.differences import DoubtKind
+from chat.citations.meaning import similarity
+from chat.citations.support import CitationVerdict, compare
 from chat.models import Conversation
 from chat.models.parts import CitationDoubt, MessagePart
 from chat.rendering.references import Source
-from core.errors import ModelError
-from files.index.embedders import embed_bundled
 from files.index.ledger import Payer
 from files.index.search import search
-from files.index.vectors import Vector
 from files.models import File, FileText
 
 WHOLE = 60_000  # characters; a longer file is not compared as a whole, but searched for the sentence
@@ -33,6 +31,7 @@ MAX_EVIDENCE = 1_500  # stored characters per compared passage
 REASONS = {
     DoubtKind.NUMBER: gettext_lazy("The passage does not have the number “%(words)s” for this."),
     DoubtKind.NAME: gettext_lazy("The passage does not name “%(words)s” for this."),
+    DoubtKind.WORD: gettext_lazy("The passage does not say “%(words)s” here, but something else."),
     DoubtKind.NEGATION: gettext_lazy("The answer and the passage disagree about a negation: “%(words)s”."),
     DoubtKind.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
     DoubtKind.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
@@ -136,11 +135,11 @@ def _verdict(claim: Claim, passages: Passages, sources: Mapping[int, Source]) ->
     """Compare a claim with the cited passages. If they do not support it, compare it with the text around them."""
     title = " ".join(sources[number].label for number in claim.numbers if number in sources)
     cited = passages.cited(claim.numbers)
-    first = compare(claim.sentence, cited, title=title, similarity=_similarity) if cited else None
+    first = compare(claim.sentence, cited, title=title, similarity=similarity) if cited else None
     if first is not None and first.supported:
         return first
     around = passages.around(claim.numbers, claim.sentence)
-    second = compare(claim.sentence, around, title=title, similarity=_similarity) if around else None
+    second = compare(claim.sentence, around, title=title, similarity=similarity) if around else None
     return second if first is None or (second is not None and second.supported) else first
 
 
@@ -177,18 +176,3 @@ class _AnswerPassages:
             return "\n\n".join(hit.text for hit in search(query=sentence, files=files, limit=HITS, payer=payer))
         self._texts[number] = content.text if content is not None else ""
         return self._texts[number]
-
-
-def _similarity(one: str, other: str) -> float:
-    """Return the cosine similarity of two texts; 0 if one of them cannot be embedded."""
-    first = _vector(one)
-    second = _vector(other)
-    return float(first @ second) if first is not None and second is not None else 0.0
-
-
-@lru_cache(maxsize=256)
-def _vector(text: str) -> Vector | None:
-    try:
-        return embed_bundled([text])[0]
-    except ModelError:
-        return None

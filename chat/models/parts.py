@@ -32,7 +32,7 @@ class CitedSource(TypedDict):
 
 
 class DoubtReason(TypedDict):
-    """A reason to doubt a sentence (`chat.citations.support.DoubtKind`), and the words that it concerns."""
+    """A reason to doubt a sentence (`chat.citations.differences.DoubtKind`), and the words that it concerns."""
 
     reason: str
     words: str

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
 from accounts.models import User
-from chat.citations.support import DoubtKind
+from chat.citations.differences import DoubtKind
 from chat.ledger.services import UsageFigures
 from chat.readings import services
 from chat.readings.checking import PassagePlace

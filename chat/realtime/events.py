@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Required, Self, TypeAlias, TypedDict, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import DoubtKind
+from chat.citations.differences import DoubtKind
 from chat.models import Conversation, Turn
 from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart
 from core.json_types import JsonObject
