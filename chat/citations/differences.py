@@ -32,7 +32,7 @@ IN_ORDER = 0.9  # share of the words that must be in order after an exchange
 MOST_ONCE = 14  # words that are tried as exchanged
 LONGEST_RUN = 4  # words
 ENGLISH = 0.12  # share of English function words in an English text
-NEGATING = word_set("un in im ir il non dis mis")
+DERIVING = word_set("un in im ir il non dis mis ver be ent er zer ge sub super over under pre post")
 ARTICLES = word_set("a an the der die das den dem des ein eine le la les un une")
 AUXILIARIES = word_set("is are was were be been being am get got wird werden wurde wurden est sont été fut")
 AGENTS = word_set("by von vom durch par bởi")
@@ -249,7 +249,7 @@ def _is_near(word: Word, lost: Sequence[Word], equal: bool, similarity: Similari
 def _is_compound(word: Word, other: Word) -> bool:
     """Return whether one word ends with the other, as “Mietvertrag” and “Vertrag”, but not as “known” and “unknown”."""
     short, long = sorted((word.lower, other.lower), key=len)
-    return len(short) >= LEAST_COMPOUND and long.endswith(short) and long.removesuffix(short) not in NEGATING
+    return len(short) >= LEAST_COMPOUND and long.endswith(short) and long.removesuffix(short) not in DERIVING
 
 
 def _abbreviates(word: Word, words: Sequence[Word]) -> bool:
@@ -410,6 +410,8 @@ def _stand_alike(between: Sequence[Word], other: Sequence[Word], english: bool) 
         return False
     if any(bool(kind & own) != bool(kind & others) for kind in (AUXILIARIES, AGENTS)):
         return False
+    if own <= AUXILIARIES or others <= AUXILIARIES:
+        return False  # what a thing is may stand before it
     if english:
         return len(own & others) >= max(len(own), len(others)) / 2
     # Other languages put the subject behind the verb as well, so only what stands around a preposition is compared.

@@ -109,7 +109,16 @@ def compare(
         nearest = passage_sentences[shares.index(best)]
         reasons += _replaced_numbers(content, nearest)
         reasons += differences(words, nearest.words, passage_words, similarity)
-    return CitationVerdict(tuple(dict.fromkeys(reasons)), evidence)
+    return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
+
+
+def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """Yield the reasons, without those that name words of an earlier reason again."""
+    named: set[str] = set()
+    for kind, words in reasons:
+        if not words or not named.issuperset(words.split()):
+            yield kind, words
+        named.update(words.split())
 
 
 def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
