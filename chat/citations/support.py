@@ -14,6 +14,7 @@ from chat.citations.differences import DoubtKind, Reason, Similarity, difference
 from chat.citations.vocabulary import UNITS
 from chat.citations.words import Word, approximate, same_number, words_of
 
+BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
 LEAST_OF_SUBJECT = 3  # content words; a shorter sentence is not judged by its subject
 RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage above it are compared
@@ -70,15 +71,41 @@ def sentences(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _PassageSentence:
+class PassageSentence:
+    """A sentence of a passage: characters [start, end), its text in one line, and its words."""
+
+    start: int
+    end: int
     text: str
     words: list[Word]
+    stems: frozenset[str]
+    numbers: list[Word]
+
+    def share(self, content: Sequence[Word]) -> float:
+        """Return the share of the content words that the sentence contains."""
+        contained = sum(
+            any(same_number(word, each, approximately=False) for each in self.numbers)
+            if word.values
+            else word.stem in self.stems
+            for word in content
+        )
+        return contained / max(1, len(content))
 
 
-@lru_cache(maxsize=16)
-def _sentences_of(passage: str) -> list[_PassageSentence]:
-    """Return the sentences of a passage with their words. All claims of an answer are compared with few passages."""
-    return [_PassageSentence(each, words_of(each)) for each in sentences(passage)]
+@lru_cache(maxsize=32)
+def passage_sentences(passage: str) -> list[PassageSentence]:
+    """Return the sentences of a passage, without blank ones. All claims of an answer are compared with few passages."""
+    passage_list = []
+    for start, end in spans(passage):
+        if text := " ".join(passage[start:end].split()):
+            passage_list.append(_passage_sentence(start, end, text))
+    return passage_list
+
+
+def _passage_sentence(start: int, end: int, text: str) -> PassageSentence:
+    words = words_of(text)
+    stems = frozenset(word.stem for word in words)
+    return PassageSentence(start, end, text, words, stems, [word for word in words if word.values])
 
 
 def compare(
@@ -92,21 +119,23 @@ def compare(
     content = [word for word in words if word.content]
     if len(content) < LEAST_WORDS:
         return None
-    passage_sentences = _sentences_of(passage)
-    shares = [_share(content, each.words) for each in passage_sentences]
+    all_sentences = passage_sentences(passage)
+    shares = [each.share(content) for each in all_sentences]
     best = max(shares, default=0.0)
     relevant = [at for at, share in enumerate(shares) if share and share >= RELEVANT_PART * best]
-    relevant = sorted(set(_with_antecedents(relevant, passage_sentences)))
-    evidence = " ".join(passage_sentences[at].text for at in relevant)
+    relevant = sorted(set(_with_antecedents(relevant, all_sentences)))
+    evidence = " ".join(all_sentences[at].text for at in relevant)
     title_words = words_of(title)
-    passage_words = [word for at in relevant for word in passage_sentences[at].words] + title_words
+    passage_words = [word for at in relevant for word in all_sentences[at].words] + title_words
     covered = len(content) < LEAST_OF_SUBJECT or _share(content, passage_words) >= COVERED
     if not covered and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
         return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
-    reasons = [*_missing_numbers(sentence, content, passage_words), *_missing_names(words, passage_words),
+    # A row of a table has its parts from several sentences.
+    in_reach = [word for each in all_sentences for word in each.words] if BETWEEN_CELLS in sentence else passage_words
+    reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
                *_wrong_units(words, passage_words)]  # fmt: skip
     if best >= ALIKE:
-        nearest = passage_sentences[shares.index(best)]
+        nearest = all_sentences[shares.index(best)]
         reasons += _replaced_numbers(content, nearest)
         reasons += differences(words, nearest.words, passage_words, similarity)
     return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
@@ -132,7 +161,7 @@ def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
     return contained / len(content)
 
 
-def _with_antecedents(relevant: Sequence[int], passage: Sequence[_PassageSentence]) -> Iterator[int]:
+def _with_antecedents(relevant: Sequence[int], passage: Sequence[PassageSentence]) -> Iterator[int]:
     """Yield the sentences, and before each with a pronoun the two sentences that the pronoun may refer to."""
     for at in relevant:
         yield at
@@ -154,7 +183,7 @@ def _missing_numbers(
             yield DoubtKind.NUMBER, word.text
 
 
-def _replaced_numbers(content: Sequence[Word], nearest: _PassageSentence) -> Iterator[Reason]:
+def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iterator[Reason]:
     """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
     others = [word for word in content if not word.values]
     least = ALIKE if nearest.text.startswith("|") else ALMOST_THE_SAME

@@ -412,5 +412,8 @@ def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -
 def _store_checks(work: _ReadingRun, checks: Sequence[PartCheck], note: Sentence | None) -> None:
     """Store the result of the check of citations. Raises `_Lost`."""
     stored = note.dump() if note else ""
-    check = {"checked": checks[0].checked, "doubts": checks[0].doubts, "note": stored} if checks else None
+    check = None
+    if checks:
+        first = checks[0]
+        check = {"checked": first.checked, "doubts": first.doubts, "note": stored, "places": first.places}
     _require_ours(work, citation_check=check)
