@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import combinations, pairwise
 
 from chat.citations.vocabulary import FUNCTION_WORDS, GROUPS, NEGATIONS, UNITS, word_set
-from chat.citations.words import Word, are_opposites, are_synonyms, is_unspaced, same_number, same_root
+from chat.citations.words import UMLAUTS, Word, are_opposites, are_synonyms, is_unspaced, same_number, same_root
 
 Similarity = Callable[[str, str], float]  # the cosine of two texts
 
@@ -64,6 +64,10 @@ def same_word(one: Word, other: Word) -> bool:
         return bool(one.values and other.values) and same_number(one, other, approximately=False)
     if one.stem == other.stem:
         return True
+    if one.lower[0] != other.lower[0] and not (
+        one.lower in GROUPS or one.lower[0] in "gäöü" or other.lower[0] in "gäöü"
+    ):
+        return False
     if one.lower in GROUPS and GROUPS[one.lower] == GROUPS.get(other.lower):
         return True
     return one.content and other.content and same_root(one.lower, other.lower)
@@ -103,13 +107,16 @@ class Alignment:
     def pairs(self) -> list[tuple[int, int]]:
         """The positions of the paired words, in order."""
         rows, columns = len(self.claim), len(self.source)
-        weights = [[_weight(one, other) for other in self.source] for one in self.claim]
+        weights = self._weights()
         best = [[0] * (columns + 1) for _ in range(rows + 1)]
         for row in range(rows - 1, -1, -1):
+            current, below, of_row = best[row], best[row + 1], weights[row]
+            right = 0
             for column in range(columns - 1, -1, -1):
-                weight = weights[row][column]
-                paired = best[row + 1][column + 1] + weight if weight else 0
-                best[row][column] = max(best[row + 1][column], best[row][column + 1], paired)
+                right = max(right, below[column])
+                if (weight := of_row[column]) and below[column + 1] + weight > right:
+                    right = below[column + 1] + weight
+                current[column] = right
         pairs = []
         row = column = 0
         while row < rows and column < columns:
@@ -122,6 +129,23 @@ class Alignment:
             else:
                 column += 1
         return pairs
+
+    def _weights(self) -> list[list[int]]:
+        """Return the weight of each pair of words, 0 for words that are no pair."""
+        columns: dict[str, list[int]] = {}  # by first letter, as words of one root have the same
+        for column, word in enumerate(self.source):
+            columns.setdefault(_initial(word), []).append(column)
+        others = [column for column, word in enumerate(self.source) if word.values or word.lower in GROUPS]
+        weights = []
+        for word in self.claim:
+            row = [0] * len(self.source)
+            near = [*columns.get(_initial(word), ()), *(columns.get("g", ()) if _initial(word) != "g" else ())]
+            if _initial(word) == "g":  # a German participle may begin with “ge”
+                near = list(range(len(self.source)))
+            for column in [*near, *(others if word.values or word.lower in GROUPS else ())]:
+                row[column] = _weight(word, self.source[column])
+            weights.append(row)
+        return weights
 
     @cached_property
     def share(self) -> float:
@@ -154,6 +178,10 @@ class Alignment:
             for (row, column), (next_row, next_column) in pairwise(ends)
             if next_row - row > 1
         ]
+
+
+def _initial(word: Word) -> str:
+    return word.stem[0].translate(UMLAUTS)
 
 
 def _weight(one: Word, other: Word) -> int:

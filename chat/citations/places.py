@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chat.citations.differences import Alignment
-from chat.citations.support import LEAST_WORDS, PassageSentence, passage_sentences
+from chat.citations.support import LEAST_WORDS, passage_of
 from chat.citations.words import Word, words_of
 
 LEAST_SHARE = 0.3  # share of the content words that the sentence of the text must have
 CANDIDATES = 4  # sentences that are compared word by word
+UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
 ADDED = 0.25  # share of the content words that a neighbour must add to belong to the place
 
 
@@ -57,27 +58,23 @@ def _place(sentence: str, content: Sequence[Word], text: str) -> SentencePlace |
     verbatim = text.find(sentence)
     if verbatim >= 0:
         return SentencePlace(verbatim, verbatim + len(sentence), 1.0)
-    all_sentences = passage_sentences(text)
-    shares = [each.share(content) for each in all_sentences]
+    passage = passage_of(text)
+    shares = passage.shares(content)
     ranked = sorted(range(len(shares)), key=lambda at: -shares[at])[:CANDIDATES]
     if not ranked or shares[ranked[0]] < LEAST_SHARE:
         return None
-    claim = words_of(sentence)
-    best = max(ranked, key=lambda at: shares[at] + Alignment(claim, all_sentences[at].words).share)
+    near = [at for at in ranked if shares[at] >= shares[ranked[0]] - UNDECIDED]
+    claim = words_of(sentence) if len(near) > 1 else []
+    best = max(near, key=lambda at: shares[at] + (Alignment(claim, passage.sentences[at].words).share if claim else 0))
+    contained = [passage.places_of(word) for word in content]
     first, last = best, best
-    covered = set(_contained(content, all_sentences[best]))
+    covered = {at for at, places in enumerate(contained) if best in places}
     # A sentence may go on behind a page break, and an answer may join two sentences.
     for neighbour in (best - 1, best + 1):
-        if 0 <= neighbour < len(all_sentences):
-            added = set(_contained(content, all_sentences[neighbour])) - covered
-            if len(added) >= ADDED * len(content):
-                covered |= added
-                first, last = min(first, neighbour), max(last, neighbour)
-    start, end = all_sentences[first].start, all_sentences[last].end
+        added = {at for at, places in enumerate(contained) if neighbour in places} - covered
+        if len(added) >= ADDED * len(content):
+            covered |= added
+            first, last = min(first, neighbour), max(last, neighbour)
+    start, end = passage.sentences[first].start, passage.sentences[last].end
     blank = len(text[start:end]) - len(text[start:end].lstrip())
     return SentencePlace(start + blank, start + len(text[start:end].rstrip()), len(covered) / len(content))
-
-
-def _contained(content: Sequence[Word], sentence: PassageSentence) -> list[int]:
-    """Return the positions of the content words that the sentence contains."""
-    return [at for at, word in enumerate(content) if sentence.share([word])]

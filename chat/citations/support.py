@@ -6,6 +6,7 @@ sentence and the most similar one of the passage. A sentence in other words coun
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,10 +25,14 @@ SIMILAR = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
 ALIKE = 0.5  # sentences with this share of words in common are compared word by word
 LONGEST_ABBREVIATION = 8  # characters
+LONGEST_ROW = 2_000  # characters of a row of a table with commas
 
 _ENDS = re.compile(
-    r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))"
+    r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
+    r"|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))|(?P<line>\n)"
 )
+_SEPARATOR = re.compile(r"\t|(?<=\S)[;,](?=\S)")
+_ROW = re.compile(r"^\||(?<=\S)[;,\t](?=[^\W\d])|(?<=[^\W\d])[;,\t](?=\S)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|Dr|Mr|Mrs|Ms|Prof|St|No|Fig|Eq|Inc|Ltd|Co|approx)|\b[A-Z])\.$"
 )
@@ -58,10 +63,23 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for match in _ENDS.finditer(text):
         before = text[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
-        if "\n" in match[0] or not _ABBREVIATION.search(before):
+        if match["line"]:
+            ends = _are_rows(text, start, match.start())
+        else:
+            ends = "\n" in match[0] or not _ABBREVIATION.search(before)
+        if ends:
             yield start, match.end()
             start = match.end()
     yield start, len(text)
+
+
+def _are_rows(text: str, start: int, end: int) -> bool:
+    """Return whether the line that ends at `end`, and the next one, are rows of a table with commas, such as CSV."""
+    line = text[max(start, end - LONGEST_ROW, text.rfind("\n", start, end) + 1) : end]
+    following = text.find("\n", end + 1)
+    next_line = text[end + 1 : min(following if following >= 0 else len(text), end + LONGEST_ROW)]
+    one, other = (_SEPARATOR.findall(each) for each in (line, next_line))
+    return bool(one) and len(one) == len(other) and one[0] == other[0]
 
 
 def sentences(text: str) -> list[str]:
@@ -78,34 +96,47 @@ class PassageSentence:
     end: int
     text: str
     words: list[Word]
-    stems: frozenset[str]
-    numbers: list[Word]
 
-    def share(self, content: Sequence[Word]) -> float:
-        """Return the share of the content words that the sentence contains."""
-        contained = sum(
-            any(same_number(word, each, approximately=False) for each in self.numbers)
-            if word.values
-            else word.stem in self.stems
-            for word in content
-        )
-        return contained / max(1, len(content))
+
+class IndexedPassage:
+    """The sentences of a passage, without blank ones, and where each word stands."""
+
+    def __init__(self, text: str) -> None:
+        self.sentences: list[PassageSentence] = []
+        self._stems: dict[str, list[int]] = {}
+        self._numbers: list[tuple[int, Word]] = []
+        for start, end in spans(text):
+            if line := " ".join(text[start:end].split()):
+                self._add(PassageSentence(start, end, line, words_of(line)))
+
+    def _add(self, sentence: PassageSentence) -> None:
+        at = len(self.sentences)
+        self.sentences.append(sentence)
+        for stem in {word.stem for word in sentence.words}:
+            self._stems.setdefault(stem, []).append(at)
+        self._numbers += [(at, word) for word in sentence.words if word.values]
+
+    @property
+    def words(self) -> list[Word]:
+        """Return all words in order."""
+        return [word for each in self.sentences for word in each.words]
+
+    def places_of(self, word: Word) -> set[int]:
+        """Return the indexes of the sentences that contain the word."""
+        if word.values:
+            return {at for at, number in self._numbers if same_number(word, number, approximately=False)}
+        return set(self._stems.get(word.stem, ()))
+
+    def shares(self, content: Sequence[Word]) -> list[float]:
+        """Return, for each sentence, the share of the content words that it contains."""
+        counts = Counter(at for word in content for at in self.places_of(word))
+        return [counts[at] / max(1, len(content)) for at in range(len(self.sentences))]
 
 
 @lru_cache(maxsize=32)
-def passage_sentences(passage: str) -> list[PassageSentence]:
-    """Return the sentences of a passage, without blank ones. All claims of an answer are compared with few passages."""
-    passage_list = []
-    for start, end in spans(passage):
-        if text := " ".join(passage[start:end].split()):
-            passage_list.append(_passage_sentence(start, end, text))
-    return passage_list
-
-
-def _passage_sentence(start: int, end: int, text: str) -> PassageSentence:
-    words = words_of(text)
-    stems = frozenset(word.stem for word in words)
-    return PassageSentence(start, end, text, words, stems, [word for word in words if word.values])
+def passage_of(text: str) -> IndexedPassage:
+    """Return the sentences of a passage. All claims of an answer are compared with few passages."""
+    return IndexedPassage(text)
 
 
 def compare(
@@ -119,8 +150,9 @@ def compare(
     content = [word for word in words if word.content]
     if len(content) < LEAST_WORDS:
         return None
-    all_sentences = passage_sentences(passage)
-    shares = [each.share(content) for each in all_sentences]
+    indexed = passage_of(passage)
+    all_sentences = indexed.sentences
+    shares = indexed.shares(content)
     best = max(shares, default=0.0)
     relevant = [at for at, share in enumerate(shares) if share and share >= RELEVANT_PART * best]
     relevant = sorted(set(_with_antecedents(relevant, all_sentences)))
@@ -131,7 +163,7 @@ def compare(
     if not covered and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
         return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
     # A row of a table has its parts from several sentences.
-    in_reach = [word for each in all_sentences for word in each.words] if BETWEEN_CELLS in sentence else passage_words
+    in_reach = indexed.words if BETWEEN_CELLS in sentence else passage_words
     reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
                *_wrong_units(words, passage_words)]  # fmt: skip
     if best >= ALIKE:
@@ -186,7 +218,7 @@ def _missing_numbers(
 def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iterator[Reason]:
     """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
     others = [word for word in content if not word.values]
-    least = ALIKE if nearest.text.startswith("|") else ALMOST_THE_SAME
+    least = ALIKE if _ROW.search(nearest.text) else ALMOST_THE_SAME
     numbers = [word for word in nearest.words if word.values]
     if not numbers or not others or _share(others, nearest.words) < least:
         return

@@ -36,6 +36,7 @@ _NUMERAL = re.compile(
 _NUMERAL_PLACES = {"十": 10, "百": 100, "千": 1000}
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
 LEAST_STEM = 3
+LEAST_CONTENT = 2  # letters of a word with a meaning of its own
 LEAST_SHARED = 4  # letters that two words of one root share at least
 # What follows the shared letters of two words of one root, such as configur-es and configur-ation.
 _ENDINGS = word_set(
@@ -47,7 +48,7 @@ _ENDINGS = word_set(
 ) | {""}
 _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
-_UMLAUTS = str.maketrans("äöü", "aou")
+UMLAUTS = str.maketrans("äöü", "aou")
 _SPELLINGS = re.compile(r"\bper cent\b|\bpour cent\b|\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b", re.IGNORECASE)
 
 
@@ -56,8 +57,8 @@ class Word:
     """A word of a sentence.
 
     `lower` is the text in lower case. `stem` is the same for all forms of a word. `values` holds the possible values of
-    a number; it is empty for other words. `initial`: the word begins a sentence, so a capital letter does not make it
-    a name. `name`: the word has a capital letter inside a sentence.
+    a number; it is empty for other words. `name`: the word has a capital letter inside a sentence. `content`: the word
+    has a meaning of its own.
     """
 
     text: str
@@ -65,14 +66,7 @@ class Word:
     stem: str
     values: frozenset[float] = frozenset()
     name: bool = False
-    initial: bool = False
-
-    @property
-    def content(self) -> bool:
-        """Return whether the word has a meaning of its own."""
-        return bool(self.values) or not (
-            self.lower in FUNCTION_WORDS or (len(self.stem) < 2 and self.lower not in UNITS)
-        )
+    content: bool = True
 
     @property
     def light(self) -> bool:
@@ -100,7 +94,9 @@ def _word(text: str, following: str, *, initial: bool, german: bool) -> Word:
     lower = text.casefold()
     values = _values(text, following)
     capital = text[:1].isupper() and lower not in FUNCTION_WORDS and lower not in NUMBER_WORDS
-    return Word(text, lower, stem(text), values, capital and not initial and not german and len(text) > 1, initial)
+    base = stem(text)
+    content = bool(values) or not (lower in FUNCTION_WORDS or (len(base) < LEAST_CONTENT and lower not in UNITS))
+    return Word(text, lower, base, values, capital and not initial and not german and len(text) > 1, content)
 
 
 def _one_spelling(match: re.Match[str]) -> str:
@@ -145,7 +141,9 @@ def is_unspaced(word: Word) -> bool:
 @lru_cache(maxsize=65_536)
 def same_root(one: str, other: str) -> bool:
     """Return whether two words in lower case are forms of one root, such as “configures” and “configuration”."""
-    one, other = one.translate(_UMLAUTS), other.translate(_UMLAUTS)
+    if one[0].translate(UMLAUTS) != other[0].translate(UMLAUTS) and "ge" not in (one[:2], other[:2]):
+        return False
+    one, other = one.translate(UMLAUTS), other.translate(UMLAUTS)
     if one == other:
         return True
     shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
@@ -197,10 +195,8 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
     With `approximately`, numbers that differ by at most 5 % are the same.
     """
-    return any(
-        value == source_value
-        or (approximately and abs(value - source_value) <= 0.05 * abs(source_value))
-        or _is_rounded(value, source_value)
+    return not word.values.isdisjoint(source.values) or any(
+        (approximately and abs(value - source_value) <= 0.05 * abs(source_value)) or _is_rounded(value, source_value)
         for value, source_value in product(word.values, source.values)
     )
 
