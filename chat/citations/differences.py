@@ -64,10 +64,6 @@ def same_word(one: Word, other: Word) -> bool:
         return bool(one.values and other.values) and same_number(one, other, approximately=False)
     if one.stem == other.stem:
         return True
-    if one.lower[0] != other.lower[0] and not (
-        one.lower in GROUPS or one.lower[0] in "gäöü" or other.lower[0] in "gäöü"
-    ):
-        return False
     if one.lower in GROUPS and GROUPS[one.lower] == GROUPS.get(other.lower):
         return True
     return one.content and other.content and same_root(one.lower, other.lower)
