@@ -39,6 +39,7 @@ AGENTS = word_set("by von vom durch par bởi")
 CONJUNCTIONS = word_set("and or und oder et ou và hoặc sowie as well nor")
 PREPOSITIONS = word_set("nach zu bis gegen vers à contre a đến tới sang")  # between two places or sides
 DEFINITE = word_set("the this that these those its their his her der die das dieser diese le la les ce cette")
+PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
 PRONOUNS = word_set("it they he she we this these one ones")
 
 
@@ -225,8 +226,11 @@ def _replaced(
     moved, left = alignment.unpaired
     lost = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, moved)]
     new = [word for word in gap.claim if word.content and not word.light and not _is_present(word, left)]
+    pronoun = any(word.lower in PERSONS for word in left)
     for word in new if lost else ():
-        if not _has_reason(word, lost, gap, context) and not (similarity and _is_near(word, lost, equal, similarity)):
+        if not _has_reason(word, lost, gap, context, pronoun=pronoun) and not (
+            similarity and _is_near(word, lost, equal, similarity)
+        ):
             kind = DoubtKind.NUMBER if word.values else DoubtKind.NAME if word.name else DoubtKind.WORD
             yield kind, word.text
 
@@ -238,8 +242,11 @@ def _is_present(word: Word, source: Sequence[Word]) -> bool:
     return among(word, source)
 
 
-def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequence[Word]) -> bool:
-    """Return whether the word may stand for the lost words without a comparison of their meanings."""
+def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequence[Word], *, pronoun: bool) -> bool:
+    """Return whether the word may stand for the lost words without a comparison of their meanings.
+
+    `pronoun`: a pronoun of the source may stand for a name that the sentence has instead.
+    """
     if word.values:
         return not any(each.values for each in lost)
     if any(are_opposites(word, each) for each in lost):
@@ -248,7 +255,9 @@ def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequenc
         return True
     # “The company” stands for a name that the passage has before, and a name for “it”.
     definite = gap.before is not None and gap.before.lower in DEFINITE
-    if (definite and among(word, context)) or any(each.lower in PRONOUNS for each in gap.source):
+    if (definite or (word.name and pronoun)) and among(word, context):
+        return True
+    if any(each.lower in PRONOUNS for each in gap.source):
         return True
     # One word for a phrase, such as “hurt” for “had a negative influence on”, is no exchange.
     is_phrase = len(lost) > 1 and any(not each.content for each in gap.source)
@@ -346,7 +355,8 @@ def _exchanged_gaps(alignment: Alignment, english: bool) -> tuple[Sequence[Word]
         if own and others and _are_same(own, two.source) and _are_same(others, one.source):
             between = alignment.claim[one.start + len(one.claim) : two.start]
             other = alignment.source[one.place + len(one.source) : two.place]
-            if _are_same([word for word in between if word.content], other) and _stand_alike(between, other, english):
+            same = all(among(word, other) for word in between if word.content)
+            if same and _stand_alike(between, other, english):
                 return own, others
     return None
 

@@ -76,14 +76,16 @@ SCALES = {
     **dict.fromkeys(("million", "millions", "m", "mio", "millionen", "triệu"), 1e6),
     **dict.fromkeys(("billion", "billions", "bn", "tỷ", "milliarden", "milliards"), 1e9),
     "trillion": 1e12,
+    **dict.fromkeys(("cent", "cents"), 1e-2),
 }
+MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
 NEGATIONS = word_set(
     "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
     "keinen keiner keinem nie niemals ohne ne pas jamais sans sin nunca nessun non"
 )
 _OPPOSITES = (
-    "increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise drop, "
-    "grow decline, grow fall, gain loss, raise reduce, raise lower, rise fall, rise decrease, higher lower, high low, "
+    "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, "
+    "rise drop, grow decline, grow fall, gain loss, raise reduce, raise lower, rise fall, rise decrease, higher lower, high low, "
     "more fewer, more less, most least, above below, over under, before after, until after, during before, earlier "
     "later, larger smaller, large small, big small, greater smaller, greater less, longer shorter, long short, faster "
     "slower, fast slow, better worse, best worst, maximum minimum, upper lower, top bottom, always never, all none, "

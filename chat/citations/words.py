@@ -11,6 +11,7 @@ from chat.citations.vocabulary import (
     FUNCTION_WORDS,
     GERMAN_WORDS,
     LIGHT_WORDS,
+    MONTHS_OR_NOT,
     NUMBER_WORDS,
     OFTEN_NO_NUMBER,
     OPPOSITES,
@@ -35,6 +36,7 @@ _NUMERAL = re.compile(
 )
 _NUMERAL_PLACES = {"十": 10, "百": 100, "千": 1000}
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
+_A_DAY = "\0"  # follows a month that stands beside a number
 LEAST_STEM = 3
 LEAST_CONTENT = 2  # letters of a word with a meaning of its own
 LEAST_SHARED = 4  # letters that two words of one root share at least
@@ -84,6 +86,9 @@ def words_of(sentence: str) -> list[Word]:
     german = len(lower & GERMAN_WORDS) > 1 and lower.isdisjoint(("the", "of"))
     for index, match in enumerate(matches):
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
+        if match[0].istitle() and match[0].casefold() in MONTHS_OR_NOT:
+            dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
+            following = _A_DAY if dated else following
         initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
         words.append(_word(match[0], following, initial=initial, german=german))
     return words
@@ -165,7 +170,7 @@ def _values(text: str, following: str) -> frozenset[float]:
     lower = text.casefold()
     if not text[0].isdigit():
         value = NUMBER_WORDS.get(lower)
-        plain = {value} if value is not None and lower not in OFTEN_NO_NUMBER else set()
+        plain = {value} if value is not None and (lower not in OFTEN_NO_NUMBER or following == _A_DAY) else set()
     else:
         plain = _parse_number(text)
     scale = SCALES.get(following)
