@@ -32,6 +32,7 @@ from files.models import File, FileText
 
 WHOLE = 60_000  # characters; a longer file is not compared as a whole, but searched for the sentence
 HITS = 5  # passages per search
+MOST_SEARCHES = 30  # sentences of an answer that long files are searched for
 MAX_EVIDENCE = 1_500  # stored characters per compared passage
 MOST_PASSAGES = 60  # passages of a document that are searched for a sentence
 LONGEST_PASSAGE = 12_000  # characters that are marked as the passage around a sentence
@@ -200,6 +201,7 @@ class _AnswerPassages:
         self._ids = {number: pk for pk, number in conversation.documents.items()}
         self._returned: dict[int, _FilePassages | None] = {}
         self._whole: dict[int, _FilePassages | None] = {}
+        self._searched: dict[tuple[int, str], _FilePassages] = {}
 
     def cited(self, numbers: Sequence[int]) -> str:
         return "\n\n".join(filter(None, (self._contents.get(number) for number in numbers)))
@@ -272,11 +274,19 @@ class _AnswerPassages:
             .first()
         )
         if row is not None and row["length"] > WHOLE:
-            payer = Payer(self._conversation.owner_id, conversation=self._conversation.pk)
-            hits = search(query=sentence, files=File.objects.filter(pk=pk), limit=HITS, payer=payer)
-            return _FilePassages(pk, [TextPassage(hit.start, hit.text, hit.heading) for hit in hits], row["spans"])
+            return self._search(number, pk, sentence, row["spans"])
         self._whole[number] = _FilePassages(pk, [TextPassage(0, row["start"])], row["spans"]) if row else None
         return self._whole[number]
+
+    def _search(self, number: int, pk: UUID, sentence: str, pages: list[tuple[int, int]]) -> _FilePassages | None:
+        """Return the best passages of a long file for the sentence; None after `MOST_SEARCHES` sentences."""
+        key = (number, sentence)
+        if key not in self._searched and len(self._searched) < MOST_SEARCHES:
+            payer = Payer(self._conversation.owner_id, conversation=self._conversation.pk)
+            hits = search(query=sentence, files=File.objects.filter(pk=pk), limit=HITS, payer=payer)
+            passages = [TextPassage(hit.start, hit.text, hit.heading) for hit in hits]
+            self._searched[key] = _FilePassages(pk, passages, pages)
+        return self._searched.get(key)
 
 
 @dataclass(frozen=True, slots=True)
