@@ -134,12 +134,27 @@ class DoubtSerializer(serializers.Serializer[Any]):
     reasons = ReasonSerializer(many=True)
 
 
+class CitationPlaceSerializer(serializers.Serializer[Any]):
+    """The sentence that a citation of the answer, counted from 0, leads to: its characters in the file, those of its
+    passage, and its page."""
+
+    citation = serializers.IntegerField()
+    number = serializers.IntegerField()
+    file = serializers.CharField()
+    page = serializers.IntegerField()
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    sentence_start = serializers.IntegerField()
+    sentence_end = serializers.IntegerField()
+
+
 class CitationCheckSerializer(serializers.Serializer[Any]):
     """How many sentences of the answer were compared with what they cite, and those that it does not carry, as in the
     event `CITATION_CHECK`. `note`: why the model that checks them did not."""
 
     checked = serializers.IntegerField()
     doubts = DoubtSerializer(many=True)
+    places = CitationPlaceSerializer(many=True, default=list)  # an older check has none
     note = SentenceField()
 
 

@@ -397,7 +397,9 @@ async def _folded(work: _ReadingRun, level: int, group: Sequence[ReadingPart]) -
 
 def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -> None:
     """Store the answer before it is checked, so that a stop or a crash does not lose it. Raises `_Lost`."""
-    unchecked = {"checked": 0, "doubts": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
+    unchecked = (
+        {"checked": 0, "doubts": [], "places": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
+    )
     _require_ours(
         work,
         status=status,
