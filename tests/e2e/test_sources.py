@@ -1,6 +1,5 @@
 """Citations in the browser: the card at a number, the panel of sources, and the text copied as it was written."""
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -186,9 +185,3 @@ def test_a_citation_opens_card_panel_and_page_at_its_sentence(
     expect(source.locator("#page-4 mark#passage")).to_have_text(sentence)
     expect(source.locator("#passage")).to_be_in_viewport()
     expect(source.locator("mark.around").first).to_be_attached()
-    if folder := os.environ.get("CITING_SHOTS"):
-        source.screenshot(path=f"{folder}/page.png")
-        page.screenshot(path=f"{folder}/panel.png")
-        second.hover()
-        page.wait_for_timeout(800)
-        page.screenshot(path=f"{folder}/card.png")
