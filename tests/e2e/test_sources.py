@@ -151,9 +151,7 @@ def report() -> bytes:
     )
 
 
-def test_a_citation_opens_card_panel_and_page_at_its_sentence(
-    page: Page, person: Person, caller_of_tools: Model
-) -> None:
+def test_a_citation_opens_card_panel_and_page_at_its_sentence(page: Page, person: Person, model: Model) -> None:
     caller = person.caller
     file = caller.http.post("files/", files={"file": ("report.pdf", report())}).json()["id"]
     until(lambda: caller.get(f"files/{file}/")["searchable"], "the file can be searched")
