@@ -227,6 +227,17 @@ def passage_of(parameters: Mapping[str, str]) -> tuple[int, int] | None:
     return None if start is None or end is None else (start, end)
 
 
+def sentence_of(parameters: Mapping[str, str], passage: tuple[int, int]) -> tuple[int, int]:
+    """Return the sentence [from, to) of the passage from the query parameters, or else the passage.
+
+    Raises `bad_number`.
+    """
+    start, end = (whole_number(parameters, name) for name in ("from", "to"))
+    if start is None or end is None or not passage[0] <= start < end <= passage[1]:
+        return passage
+    return start, end
+
+
 def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
     """Return the number in a parameter; None if there is none. Raises `bad_number`."""
     digits = parameters.get(name)

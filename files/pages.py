@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import SEEK_END
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef
@@ -67,6 +67,16 @@ def already_there(file: File) -> Sentence:
     return Sentence("You have this already, as “{name}”. It was not stored again.", name=file.name)
 
 
+class MarkedText(NamedTuple):
+    """A text around a sentence, which is marked strongly, and its passage, which is marked faintly around it."""
+
+    before: str
+    lead: str
+    sentence: str
+    tail: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True)
 class TextPiece:
     """Characters [start, end) of a page, usually the whole page. `page` is 0 in files without pages."""
@@ -80,6 +90,14 @@ class TextPiece:
     def recognised(self) -> bool:
         """Return whether the text was recognised in a picture (OCR)."""
         return self.text.startswith(RECOGNISED)
+
+    def shown_with(self, passage: tuple[int, int], sentence: tuple[int, int]) -> "MarkedText":
+        """Return the text in five parts, with the parts of the passage around the sentence, and the sentence."""
+        start, end = (min(max(place, self.start), self.end) - self.start for place in passage)
+        first, last = (min(max(place, self.start), self.end) - self.start for place in sentence)
+        return MarkedText(
+            self.text[:start], self.text[start:first], self.text[first:last], self.text[last:end], self.text[end:]
+        )
 
     def marked(self, start: int, end: int) -> tuple[str, str, str]:
         """Return the text before, in and after the passage [start, end) of the file."""

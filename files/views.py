@@ -12,11 +12,13 @@ from core.errors import NotFound, ProductError
 from core.requests import with_row
 from core.sentences import Sentence
 from files import services
-from files.api import passage_of, whole_number
+from files.api import passage_of, sentence_of, whole_number
 from files.encodings import ENCODINGS, label
 from files.models import File
 from files.page_pictures import picture
 from files.pages import StoredText, already_there, download, download_shown, file_list, with_uses
+
+NOWHERE = (0, 0)  # a passage without characters
 
 
 @require_http_methods(["GET", "POST"])
@@ -81,7 +83,8 @@ def file(request: Request, pk: UUID) -> HttpResponse:
 def _text_context(request: Request, row: File) -> dict[str, object]:
     """Return the part of the context for the text.
 
-    `pieces` are (piece, before, passage, after). `lost`: the text does not contain the requested passage.
+    `pieces` are pairs of a piece and its text around the sentence. `lost`: the text does not contain the requested
+    passage.
     """
     passage = passage_of(request.GET)
     if row.is_image or row.status not in (File.Status.READY, File.Status.TOO_LONG):
@@ -90,15 +93,18 @@ def _text_context(request: Request, row: File) -> dict[str, object]:
     page, start = (whole_number(request.GET, name) for name in ("page", "start"))
     if passage is None:
         window = text.at(start or 0 if page is None else text.start_of(page))
-        pieces = [(piece, *piece.marked(0, 0)) for piece in window.pieces]
+        pieces = [(piece, piece.shown_with(NOWHERE, NOWHERE)) for piece in window.pieces]
         return {"window": window, "pieces": pieces, "begins": None}
-    lost = not text.holds(*passage, page=page)
-    window = text.at(passage[0])
-    first, end = (0, 0) if lost else passage
+    sentence = sentence_of(request.GET, passage)
+    lost = not (text.holds(*passage) and text.holds(*sentence, page=page))
+    window = text.at(sentence[0])
+    if lost:
+        passage = sentence = NOWHERE
+    first, end = sentence
     return {
         "lost": lost,
         "window": window,
-        "pieces": [(piece, *piece.marked(first, end)) for piece in window.pieces],
+        "pieces": [(piece, piece.shown_with(passage, sentence)) for piece in window.pieces],
         "marked": f"?start={first}&end={end}",
         "begins": first,
         "unmarked": text.without_places(window.pieces),

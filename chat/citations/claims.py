@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markdown_it.token import Token
 
-from chat.citations.support import LEAST_WORDS, spans
+from chat.citations.support import BETWEEN_CELLS, LEAST_WORDS, spans
 from chat.citations.words import words_of
 from chat.rendering.markdown import tokens_of
 from chat.rendering.references import Source
@@ -40,12 +40,34 @@ class _CitationMark:
 def claims(text: str, sources: Mapping[int, Source]) -> list[Claim]:
     """Return the claims of the text in order, at most `MAX_CLAIMS`."""
     text_claims: list[Claim] = []
+    row: list[Sequence[Token]] | None = None  # the cells of the table row that is being read
     for token in tokens_of(text, sources):
-        if token.type == "inline" and token.children:
+        if token.type == "tr_open":
+            row = []
+        elif token.type == "tr_close" and row is not None:
+            text_claims += _claims_of_row(row)
+            row = None
+        elif token.type == "inline" and token.children and row is not None:
+            row.append(token.children)
+        elif token.type == "inline" and token.children:
             text_claims += _claims_of_block(token.children)
-            if len(text_claims) >= MAX_CLAIMS:
-                return text_claims[:MAX_CLAIMS]
+        if len(text_claims) >= MAX_CLAIMS:
+            return text_claims[:MAX_CLAIMS]
     return text_claims
+
+
+def _claims_of_row(cells: Sequence[Sequence[Token]]) -> Iterator[Claim]:
+    """Yield a claim for each citation of a table row.
+
+    A citation stands for the whole row. If several cells have citations, it stands for its cell and the first one.
+    """
+    texts = [_plain_text(children) for children in cells]
+    cited = [at for at, (plain, marks) in enumerate(texts) if marks and plain.strip()]
+    for at, (_, marks) in enumerate(texts):
+        several = len(cited) > 1 and at in cited
+        words = [_as_sentence(plain) for place, (plain, _) in enumerate(texts) if not several or place in (0, at)]
+        for mark in marks:
+            yield Claim(mark.citation, tuple(mark.numbers), BETWEEN_CELLS.join(filter(None, words)))
 
 
 def _claims_of_block(children: Sequence[Token]) -> Iterator[Claim]:

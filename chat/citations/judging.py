@@ -16,8 +16,8 @@ from uuid import UUID
 from django.utils.translation import gettext_noop
 
 from chat.citations.claims import MAX_CLAIMS
+from chat.citations.differences import DoubtKind
 from chat.citations.services import MAX_EVIDENCE, PartCheck, SentenceAndPassage
-from chat.citations.support import DoubtKind
 from chat.ledger.asking import Billing, ask
 from chat.models.parts import CitationDoubt
 from core.background import on_database

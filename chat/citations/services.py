@@ -4,35 +4,43 @@
 2. `Passages` returns the cited passages. For the answer of a turn, these are the passages that its tools returned. If
    they do not support a sentence, the text of the file is compared, too. Other callers bring their own `Passages`.
 3. `chat.citations.support` compares each sentence with its passage.
+4. `chat.citations.places` finds the sentence of the document that each citation leads to.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 from uuid import UUID
 
+from django.db.models import QuerySet
+from django.db.models.functions import Length, Substr
 from django.utils.translation import gettext_lazy
 
 from chat.citations.claims import Claim, claims
-from chat.citations.support import CitationVerdict, DoubtKind, compare
+from chat.citations.differences import DoubtKind
+from chat.citations.meaning import similarity
+from chat.citations.places import TextPassage, best_place, place_in
+from chat.citations.support import CitationVerdict, compare
 from chat.models import Conversation
-from chat.models.parts import CitationDoubt, MessagePart
+from chat.models.parts import CitationDoubt, CitationPlace, MessagePart, PassageSpan
 from chat.rendering.references import Source
-from core.errors import ModelError
-from files.index.embedders import embed_bundled
 from files.index.ledger import Payer
 from files.index.search import search
-from files.index.vectors import Vector
 from files.models import File, FileText
 
 WHOLE = 60_000  # characters; a longer file is not compared as a whole, but searched for the sentence
 HITS = 5  # passages per search
+MOST_SEARCHES = 30  # sentences of an answer that long files are searched for
 MAX_EVIDENCE = 1_500  # stored characters per compared passage
+MOST_PASSAGES = 60  # passages of a document that are searched for a sentence
+LONGEST_PASSAGE = 12_000  # characters that are marked as the passage around a sentence
+SURE = 0.6  # share of the words that the sentence of a passage must have, else the whole file is searched as well
 REASONS = {
     DoubtKind.NUMBER: gettext_lazy("The passage does not have the number “%(words)s” for this."),
     DoubtKind.NAME: gettext_lazy("The passage does not name “%(words)s” for this."),
+    DoubtKind.WORD: gettext_lazy("The passage does not say “%(words)s” here, but something else."),
     DoubtKind.NEGATION: gettext_lazy("The answer and the passage disagree about a negation: “%(words)s”."),
     DoubtKind.OPPOSITE: gettext_lazy("The passage says the opposite of “%(words)s”."),
     DoubtKind.ORDER: gettext_lazy("The passage has these the other way round: “%(words)s”."),
@@ -52,6 +60,22 @@ class Passages(Protocol):
     def around(self, numbers: Sequence[int], sentence: str) -> str:
         """Return other passages of the cited documents that may support the sentence, or an empty text."""
 
+    def place(self, number: int, sentence: str) -> "FoundPlace | None":
+        """Return the sentence of the document that carries the sentence; None if there is none."""
+
+
+class FoundPlace(TypedDict, total=False):
+    """A `CitationPlace` without the citation and the number."""
+
+    file: str
+    page: int
+    start: int
+    end: int
+    sentence_start: int
+    sentence_end: int
+    heading: str
+    quote: str
+
 
 class SentenceAndPassage(TypedDict):
     """A sentence, and the passage (`evidence`) that it is compared with."""
@@ -62,12 +86,16 @@ class SentenceAndPassage(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class PartCheck:
-    """The check of one text of an answer. `part` is its index, `checked` the number of compared sentences."""
+    """The check of one text of an answer. `part` is its index, `checked` the number of compared sentences.
+
+    `places` are the sentences that its citations lead to.
+    """
 
     part: int
     checked: int
     doubts: list[CitationDoubt]
     supported: list[CitationDoubt]
+    places: list[CitationPlace] = field(default_factory=list)
 
 
 def check(conversation: Conversation, parts: Sequence[MessagePart], sources: Mapping[int, Source]) -> list[PartCheck]:
@@ -89,9 +117,19 @@ def check_against(passages: Passages, parts: Sequence[MessagePart], sources: Map
         ]
         doubts = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if not verdict.supported]
         supported = [_checked_sentence(claim, verdict) for claim, verdict in verdicts if verdict.supported]
-        if verdicts:
-            checks.append(PartCheck(index, len(verdicts), doubts, supported))
+        places = list(_places(text_claims, passages, sources))
+        if verdicts or places:
+            checks.append(PartCheck(index, len(verdicts), doubts, supported, places))
     return checks
+
+
+def _places(text_claims: Iterable[Claim], passages: Passages, sources: Mapping[int, Source]) -> Iterator[CitationPlace]:
+    """Yield the sentence of each cited document that carries the claim."""
+    for claim in text_claims:
+        for number in claim.numbers:
+            place = passages.place(number, claim.sentence) if number in sources else None
+            if place is not None:
+                yield {"citation": claim.citation, "number": number, **place}
 
 
 def in_words(doubt: Mapping[str, Any]) -> list[str]:
@@ -136,12 +174,21 @@ def _verdict(claim: Claim, passages: Passages, sources: Mapping[int, Source]) ->
     """Compare a claim with the cited passages. If they do not support it, compare it with the text around them."""
     title = " ".join(sources[number].label for number in claim.numbers if number in sources)
     cited = passages.cited(claim.numbers)
-    first = compare(claim.sentence, cited, title=title, similarity=_similarity) if cited else None
+    first = compare(claim.sentence, cited, title=title, similarity=similarity) if cited else None
     if first is not None and first.supported:
         return first
     around = passages.around(claim.numbers, claim.sentence)
-    second = compare(claim.sentence, around, title=title, similarity=_similarity) if around else None
+    second = compare(claim.sentence, around, title=title, similarity=similarity) if around else None
     return second if first is None or (second is not None and second.supported) else first
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePassages:
+    """Passages of a file, and the [start, end) of its pages."""
+
+    file: UUID
+    passages: list[TextPassage]
+    pages: list[tuple[int, int]]
 
 
 class _AnswerPassages:
@@ -150,45 +197,134 @@ class _AnswerPassages:
     def __init__(self, conversation: Conversation, parts: Sequence[MessagePart]) -> None:
         self._conversation = conversation
         self._contents = contents_of(parts)
+        self._spans = _spans_of(parts)
         self._ids = {number: pk for pk, number in conversation.documents.items()}
-        self._texts: dict[int, str] = {}
+        self._returned: dict[int, _FilePassages | None] = {}
+        self._whole: dict[int, _FilePassages | None] = {}
+        self._searched: dict[tuple[int, str], _FilePassages] = {}
 
     def cited(self, numbers: Sequence[int]) -> str:
         return "\n\n".join(filter(None, (self._contents.get(number) for number in numbers)))
 
     def around(self, numbers: Sequence[int], sentence: str) -> str:
-        return "\n\n".join(filter(None, (self._file(number, sentence) for number in numbers)))
+        files = (self._file(number, sentence) for number in numbers)
+        return "\n\n".join(passage.text for each in files if each is not None for passage in each.passages)
 
-    def _file(self, number: int, sentence: str) -> str:
-        """Return the text of the file with this number, or the best passages of a long file.
+    def place(self, number: int, sentence: str) -> FoundPlace | None:
+        pk = self._pk(number)
+        if pk is None:
+            return self._quote(number, sentence)
+        if number not in self._returned:
+            self._returned[number] = self._passages_of(pk, self._spans.get(number, []))
+        returned = _place_in_file(self._returned[number], sentence)
+        if returned is not None and returned.share >= SURE:
+            return returned.place
+        # The model may know the file from an earlier turn.
+        around = _place_in_file(self._file(number, sentence), sentence)
+        best = max(filter(None, (returned, around)), key=lambda each: each.share, default=None)
+        return best.place if best is not None else None
 
-        The text is empty for a web page or a deleted file.
-        """
-        if number in self._texts:
-            return self._texts[number]
+    def _quote(self, number: int, sentence: str) -> FoundPlace | None:
+        """Return the sentence of a web page that carries the sentence."""
+        contents = self._contents.get(number, "")
+        place = place_in(sentence, contents)
+        return {"quote": contents[place.start : place.end][:MAX_EVIDENCE]} if place is not None else None
+
+    def _pk(self, number: int) -> UUID | None:
+        """Return the id of the file with this number; None for a web page."""
         try:
-            pk = UUID(self._ids.get(number, ""))
+            return UUID(self._ids.get(number, ""))
         except ValueError:
-            return ""  # a web page
-        files = File.objects.visible_to(self._conversation.owner).filter(pk=pk)
-        content = FileText.objects.filter(file__in=files).first()
-        if content is not None and len(content.text) > WHOLE:
+            return None
+
+    def _text_of(self, pk: UUID) -> QuerySet[FileText]:
+        """Return the text of the file, if the owner of the conversation may see it."""
+        return FileText.objects.filter(file__in=File.objects.visible_to(self._conversation.owner).filter(pk=pk))
+
+    def _passages_of(self, pk: UUID, passages: Sequence[PassageSpan]) -> _FilePassages | None:
+        """Return these passages of the file; None without passages or for a deleted file."""
+        if not passages:
+            return None
+        parts = {
+            f"part{at}": Substr("text", span["start"] + 1, max(1, span["end"] - span["start"]))
+            for at, span in enumerate(passages)
+        }
+        row = self._text_of(pk).annotate(**parts).values("spans", *parts).first()
+        if row is None:
+            return None
+        texts = [
+            TextPassage(span["start"], row[f"part{at}"], span.get("heading", "")) for at, span in enumerate(passages)
+        ]
+        return _FilePassages(pk, texts, row["spans"])
+
+    def _file(self, number: int, sentence: str) -> _FilePassages | None:
+        """Return the text of the file with this number as one passage, or the best passages of a long file.
+
+        None for a web page or a deleted file.
+        """
+        if number in self._whole:
+            return self._whole[number]
+        pk = self._pk(number)
+        if pk is None:
+            return None
+        row = (
+            self._text_of(pk)
+            .annotate(length=Length("text"), start=Substr("text", 1, WHOLE))
+            .values("spans", "length", "start")
+            .first()
+        )
+        if row is not None and row["length"] > WHOLE:
+            return self._search(number, pk, sentence, row["spans"])
+        self._whole[number] = _FilePassages(pk, [TextPassage(0, row["start"])], row["spans"]) if row else None
+        return self._whole[number]
+
+    def _search(self, number: int, pk: UUID, sentence: str, pages: list[tuple[int, int]]) -> _FilePassages | None:
+        """Return the best passages of a long file for the sentence; None after `MOST_SEARCHES` sentences."""
+        key = (number, sentence)
+        if key not in self._searched and len(self._searched) < MOST_SEARCHES:
             payer = Payer(self._conversation.owner_id, conversation=self._conversation.pk)
-            return "\n\n".join(hit.text for hit in search(query=sentence, files=files, limit=HITS, payer=payer))
-        self._texts[number] = content.text if content is not None else ""
-        return self._texts[number]
+            hits = search(query=sentence, files=File.objects.filter(pk=pk), limit=HITS, payer=payer)
+            passages = [TextPassage(hit.start, hit.text, hit.heading) for hit in hits]
+            self._searched[key] = _FilePassages(pk, passages, pages)
+        return self._searched.get(key)
 
 
-def _similarity(one: str, other: str) -> float:
-    """Return the cosine similarity of two texts; 0 if one of them cannot be embedded."""
-    first = _vector(one)
-    second = _vector(other)
-    return float(first @ second) if first is not None and second is not None else 0.0
+@dataclass(frozen=True, slots=True)
+class _SharedPlace:
+    share: float
+    place: FoundPlace
 
 
-@lru_cache(maxsize=256)
-def _vector(text: str) -> Vector | None:
-    try:
-        return embed_bundled([text])[0]
-    except ModelError:
+def _place_in_file(file: _FilePassages | None, sentence: str) -> _SharedPlace | None:
+    """Return the best place of the sentence in these passages of a file."""
+    best = best_place(sentence, file.passages) if file is not None else None
+    if file is None or best is None:
         return None
+    passage, place = best
+    place_json: FoundPlace = {
+        "file": str(file.file),
+        "page": bisect_right(file.pages, place.start, key=lambda span: span[0]),
+        "start": passage.start,
+        "end": passage.start + len(passage.text),
+        "sentence_start": place.start,
+        "sentence_end": place.end,
+    }
+    if len(passage.text) > LONGEST_PASSAGE:  # the whole text of a file is no passage
+        place_json |= {"start": place.start, "end": place.end}
+    if passage.heading:
+        place_json["heading"] = passage.heading
+    return _SharedPlace(place.share, place_json)
+
+
+def _spans_of(parts: Iterable[MessagePart]) -> dict[int, list[PassageSpan]]:
+    """Return the passages of files that the tools of an answer returned, by the number of the document, each once."""
+    spans: dict[int, list[PassageSpan]] = {}
+    for part in parts:
+        for document in part.get("documents", ()):
+            if "start" not in document:
+                continue
+            best: PassageSpan = {"start": document["start"], "end": document["end"]}
+            earlier = spans.setdefault(document["number"], [])
+            earlier += [span for span in document.get("passages", [best]) if span not in earlier]
+            del earlier[MOST_PASSAGES:]
+    return spans

@@ -1,54 +1,44 @@
 """Decide whether a passage supports a sentence that cites it. Pure functions over texts.
 
 The sentence is compared with the sentences of the passage on the same subject. Reasons for a doubt are: a number or
-a name that the passage lacks, a negation or an opposite on one side only, the same names in swapped places, and a
-passage about something else. A sentence in other words counts as supported without such a reason.
+a name that the passage lacks, a passage about something else, and what `chat.citations.differences` finds between the
+sentence and the most similar one of the passage. A sentence in other words counts as supported without such a reason.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import combinations
+from functools import lru_cache
 
-from chat.citations.words import NEGATIONS, OPPOSITES, Word, approximate, same_number, words_of
+from chat.citations.differences import DoubtKind, Reason, Similarity, differences
+from chat.citations.vocabulary import UNITS
+from chat.citations.words import Word, approximate, same_number, words_of
 
-LEAST_WORDS = 3  # content words; a shorter sentence is not compared
+BETWEEN_CELLS = " | "
+LEAST_WORDS = 2  # content words; a shorter sentence is not compared
+LEAST_OF_SUBJECT = 3  # content words; a shorter sentence is not judged by its subject
 RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage above it are compared
 # A passage below both limits (share of the words, cosine) is about something else.
 COVERED = 0.4
 SIMILAR = 0.5
-ALIKE = 0.6  # sentences with this share of words in common are compared word by word
-ALMOST_THE_SAME = 0.8  # a replaced name or number counts in sentences with this share of words in common
+ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
+ALIKE = 0.5  # sentences with this share of words in common are compared word by word
 LONGEST_ABBREVIATION = 8  # characters
-IN_ORDER = 0.9  # share of the words that must be in order after a swap
-MOST_SWAPPED = 12  # names and numbers that are tried in pairs
-SCOPE = 3  # a negation applies to so many content words after it
-
-Similarity = Callable[[str, str], float]  # the cosine of two texts
+LONGEST_ROW = 2_000  # characters of a row of a table with commas
 
 _ENDS = re.compile(
-    r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))"
+    r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
+    r"|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))|(?P<line>\n)"
 )
+_SEPARATOR = re.compile(r"\t|(?<=\S)[;,](?=\S)")
+_ROW = re.compile(r"^\||(?<=\S)[;,\t](?=[^\W\d])|(?<=[^\W\d])[;,\t](?=\S)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|Dr|Mr|Mrs|Ms|Prof|St|No|Fig|Eq|Inc|Ltd|Co|approx)|\b[A-Z])\.$"
 )
 _PRONOUN = re.compile(
     r"\b(?:he|she|it|they|his|her|its|their|this|these|those|such|the (?:company|author|study))\b", re.IGNORECASE
 )
-
-
-class DoubtKind(StrEnum):
-    """A reason to doubt that a passage supports a sentence."""
-
-    NUMBER = "number"
-    NAME = "name"
-    NEGATION = "negation"
-    OPPOSITE = "opposite"
-    ORDER = "order"
-    ABSENT = "absent"
-    MODEL = "model"  # from `chat.citations.judging`
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +63,80 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for match in _ENDS.finditer(text):
         before = text[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
-        if "\n" in match[0] or not _ABBREVIATION.search(before):
+        if match["line"]:
+            ends = _are_rows(text, start, match.start())
+        else:
+            ends = "\n" in match[0] or not _ABBREVIATION.search(before)
+        if ends:
             yield start, match.end()
             start = match.end()
     yield start, len(text)
+
+
+def _are_rows(text: str, start: int, end: int) -> bool:
+    """Return whether the line that ends at `end`, and the next one, are rows of a table with commas, such as CSV."""
+    line = text[max(start, end - LONGEST_ROW, text.rfind("\n", start, end) + 1) : end]
+    following = text.find("\n", end + 1)
+    next_line = text[end + 1 : min(following if following >= 0 else len(text), end + LONGEST_ROW)]
+    one, other = (_SEPARATOR.findall(each) for each in (line, next_line))
+    return bool(one) and len(one) == len(other) and one[0] == other[0]
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences in order, each in one line, without blank ones."""
     lines = (" ".join(text[start:end].split()) for start, end in spans(text))
     return [line for line in lines if line]
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSentence:
+    """A sentence of a passage: characters [start, end), its text in one line, and its words."""
+
+    start: int
+    end: int
+    text: str
+    words: list[Word]
+
+
+class IndexedPassage:
+    """The sentences of a passage, without blank ones, and where each word stands."""
+
+    def __init__(self, text: str) -> None:
+        self.sentences: list[PassageSentence] = []
+        self._stems: dict[str, list[int]] = {}
+        self._numbers: list[tuple[int, Word]] = []
+        for start, end in spans(text):
+            if line := " ".join(text[start:end].split()):
+                self._add(PassageSentence(start, end, line, words_of(line)))
+
+    def _add(self, sentence: PassageSentence) -> None:
+        at = len(self.sentences)
+        self.sentences.append(sentence)
+        for stem in {word.stem for word in sentence.words}:
+            self._stems.setdefault(stem, []).append(at)
+        self._numbers += [(at, word) for word in sentence.words if word.values]
+
+    @property
+    def words(self) -> list[Word]:
+        """Return all words in order."""
+        return [word for each in self.sentences for word in each.words]
+
+    def places_of(self, word: Word) -> set[int]:
+        """Return the indexes of the sentences that contain the word."""
+        if word.values:
+            return {at for at, number in self._numbers if same_number(word, number, approximately=False)}
+        return set(self._stems.get(word.stem, ()))
+
+    def shares(self, content: Sequence[Word]) -> list[float]:
+        """Return, for each sentence, the share of the content words that it contains."""
+        counts = Counter(at for word in content for at in self.places_of(word))
+        return [counts[at] / max(1, len(content)) for at in range(len(self.sentences))]
+
+
+@lru_cache(maxsize=32)
+def passage_of(text: str) -> IndexedPassage:
+    """Return the sentences of a passage. All claims of an answer are compared with few passages."""
+    return IndexedPassage(text)
 
 
 def compare(
@@ -96,20 +150,36 @@ def compare(
     content = [word for word in words if word.content]
     if len(content) < LEAST_WORDS:
         return None
-    passage_sentences = [(each, words_of(each)) for each in sentences(passage)]
-    shares = [_share(content, each) for _, each in passage_sentences]
+    indexed = passage_of(passage)
+    all_sentences = indexed.sentences
+    shares = indexed.shares(content)
     best = max(shares, default=0.0)
     relevant = [at for at, share in enumerate(shares) if share and share >= RELEVANT_PART * best]
-    relevant = sorted(set(_with_antecedents(relevant, passage_sentences)))
-    evidence = " ".join(passage_sentences[at][0] for at in relevant)
-    passage_words = [word for at in relevant for word in passage_sentences[at][1]] + words_of(title)
-    covered = _share(content, passage_words)
-    if covered < COVERED and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
+    relevant = sorted(set(_with_antecedents(relevant, all_sentences)))
+    evidence = " ".join(all_sentences[at].text for at in relevant)
+    title_words = words_of(title)
+    passage_words = [word for at in relevant for word in all_sentences[at].words] + title_words
+    covered = len(content) < LEAST_OF_SUBJECT or _share(content, passage_words) >= COVERED
+    if not covered and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
         return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
-    reasons = [*_missing_numbers(sentence, content, passage_words), *_missing_names(words, passage_words)]
+    # A row of a table has its parts from several sentences.
+    in_reach = indexed.words if BETWEEN_CELLS in sentence else passage_words
+    reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
+               *_wrong_units(words, passage_words)]  # fmt: skip
     if best >= ALIKE:
-        reasons += _word_by_word(words, passage_sentences[shares.index(best)][1])
-    return CitationVerdict(tuple(dict.fromkeys(reasons)), evidence)
+        nearest = all_sentences[shares.index(best)]
+        reasons += _replaced_numbers(content, nearest)
+        reasons += differences(words, nearest.words, passage_words, similarity)
+    return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
+
+
+def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """Yield the reasons, without those that name words of an earlier reason again."""
+    named: set[str] = set()
+    for kind, words in reasons:
+        if not words or not named.issuperset(words.split()):
+            yield kind, words
+        named.update(words.split())
 
 
 def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
@@ -123,11 +193,11 @@ def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
     return contained / len(content)
 
 
-def _with_antecedents(relevant: Sequence[int], passage: Sequence[tuple[str, list[Word]]]) -> Iterator[int]:
+def _with_antecedents(relevant: Sequence[int], passage: Sequence[PassageSentence]) -> Iterator[int]:
     """Yield the sentences, and before each with a pronoun the two sentences that the pronoun may refer to."""
     for at in relevant:
         yield at
-        if _PRONOUN.search(passage[at][0]):
+        if _PRONOUN.search(passage[at].text):
             yield from range(max(0, at - 2), at)
 
 
@@ -145,112 +215,45 @@ def _missing_numbers(
             yield DoubtKind.NUMBER, word.text
 
 
-def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
+def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iterator[Reason]:
+    """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
+    others = [word for word in content if not word.values]
+    least = ALIKE if _ROW.search(nearest.text) else ALMOST_THE_SAME
+    numbers = [word for word in nearest.words if word.values]
+    if not numbers or not others or _share(others, nearest.words) < least:
+        return
+    if all(any(same_number(word, each, approximately=True) for each in content) for word in numbers):
+        return  # the sentence has all of them, and more from elsewhere
+    for word in content:
+        if word.values and not any(same_number(word, each, approximately=True) for each in numbers):
+            yield DoubtKind.NUMBER, word.text
+
+
+def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Reason]:
     """Yield the names of the sentence that the passage lacks, also as initials."""
     stems = {word.stem for word in passage}
-    initials = {"".join(word.text[0] for word in passage[at : at + size] if word.text[0].isupper()).casefold()
-                for size in (2, 3, 4, 5) for at in range(len(passage))}  # fmt: skip
-    own = {word.stem for word in words}
-    others = any((word.name or word.initial) and word.text[:1].isupper() and word.stem not in own for word in passage)
+    letters = "".join(word.lower[0] for word in passage if word.content)
     for word in words:
-        if word.values or word.stem in stems or word.text.casefold() in initials or not word.content:
-            continue
-        # A capital at the beginning of a sentence counts as a name only if the passage has another name instead.
-        if word.name or (word.initial and word.text[:1].isupper() and others):
+        abbreviates = word.text.isupper() and word.lower in letters
+        if word.name and word.content and not word.values and word.stem not in stems and not abbreviates:
             yield DoubtKind.NAME, word.text
 
 
-def _word_by_word(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the reasons that only two similar sentences can give: negations, opposites, swaps and replacements."""
-    yield from _negations(words, other)
-    yield from _negations(other, words)
-    own = {word.text.casefold() for word in words}
-    others = {word.text.casefold() for word in other}
-    for word in words:
-        lower = word.text.casefold()
-        if lower not in others and OPPOSITES.get(lower, frozenset()) & (others - own):
-            yield DoubtKind.OPPOSITE, word.text
-    yield from _swapped(words, other)
-    yield from _replaced(words, other)
-
-
-def _replaced(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the names and numbers that an otherwise similar sentence replaces by others."""
-    if _share([word for word in words if word.content], other) < ALMOST_THE_SAME:
-        return
-    for kind, reason in ((_is_number, DoubtKind.NUMBER), (_is_name, DoubtKind.NAME)):
-        if any(kind(word) and not _among(word, words) for word in other):
-            yield from (
-                (reason, word.text) for word in words if kind(word) and word.content and not _among(word, other)
-            )
-
-
-def _among(word: Word, words: Sequence[Word]) -> bool:
-    """Return whether the words contain the word, or a number of the same value."""
-    return any(
-        word.stem == each.stem or (word.values and same_number(word, each, approximately=False)) for each in words
-    )
-
-
-def _is_number(word: Word) -> bool:
-    return bool(word.values) and word.text[0].isdigit()
-
-
-def _is_name(word: Word) -> bool:
-    return word.name
-
-
-def _negations(one: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the first negation in `one` of a word that `other` has without a negation."""
-    for at, word in enumerate(one):
-        if word.text.casefold() not in NEGATIONS or (at + 1 < len(one) and one[at + 1].text.casefold() == "only"):
+def _wrong_units(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Reason]:
+    """Yield the numbers of the sentence that the passage has with another unit of the same measure."""
+    numbers = [(word, _unit_after(passage, at)) for at, word in enumerate(passage) if word.values]
+    for at, word in enumerate(words):
+        unit = _unit_after(words, at) if word.values else None
+        if unit is None:
             continue
-        scope = [each for each in one[at + 1 :] if each.content][:SCOPE]
-        for place, each in enumerate(other):
-            if scope and each.stem == scope[0].stem:
-                around = other[max(0, place - SCOPE - 1) : place + SCOPE]
-                if NEGATIONS.isdisjoint(near.text.casefold() for near in around):
-                    yield DoubtKind.NEGATION, f"{word.text} {each.text}"
-                    return
-                break
+        others = [other for number, other in numbers if same_number(word, number, approximately=False)]
+        measure = UNITS[unit.lower][0]
+        stems = {other.stem for other in others if other is not None and UNITS[other.lower][0] == measure}
+        if stems and unit.stem not in stems:
+            yield DoubtKind.NUMBER, f"{word.text} {unit.text}"
 
 
-def _swapped(words: Sequence[Word], other: Sequence[Word]) -> Iterator[tuple[DoubtKind, str]]:
-    """Yield the first two swapped names or numbers: exchanging them gives the order of the other sentence.
-
-    Only words that the other sentence has once are considered. A change between active and passive is no swap.
-    """
-    places: dict[str, list[int]] = {}
-    for at, word in enumerate(other):
-        places.setdefault(_key(word), []).append(at)
-    once = [(word, places[_key(word)][0]) for word in words if len(places.get(_key(word), ())) == 1]
-    order = [at for _, at in once]
-    candidates = [n for n, (word, at) in enumerate(once) if word.values or word.name or other[at].name]
-    passive = [sum(word.text.casefold() == "by" for word in each) for each in (words, other)]
-    if passive[0] != passive[1] or _longest_rise(order) == len(order):
-        return
-    for first, second in combinations(candidates[:MOST_SWAPPED], 2):
-        exchanged = list(order)
-        exchanged[first], exchanged[second] = order[second], order[first]
-        same_kind = bool(once[first][0].values) == bool(once[second][0].values)
-        if (
-            same_kind
-            and order[first] > order[second]
-            and _longest_rise(exchanged) >= max(IN_ORDER * len(exchanged), _longest_rise(order) + 1)
-        ):
-            yield DoubtKind.ORDER, f"{once[first][0].text}, {once[second][0].text}"
-            return
-
-
-def _key(word: Word) -> str:
-    """Return the text that identifies a word: the value of a number, else the stem."""
-    return f"{min(word.values)}" if word.values else word.stem
-
-
-def _longest_rise(places: Sequence[int]) -> int:
-    """Return the length of the longest increasing subsequence."""
-    ends: list[int] = []
-    for place in places:
-        at = bisect_left(ends, place)
-        ends[at : at + 1] = [place]
-    return len(ends)
+def _unit_after(words: Sequence[Word], at: int) -> Word | None:
+    """Return the unit after a number, or before it as in “€ 5”; None without one."""
+    near = [*words[at + 1 : at + 3], *words[max(0, at - 1) : at]]
+    return next((word for word in near if word.lower in UNITS), None)

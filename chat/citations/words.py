@@ -1,121 +1,131 @@
-"""Split a sentence into words that can be compared by stem, number, name and negation."""
+"""Split a sentence into words that can be compared by stem, number, unit, name and negation."""
 
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
-from files.index.language import readable
+from chat.citations.vocabulary import (
+    BASE_FORMS,
+    FUNCTION_WORDS,
+    GERMAN_WORDS,
+    LIGHT_WORDS,
+    MONTHS_OR_NOT,
+    NUMBER_WORDS,
+    OFTEN_NO_NUMBER,
+    OPPOSITES,
+    SCALES,
+    SYNONYMS,
+    UNITS,
+    word_set,
+)
+from files.index.language import UNSPACED_RUN, readable
 
 _TOKEN = re.compile(
     r"\d++(?:[.,’'\u00a0\u202f ]\d{3}(?!\d))++(?:[.,]\d++)?"
-    r"|\d+(?:[.,]\d+)?|[^\W\d_]+(?:['’][^\W\d_]+)*"
+    r"|\d+(?:[.,]\d+)?|(?:km|m)2\b|[^\W\d_]+(?:['’][^\W\d_]+)*|[%€$£¥]"
 )
 _APPROXIMATE = re.compile(
-    r"\b(?:about|around|roughly|approximately|nearly|almost|over|under|some|than|khoảng)\b|~", re.IGNORECASE
+    r"\b(?:about|around|roughly|approximately|nearly|almost|over|under|some|than|khoảng|etwa|rund|environ)\b|~",
+    re.IGNORECASE,
 )
+_NUMERALS = "一二三四五六七八九"
+_NUMERAL = re.compile(
+    f"[{_NUMERALS}两]?[十百千][{_NUMERALS}十百零]*|[{_NUMERALS}两](?=[年月日天周次个名人岁小分秒元条章节页倍])"
+)
+_NUMERAL_PLACES = {"十": 10, "百": 100, "千": 1000}
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
+_A_DAY = "\0"  # follows a month that stands beside a number
 LEAST_STEM = 3
-
-
-def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
-    """Return consecutive values for the words: `first`, `first + step`, ..."""
-    return {word: float(first + step * index) for index, word in enumerate(words.split())}
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-FUNCTION_WORDS = _set(
-    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto "
-    "out over per to up upon via with within about above across after against along among around before behind "
-    "below beneath beside between beyond during under until is are was were be been being am do does did done "
-    "have has had having will would shall should can could may might must i you he she it we they me him her us "
-    "them my your his its our their who whom whose which what when where why how there here also however "
-    "therefore thus hence moreover furthermore although though while because since according such same other "
-    "another any some each every both all more most much many few very just only even still too again now s t re "
-    "ve ll d m said says say not no never"
-)
-_NUMBER_WORDS = {
-    **_values_of(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty",
-        first=0,
-    ),
-    **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
-    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
-    **_values_of("january february march april may june july august september october november december"),
-    "dozen": 12.0,
-    "half": 0.5,
-}
-_OFTEN_NO_NUMBER = frozenset({"one", "first", "second", "may"})
-_SCALES = {
-    **dict.fromkeys(("hundred",), 1e2),
-    **dict.fromkeys(("thousand", "k", "nghìn", "ngàn"), 1e3),
-    **dict.fromkeys(("million", "m", "mio", "millionen", "triệu"), 1e6),
-    **dict.fromkeys(("billion", "bn", "tỷ"), 1e9),
-    "trillion": 1e12,
-}
-NEGATIONS = _set(
-    "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
-    "nie ne pas jamais sin nunca nessun non"
-)
-_OPPOSITES = (
-    "increase decrease, increased decreased, increases decreases, increasing decreasing, rise fall, rose fell, "
-    "rises falls, higher lower, high low, more fewer, more less, most least, above below, over under, before after, "
-    "earlier later, larger smaller, large small, greater smaller, greater less, longer shorter, faster slower, "
-    "fast slow, better worse, best worst, maximum minimum, always never, all none, allowed forbidden, "
-    "permitted prohibited, include exclude, includes excludes, included excluded, with without, first last, "
-    "possible impossible, legal illegal, positive negative, accept reject, accepted rejected, succeeded failed, "
-    "success failure, win lose, won lost, buy sell, bought sold, open closed, true false, strong weak, "
-    "stronger weaker, north south, east west, tăng giảm, trước sau, cao thấp"
-)
-OPPOSITES: dict[str, frozenset[str]] = {}
-for _one, _other in (pair.split() for pair in _OPPOSITES.split(", ")):
-    OPPOSITES[_one] = OPPOSITES.get(_one, frozenset()) | {_other}
-    OPPOSITES[_other] = OPPOSITES.get(_other, frozenset()) | {_one}
+LEAST_CONTENT = 2  # letters of a word with a meaning of its own
+LEAST_SHARED = 4  # letters that two words of one root share at least
+# What follows the shared letters of two words of one root, such as configur-es and configur-ation.
+_ENDINGS = word_set(
+    "e es ed s d ing ings er ers or ors ion ions tion tions sion sions ation ations ition ification ment ments al "
+    "ally ical ic ics ly ily y ies ied ier iers ive ively able ible ability ibility ity ty ness iness ance ence ances "
+    "ences ancy ency ant ent ants ents ism ist ists ous ure ures age ages ise ize ised ized ising izing isation "
+    "ization ship ication ications cation en em n t te ten et st ung ungen lich liche lichen isch ische ischen keit "
+    "heit ig ige igen ieren iert ierung a as o os ée és ées ez ait aient era ront eur eurs elle elles"
+) | {""}
+_AGENT = re.compile(r"(?:er|or)s?$")
+_PATIENT = re.compile(r"ees?$")
+UMLAUTS = str.maketrans("äöü", "aou")
+_SPELLINGS = re.compile(r"\bper cent\b|\bpour cent\b|\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
     """A word of a sentence.
 
-    `stem` is the same for all forms of a word. `values` holds the possible values of a number; it is empty for other
-    words. `initial`: the word begins a sentence, so a capital letter does not make it a name. `name`: the word has a
-    capital letter inside a sentence.
+    `lower` is the text in lower case. `stem` is the same for all forms of a word. `values` holds the possible values of
+    a number; it is empty for other words. `name`: the word has a capital letter inside a sentence. `content`: the word
+    has a meaning of its own.
     """
 
     text: str
+    lower: str
     stem: str
     values: frozenset[float] = frozenset()
     name: bool = False
-    initial: bool = False
+    content: bool = True
 
     @property
-    def content(self) -> bool:
-        """Return whether the word has a meaning of its own."""
-        return bool(self.values) or not (self.text.casefold() in FUNCTION_WORDS or len(self.stem) < 2)
+    def light(self) -> bool:
+        """Return whether a sentence may add the word without saying anything else."""
+        return not self.values and (self.lower in LIGHT_WORDS or self.stem in _LIGHT_STEMS)
 
 
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
-    normalized = readable(unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not"))
-    matches = list(_TOKEN.finditer(normalized))
+    text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
+    text = readable(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
+    matches = list(_TOKEN.finditer(text))
     words = []
+    lower = {match[0].casefold() for match in matches}
+    german = len(lower & GERMAN_WORDS) > 1 and lower.isdisjoint(("the", "of"))
     for index, match in enumerate(matches):
-        text = match[0]
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
-        initial = not index or bool(re.search(r"[.:!?•*\"“(\[]\s*$", normalized[: match.start()][-4:]))
-        values = _values(text, following)
-        capital = text[:1].isupper() and text.casefold() not in FUNCTION_WORDS and text.casefold() not in _NUMBER_WORDS
-        words.append(Word(text, stem(text), values, capital and not initial and len(text) > 1, initial))
+        if match[0].istitle() and match[0].casefold() in MONTHS_OR_NOT:
+            dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
+            following = _A_DAY if dated else following
+        initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
+        words.append(_word(match[0], following, initial=initial, german=german))
     return words
 
 
+@lru_cache(maxsize=65_536)
+def _word(text: str, following: str, *, initial: bool, german: bool) -> Word:
+    lower = text.casefold()
+    values = _values(text, following)
+    capital = text[:1].isupper() and lower not in FUNCTION_WORDS and lower not in NUMBER_WORDS
+    base = stem(text)
+    content = bool(values) or not (lower in FUNCTION_WORDS or (len(base) < LEAST_CONTENT and lower not in UNITS))
+    return Word(text, lower, base, values, capital and not initial and not german and len(text) > 1, content)
+
+
+def _one_spelling(match: re.Match[str]) -> str:
+    return "percent" if match[0].casefold().endswith("cent") else "km2"
+
+
+def _in_digits(match: re.Match[str]) -> str:
+    """Return a Chinese numeral below ten thousand in digits, between blanks."""
+    value = digit = 0
+    for sign in match[0]:
+        if sign in _NUMERAL_PLACES:
+            value += (digit or 1) * _NUMERAL_PLACES[sign]
+            digit = 0
+        else:
+            digit = 2 if sign == "两" else _NUMERALS.find(sign) + 1
+    return f" {value + digit} "
+
+
 def stem(word: str) -> str:
-    """Return the word in lower case without a common English ending."""
+    """Return the base form of a word: in lower case, without a common English ending, or the name of its unit."""
     lower = word.casefold().removesuffix("'s").removesuffix("’s")
+    if lower in UNITS:
+        return UNITS[lower][1]
+    lower = BASE_FORMS.get(lower, lower)
     for suffix in _SUFFIXES:
         if lower.endswith(suffix) and len(lower) - len(suffix) >= LEAST_STEM:
             bare = lower[: -len(suffix)]
@@ -128,15 +138,42 @@ def _undoubled(bare: str) -> str:
     return bare[:-1] if doubled else bare
 
 
+def is_unspaced(word: Word) -> bool:
+    """Return whether the word is a pair of characters of a script without spaces."""
+    return UNSPACED_RUN.match(word.text) is not None
+
+
+@lru_cache(maxsize=65_536)
+def same_root(one: str, other: str) -> bool:
+    """Return whether two words in lower case are forms of one root, such as “configures” and “configuration”."""
+    if one[0].translate(UMLAUTS) != other[0].translate(UMLAUTS) and "ge" not in (one[:2], other[:2]):
+        return False
+    one, other = one.translate(UMLAUTS), other.translate(UMLAUTS)
+    if one == other:
+        return True
+    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    if shared >= LEAST_SHARED and one[shared:] in _ENDINGS and other[shared:] in _ENDINGS:
+        return not ((_AGENT.search(one) and _PATIENT.search(other)) or (_PATIENT.search(one) and _AGENT.search(other)))
+    # A German participle (ausleihen, ausgeliehen), or a verb whose vowel changes.
+    return "ge" in one + other and _consonants(one) == _consonants(other) != ""
+
+
+def _consonants(word: str) -> str:
+    """Return the consonants of a German word without “ge” and its ending; empty for a word with fewer than three."""
+    bare = re.sub(r"(?:e?n|e?t)$", "", re.sub(r"^(an|aus|auf|ab|bei|ein|mit|nach|vor|zu|um)?ge(?=..)", r"\1", word))
+    consonants = re.sub(r"[aeiouy]", "", bare)
+    return consonants if len(consonants) >= LEAST_STEM else ""
+
+
 def _values(text: str, following: str) -> frozenset[float]:
     """Return the possible values of a word as a number. A `following` word such as million adds multiples."""
     lower = text.casefold()
     if not text[0].isdigit():
-        value = _NUMBER_WORDS.get(lower)
-        plain = {value} if value is not None and lower not in _OFTEN_NO_NUMBER else set()
+        value = NUMBER_WORDS.get(lower)
+        plain = {value} if value is not None and (lower not in OFTEN_NO_NUMBER or following == _A_DAY) else set()
     else:
         plain = _parse_number(text)
-    scale = _SCALES.get(following)
+    scale = SCALES.get(following)
     return frozenset(plain | {value * scale for value in plain} if scale else plain)
 
 
@@ -163,10 +200,8 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
     With `approximately`, numbers that differ by at most 5 % are the same.
     """
-    return any(
-        value == source_value
-        or (approximately and abs(value - source_value) <= 0.05 * abs(source_value))
-        or _is_rounded(value, source_value)
+    return not word.values.isdisjoint(source.values) or any(
+        (approximately and abs(value - source_value) <= 0.05 * abs(source_value)) or _is_rounded(value, source_value)
         for value, source_value in product(word.values, source.values)
     )
 
@@ -177,3 +212,28 @@ def _is_rounded(one: float, other: float) -> bool:
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))
     return digits > 1 and float(f"{other:.{digits}g}") == one
+
+
+def are_opposites(one: Word, other: Word) -> bool:
+    """Return whether one word means the opposite of the other."""
+    if one.stem == other.stem:
+        return (one.lower, other.lower) in _OPPOSITES
+    return (one.lower, other.lower) in _OPPOSITES or (one.stem, other.stem) in _OPPOSITES
+
+
+def are_synonyms(one: Word, other: Word) -> bool:
+    """Return whether the lists have the words as names of one thing."""
+    return not _SYNONYMS.get(one.stem, frozenset()).isdisjoint(_SYNONYMS.get(other.stem, ()))
+
+
+_LIGHT_STEMS = frozenset(stem(word) for word in LIGHT_WORDS)
+_OPPOSITES = {
+    each
+    for one, other in OPPOSITES
+    for each in ((one, other), (other, one), (stem(one), stem(other)), (stem(other), stem(one)))
+    if each[0] != each[1]
+}
+_SYNONYMS: dict[str, frozenset[int]] = {}
+for _line, _names in enumerate(SYNONYMS):
+    for _stem in {stem(name) for name in _names}:
+        _SYNONYMS[_stem] = _SYNONYMS.get(_stem, frozenset()) | {_line}

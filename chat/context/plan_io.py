@@ -6,7 +6,7 @@ A request is read field by field. A field with a wrong value raises `BadRequest`
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NoReturn, NotRequired, TypeAlias, TypedDict
 
@@ -102,9 +102,6 @@ class ErrorAnswer(TypedDict):
 
     ok: Literal[False]
     error: JsonObject
-
-
-PlanAnswer: TypeAlias = ContextAnswer | BudgetAnswer | SummaryAnswer | NoSummaryAnswer
 
 
 class BadRequest(ProductError):
@@ -247,33 +244,39 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-def run(kind: str, lines: Iterable[str | bytes], write: Callable[[str], object]) -> bool:
+def run(
+    kind: str,
+    lines: Iterable[str | bytes],
+    write: Callable[[str], object],
+    kinds: "Mapping[str, Planner] | None" = None,
+) -> bool:
     """Answer each line that is not blank with one line of ASCII JSON, at once and in order.
 
-    `kind` is a name in `KINDS`. Return whether every request was well formed.
+    `kind` is a name in `kinds`, by default `KINDS`. Return whether every request was well formed.
     """
+    planner = (KINDS if kinds is None else kinds)[kind]
     well_formed = True
     for line in lines:
         if line.strip():
-            text, accepted = answer_line(kind, line)
+            text, accepted = answer_line(planner, line)
             write(text + "\n")
             well_formed = well_formed and accepted
     return well_formed
 
 
-def answer_line(kind: str, line: str | bytes) -> tuple[str, bool]:
+def answer_line(planner: "Planner", line: str | bytes) -> tuple[str, bool]:
     """Return the answer to one request as JSON, and whether the request was well formed."""
     try:
-        answer, well_formed = _answer(kind, line)
+        answer, well_formed = _answer(planner, line)
         return json.dumps(answer), well_formed
     except (RecursionError, ValueError):
         # Two causes: arguments nested a little below the parser's limit, and sums of numbers with thousands of digits.
         return json.dumps(_error(BadRequest("The request is nested too deeply, or a number is too large."))), False
 
 
-def _answer(kind: str, line: str | bytes) -> tuple[PlanAnswer | ErrorAnswer, bool]:
+def _answer(planner: "Planner", line: str | bytes) -> tuple[Mapping[str, object], bool]:
     try:
-        return KINDS[kind](parse_object(line)), True
+        return planner(parse_object(line)), True
     except BadRequest as error:
         return _error(error), False
     except ContextError as error:
@@ -323,9 +326,11 @@ def answer_summary(request: Fields) -> SummaryAnswer | NoSummaryAnswer:
     }
 
 
-# To add a kind of request: 1. Write a function that reads its fields and returns a TypedDict. 2. Add it here and to
-# `PlanAnswer`. 3. Describe it in docs/develop/context.md, “manage.py plan”.
-KINDS: dict[str, Callable[[Fields], PlanAnswer]] = {
+Planner: TypeAlias = Callable[[Fields], Mapping[str, object]]  # answers the requests of one kind
+
+# To add a kind of request: 1. Write a function that reads its fields and returns a TypedDict. 2. Add it here, or to the
+# command if it is no kind of the engine. 3. Describe it in docs/develop/context.md, “manage.py plan”.
+KINDS: dict[str, Planner] = {
     "context": answer_context,
     "budget": answer_budget,
     "summary": answer_summary,

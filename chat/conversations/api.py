@@ -292,7 +292,7 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
     def create(self, request: Request) -> Response:
         """Import an export of Glasshouse, ChatGPT or Claude. Poll the import until it has ended.
 
-        From Glasshouse, send the zip or the JSON of one conversation; from the others, the zip or its conversations.json.
+        Send the zip or the JSON of one conversation of Glasshouse, or the zip or conversations.json of the others.
         `results` has an entry for each conversation, and for each list of an export of Glasshouse.
         """
         if "file" not in request.FILES:

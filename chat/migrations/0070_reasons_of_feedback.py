@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("chat", "0065_characters_of_shares")]
+    dependencies: ClassVar = [("chat", "0067_tasks_in_prompts")]
     operations: ClassVar = [
         migrations.AddField(
             model_name="message",

@@ -6,11 +6,20 @@ from core.net.outgoing import OutgoingRequest
 from llm.types.model_call import StoredResultJson
 
 
+class PassageSpan(TypedDict, total=False):
+    """A passage of a file that a model got: characters [start, end), and the path of headings above it."""
+
+    start: Required[int]
+    end: Required[int]
+    heading: str
+
+
 class FoundDocument(TypedDict, total=False):
     """A document that a tool has found: its number in the conversation, its title and its place.
 
-    A file has `file` (its id), `page` (0 without pages), and the characters `start` to `end` of the passage. A web page
-    has `url`. `heading`: the path of headings above the passage.
+    A file has `file` (its id), `page` (0 without pages), and the characters `start` to `end` of the best passage.
+    `passages` are all its passages that the model got, in order. A web page has `url`. `heading`: the path of headings
+    above the best passage.
     """
 
     number: Required[int]
@@ -20,7 +29,28 @@ class FoundDocument(TypedDict, total=False):
     start: int
     end: int
     heading: str
+    passages: list[PassageSpan]
     url: str
+
+
+class CitationPlace(TypedDict, total=False):
+    """The sentence of a document that a citation leads to.
+
+    `citation`: the number of the citation in the text, from 0. `number`: that of the document. In a file, the sentence
+    is the characters [`sentence_start`, `sentence_end`) on `page` (0 without pages), in the passage [`start`, `end`)
+    under `heading`. Of a web page, `quote` is the sentence itself.
+    """
+
+    citation: Required[int]
+    number: Required[int]
+    file: str
+    page: int
+    start: int
+    end: int
+    sentence_start: int
+    sentence_end: int
+    heading: str
+    quote: str
 
 
 class CitedSource(TypedDict):
@@ -32,7 +62,7 @@ class CitedSource(TypedDict):
 
 
 class DoubtReason(TypedDict):
-    """A reason to doubt a sentence (`chat.citations.support.DoubtKind`), and the words that it concerns."""
+    """A reason to doubt a sentence (`chat.citations.differences.DoubtKind`), and the words that it concerns."""
 
     reason: str
     words: str
@@ -62,8 +92,8 @@ class CitationCheck(TypedDict):
 class MessagePart(TypedDict, total=False):
     """One part of a message. `type`: text, reasoning, tool_call, tool_result or file.
 
-    text, reasoning: `text`. A text with citations has `citations` and `check`. A question that asks the model to
-    continue an answer has `continues`.
+    text, reasoning: `text`. A text with citations has `citations`, `check` and `places`. A question that asks the model
+    to continue an answer has `continues`.
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
     `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
@@ -74,6 +104,7 @@ class MessagePart(TypedDict, total=False):
     text: str
     citations: list[CitedSource]
     check: CitationCheck
+    places: list[CitationPlace]
     continues: bool
     id: str
     name: str

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from accounts.access.api_views import ScopedView
 from accounts.models import User
-from chat.citations.support import DoubtKind
+from chat.citations.differences import DoubtKind
 from chat.ledger.services import UsageFigures
 from chat.readings import services
 from chat.readings.checking import PassagePlace
@@ -136,6 +136,20 @@ class DoubtSerializer(serializers.Serializer[Any]):
     reasons = ReasonSerializer(many=True)
 
 
+class CitationPlaceSerializer(serializers.Serializer[Any]):
+    """The sentence that a citation of the answer, counted from 0, leads to: its characters in the file, those of its
+    passage, and its page."""
+
+    citation = serializers.IntegerField()
+    number = serializers.IntegerField()
+    file = serializers.CharField()
+    page = serializers.IntegerField()
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    sentence_start = serializers.IntegerField()
+    sentence_end = serializers.IntegerField()
+
+
 class CitationCheckSerializer(serializers.Serializer[Any]):
     """The result of the citation check: how many sentences of the answer were compared with the passages that they
     cite, and the sentences without support, as in the event `CITATION_CHECK`. `note`: why the checking model gave
@@ -144,6 +158,7 @@ class CitationCheckSerializer(serializers.Serializer[Any]):
 
     checked = serializers.IntegerField()
     doubts = DoubtSerializer(many=True)
+    places = CitationPlaceSerializer(many=True, default=list)  # an older check has none
     note = SentenceField()
 
 

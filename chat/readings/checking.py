@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TypedDict
 from uuid import UUID
 
-from chat.citations.services import PartCheck, check_against
-from chat.models.parts import CitationDoubt
+from chat.citations.places import place_in
+from chat.citations.services import FoundPlace, PartCheck, check_against
+from chat.models.parts import CitationDoubt, CitationPlace
 from chat.readings import planning
 from chat.readings.layout import TextLayout
 from chat.readings.models import Reading
-from chat.rendering.references import Source, Sources, cited_numbers
+from chat.rendering.references import PlaceLink, Source, Sources, cited_numbers, place_href
 
 
 class PassagePlace(TypedDict):
@@ -71,6 +72,14 @@ def doubts_of(reading: Reading) -> list[CitationDoubt]:
     return list((reading.citation_check or {}).get("doubts", ()))
 
 
+def places_of(reading: Reading) -> dict[tuple[int, int], PlaceLink]:
+    """Return the links to the sentences that the citations of the answer lead to."""
+    places: Iterable[CitationPlace] = (reading.citation_check or {}).get("places", ())
+    return {
+        (place["citation"], place["number"]): PlaceLink(place_href(place), f"0.{place['citation']}") for place in places
+    }
+
+
 class _Passages:
     def __init__(self, text: str, ends: Sequence[int], layout: TextLayout) -> None:
         self._text = text
@@ -85,6 +94,23 @@ class _Passages:
     def around(self, numbers: Sequence[int], sentence: str) -> str:
         near = {near for number in numbers for near in (number - 1, number, number + 1) if self._same(number, near)}
         return self.cited(sorted(near))
+
+    def place(self, number: int, sentence: str) -> FoundPlace | None:
+        row = self._layout.file_at(planning.span_of(self._ends, number)[0]) if self._has(number) else None
+        if row is None or row.file_id is None:
+            return None
+        start, end = planning.span_of(self._ends, number)
+        place = place_in(sentence, self._text[start:end])
+        if place is None:
+            return None
+        return {
+            "file": str(row.file_id),
+            "page": self._layout.page_at(start + place.start),
+            "start": start - row.start,
+            "end": end - row.start,
+            "sentence_start": start + place.start - row.start,
+            "sentence_end": start + place.end - row.start,
+        }
 
     def _has(self, number: int) -> bool:
         return 1 <= number <= len(self._ends)

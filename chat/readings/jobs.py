@@ -397,7 +397,9 @@ async def _folded(work: _ReadingRun, level: int, group: Sequence[ReadingPart]) -
 
 def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -> None:
     """Store the answer before it is checked, so that a stop or a crash does not lose it. Raises `_Lost`."""
-    unchecked = {"checked": 0, "doubts": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
+    unchecked = (
+        {"checked": 0, "doubts": [], "places": [], "note": NOT_CHECKED} if status == Reading.Status.CHECKING else None
+    )
     _require_ours(
         work,
         status=status,
@@ -412,5 +414,8 @@ def _store_answer(work: _ReadingRun, reply: OwnAnswer, status: Reading.Status) -
 def _store_checks(work: _ReadingRun, checks: Sequence[PartCheck], note: Sentence | None) -> None:
     """Store the result of the check of citations. Raises `_Lost`."""
     stored = note.dump() if note else ""
-    check = {"checked": checks[0].checked, "doubts": checks[0].doubts, "note": stored} if checks else None
+    check = None
+    if checks:
+        first = checks[0]
+        check = {"checked": first.checked, "doubts": first.doubts, "note": stored, "places": first.places}
     _require_ours(work, citation_check=check)

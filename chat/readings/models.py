@@ -37,9 +37,9 @@ class Reading(models.Model):
     `calls`, `tokens` and `cost` (US dollars) are the limits that its person agreed to; `asked` counts the calls since
     then. `only_answer`: unread parts stay unread.
 
-    `citation_check` has the number of sentences that were `checked` against their passages, the `doubts` in the form of
-    the event `CITATION_CHECK`, and a `note` if the check is incomplete; None before a check. `code` and `detail`
-    say why the reading ended. `attempt` counts the claims, `tries` the claims without progress.
+    `citation_check` has the number of sentences that were `checked` against their passages, the `doubts` and `places`
+    in the form of the event `CITATION_CHECK`, and a `note` if the check is incomplete; None before a check. `code` and
+    `detail` say why the reading ended. `attempt` counts the claims, `tries` the claims without progress.
 
     A reading in `CHECKING` has its answer, so any end makes it `DONE`.
     """

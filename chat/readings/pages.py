@@ -120,7 +120,12 @@ class ReadingView:
         """Return the answer as safe HTML, block by block."""
         numbers = [citation["citation"] for citation in checking.doubts_of(self.row)]
         doubt_links = {citation: reverse("chat:reading_doubt", args=[self.row.pk, citation]) for citation in numbers}
-        return render(self.row.answer, self.sources([self.row.answer]), doubt_links)
+        return render(
+            self.row.answer,
+            self.sources([self.row.answer]),
+            doubt_links,
+            places=checking.places_of(self.row),
+        )
 
     @property
     def doubts(self) -> int:

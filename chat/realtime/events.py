@@ -22,9 +22,9 @@ from types import MappingProxyType
 from typing import Required, Self, TypeAlias, TypedDict, get_args
 
 from accounts.realtime import NOT_SIGNED_IN, TOO_MANY, News
-from chat.citations.support import DoubtKind
+from chat.citations.differences import DoubtKind
 from chat.models import Conversation, Turn
-from chat.models.parts import CitationDoubt, CitedSource, FoundDocument, MessagePart
+from chat.models.parts import CitationDoubt, CitationPlace, CitedSource, FoundDocument, MessagePart
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
@@ -82,6 +82,19 @@ DOUBTS: Schema = {
             },
         },
         "required": ["citation", "numbers", "sentence", "evidence", "reasons"],
+    },
+}
+PLACES: Schema = {
+    "type": "array",
+    "description": "The sentence that a citation of the text (from 0) leads to: in a file its characters, those of its "
+    "passage, and its page; of a web page the sentence itself.",
+    "items": {
+        "type": "object",
+        "properties": {
+            **dict.fromkeys(("citation", "number", "page", "start", "end", "sentence_start", "sentence_end"), NUMBER),
+            **dict.fromkeys(("file", "heading", "quote"), TEXT),
+        },
+        "required": ["citation", "number"],
     },
 }
 OUTGOING: Schema = {
@@ -185,7 +198,12 @@ class EventType(StrEnum):
     CITATION_CHECK = (
         "CITATION_CHECK",
         "How the sentences of a text that cite something compare with their passages; before the end of the turn.",
-        {"part": PART, "checked": {**NUMBER, "description": "Sentences that were compared."}, "doubts": DOUBTS},
+        {
+            "part": PART,
+            "checked": {**NUMBER, "description": "Sentences that were compared."},
+            "doubts": DOUBTS,
+            "places": PLACES,
+        },
     )
     CONTEXT_REPORT = (
         "CONTEXT_REPORT",
@@ -261,6 +279,7 @@ class EventPayload(TypedDict, total=False):
     href: str
     checked: int
     doubts: list[CitationDoubt]
+    places: list[CitationPlace]
     limit: int
     used: int
     left_out: int
@@ -358,7 +377,10 @@ def fold(parts: list[MessagePart], type_: EventType, payload: EventPayload) -> N
             }
             parts[payload["part"]].setdefault("citations", []).append(source)
         case EventType.CITATION_CHECK:
-            parts[payload["part"]]["check"] = {"checked": payload["checked"], "doubts": payload["doubts"]}
+            if payload["checked"]:
+                parts[payload["part"]]["check"] = {"checked": payload["checked"], "doubts": payload["doubts"]}
+            if payload.get("places"):  # none from a worker of an older version
+                parts[payload["part"]]["places"] = payload["places"]
         case _:
             _fold_call(parts, type_, payload)
 

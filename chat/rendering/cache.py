@@ -26,7 +26,7 @@ from django.utils.translation import gettext as _
 
 from chat.models import Message, RenderedAnswer
 from chat.rendering.markdown import REST_AS_TEXT, RenderAllowance, render
-from chat.rendering.references import Source, mention_href
+from chat.rendering.references import PlaceLink, Source, mention_href, place_href
 
 PACKAGES = ("markdown-it-py", "mdit-py-plugins", "latex2mathml", "nh3", "Pygments")
 
@@ -90,7 +90,10 @@ def _store(rows: Sequence[RenderedAnswer]) -> None:
 def _rendered(answer: Message, sources: Mapping[int, Source], language: str) -> RenderedAnswer:
     recording = _RecordingSources(sources)
     allowance = RenderAllowance()
-    blocks = [render(part["text"], recording, _doubts(answer, part), allowance) for part in _texts(answer)]
+    blocks = [
+        render(part["text"], recording, _doubts(answer, part), allowance, _places(answer, part))
+        for part in _texts(answer)
+    ]
     numbers = sorted(recording.numbers)
     return RenderedAnswer(
         message=answer,
@@ -114,10 +117,19 @@ def _doubts(answer: Message, part: Mapping[str, Any]) -> dict[int, str]:
     return {each["citation"]: reverse("chat:doubt", args=[answer.pk, at, each["citation"]]) for each in doubts}
 
 
+def _places(answer: Message, part: Mapping[str, Any]) -> dict[tuple[int, int], PlaceLink]:
+    """Return the links to the sentences that the part's citations lead to."""
+    at = answer.parts.index(part)
+    return {
+        (place["citation"], place["number"]): PlaceLink(place_href(place), f"{at}.{place['citation']}")
+        for place in part.get("places", ())
+    }
+
+
 def _digest(answer: Message, sources: Mapping[int, Source], numbers: Sequence[int]) -> str:
     """Return the digest of all inputs of the HTML. `numbers` are the citation numbers that the answer looks up."""
     cited = [(number, source.label, source.href) for number in numbers if (source := sources.get(number))]
-    texts = [(part["text"], _doubts(answer, part)) for part in _texts(answer)]
+    texts = [(part["text"], _doubts(answer, part), part.get("places", ())) for part in _texts(answer)]
     inputs = [_renderer_version(), _("Copy"), _("unconfirmed"), _(REST_AS_TEXT), mention_href("a"), cited, texts]
     return sha256(dumps(inputs).encode()).hexdigest()
 

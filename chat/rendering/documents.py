@@ -1,14 +1,15 @@
 """Render parts of files and excerpts of answers as documents, with a passage marked in them.
 
 Readers write the text of most kinds of files as Markdown. Its headings would stand among those of the page, so they
-become paragraphs that look like headings. A passage is marked in the HTML: two private characters stand around it while
-the text is rendered.
+become paragraphs that look like headings. A passage is marked in the HTML: private characters stand around it while the
+text is rendered.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from chat.rendering.markdown import RenderAllowance, render
 from readers.api import media_types
@@ -20,13 +21,22 @@ MARKDOWN_TYPES = frozenset(
         *(media_types.PPTX, media_types.PPT, media_types.ODP, media_types.EPUB, media_types.HTML),
     }
 )
-_OPENS, _CLOSES = "\ue000", "\ue001"
-_SIGNS = re.compile(f"[{_OPENS}{_CLOSES}]")
+# Private characters that stand for the beginning of a faint mark, the beginning of a mark, and the end of either.
+_OPENS_FAINT, _OPENS, _CLOSES = "\ue000", "\ue001", "\ue002"
+_SIGNS = re.compile(f"[{_OPENS_FAINT}{_OPENS}{_CLOSES}]")
 _HEADING = re.compile(r"<h([1-6])>")
 _HEADING_END = re.compile(r"</h[1-6]>")
 _PIECES = re.compile(r"<[^>]*>|[^<]+")
 # Marks at the beginning of a line that would lose their meaning behind another character.
 _LEAD = re.compile(r"(?:\s|#{1,6}[ \t]|>|[-*+][ \t]|\d{1,9}[.)][ \t]|\|)*+")
+
+
+class TextMark(NamedTuple):
+    """Characters [start, end) of a text to mark. `faint`: they are a passage around the text that is meant."""
+
+    start: int
+    end: int
+    faint: bool = False
 
 
 @dataclass(slots=True)
@@ -35,13 +45,13 @@ class DocumentRenderer:
 
     allowance: RenderAllowance
 
-    def html(self, text: str, begins: int = 0, ends: int = 0, *, anchor: bool = False) -> str:
-        """Return the text as HTML with the characters [begins, ends) marked. With `anchor` links can lead to the mark.
+    def html(self, text: str, marks: Sequence[TextMark] = (), *, anchor: bool = False) -> str:
+        """Return the text as HTML with its marks, which come in order and do not overlap.
 
-        Never raises: a text beyond the allowance is shown as written.
+        With `anchor`, links can lead to the first mark that is not faint. Never raises: a text beyond the allowance is
+        shown as written.
         """
-        text = _SIGNS.sub(" ", text)
-        blocks = render(_with_signs(text, begins, ends) if ends > begins else text, allowance=self.allowance)
+        blocks = render(_with_signs(_SIGNS.sub(" ", text), marks), allowance=self.allowance)
         html = "".join(f'<div class="block">{block}</div>' for block in _marked(blocks, anchor=anchor))
         return _HEADING_END.sub("</p>", _HEADING.sub(r'<p class="heading-\1">', html))
 
@@ -53,18 +63,23 @@ def excerpt_html(text: str, most: int) -> str:
     return DocumentRenderer(RenderAllowance()).html(text)
 
 
-def _with_signs(text: str, begins: int, ends: int) -> str:
-    """Put the signs around the passage, behind the marks that begin its first line and before its last blank."""
-    lead = _LEAD.match(text, begins)
-    first = min(lead.end() if lead else begins, ends)
-    last = first + len(text[first:ends].rstrip(" \t\n|"))
-    return f"{text[:first]}{_OPENS}{text[first:last]}{_CLOSES}{text[last:]}"
+def _with_signs(text: str, marks: Sequence[TextMark]) -> str:
+    """Put signs around each mark, behind the characters that begin its first line and before its last blank."""
+    for mark in reversed(marks):
+        lead = _LEAD.match(text, mark.start)
+        first = min(lead.end() if lead else mark.start, mark.end)
+        last = first + len(text[first : mark.end].rstrip(" \t\n|"))
+        if last > first:
+            sign = _OPENS_FAINT if mark.faint else _OPENS
+            text = f"{text[:first]}{sign}{text[first:last]}{_CLOSES}{text[last:]}"
+    return text
 
 
 def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
     """Yield the blocks with `mark` elements in the place of the signs."""
     place = ' id="passage"' if anchor else ""
-    inside = in_formula = False
+    sign = _CLOSES
+    in_formula = False
     for block in blocks:
         written: list[str] = []
         for piece in _PIECES.findall(block):
@@ -72,19 +87,27 @@ def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
                 in_formula = piece.startswith("<math") or (in_formula and piece != "</math>")
                 written.append(_SIGNS.sub("", piece))
                 continue
-            for text in re.split(f"([{_OPENS}{_CLOSES}])", piece):
-                if text in (_OPENS, _CLOSES):
-                    inside = text == _OPENS
-                elif inside and text.strip() and not in_formula:
+            for text in re.split(f"([{_OPENS_FAINT}{_OPENS}{_CLOSES}])", piece):
+                if _SIGNS.fullmatch(text):
+                    sign = text
+                elif sign == _CLOSES or not text.strip() or in_formula:
+                    written.append(text)
+                elif sign == _OPENS_FAINT:
+                    written.append(f'<mark class="around">{text}</mark>')
+                else:
                     written.append(f'<mark{place} tabindex="-1">{text}</mark>')
                     place = ""
-                else:
-                    written.append(text)
         yield "".join(written)
 
 
-def plain_html(text: str, begins: int, ends: int, *, anchor: bool) -> str:
-    """Return a text that is no Markdown, as it is, with the characters [begins, ends) marked."""
+def plain_html(text: str, marks: Sequence[TextMark] = (), *, anchor: bool = False) -> str:
+    """Return a text that is no Markdown, as it is, with its marks."""
     place = ' id="passage"' if anchor else ""
-    passage = f'<mark{place} tabindex="-1">{escape(text[begins:ends])}</mark>' if ends > begins else ""
-    return f'<pre dir="auto">{escape(text[:begins])}{passage}{escape(text[ends:])}</pre>'
+    written: list[str] = []
+    end = 0
+    for mark in marks:
+        marked = escape(text[mark.start : mark.end])
+        attributes = ' class="around"' if mark.faint else f'{place} tabindex="-1"'
+        written += [escape(text[end : mark.start]), f"<mark{attributes}>{marked}</mark>" if marked else ""]
+        end = mark.end
+    return f'<pre dir="auto">{"".join(written)}{escape(text[end:])}</pre>'

@@ -85,7 +85,7 @@ CLEANER = nh3.Cleaner(
         *MATH_TAGS,
     },
     attributes={
-        "a": {"href", "title", "class"},
+        "a": {"href", "title", "class", "data-place"},
         "ol": {"start", "class"},
         "button": {"class", "data-copy"},
         "input": {"class", "checked", "disabled"},
@@ -419,19 +419,21 @@ def render(
     sources: Mapping[int, references.Source] | None = None,
     doubts: Mapping[int, str] = MappingProxyType({}),
     allowance: RenderAllowance | None = None,
+    places: Mapping[tuple[int, int], references.PlaceLink] = MappingProxyType({}),
 ) -> list[str]:
     """Return the HTML of each top-level block, each sanitised by itself. Never raises.
 
     `sources` are the documents to which citations may link, by number. `doubts` are the addresses of the pages that
-    explain doubts, by the number of the citation in the text, from 0. All texts of an answer share one `allowance`, and
-    this call consumes it. A text that exceeds the allowance is shown as written, and truncated if that is too long.
+    explain doubts, by the number of the citation in the text, from 0. `places` are the links to the sentences that
+    citations lead to, by the number of the citation and of the document. All texts of an answer share one `allowance`,
+    and this call consumes it. A text that exceeds the allowance is shown as written, and truncated if that is too long.
     """
     text = _normal(text)
     allowance = RenderAllowance() if allowance is None else allowance
     if len(text) > allowance.characters:
         return [_as_written(text, allowance)]
     trial = allowance.copy()
-    env: Env = {"sources": sources, "doubts": doubts, "allowance": trial}
+    env: Env = {"sources": sources, "doubts": doubts, "places": places, "allowance": trial}
     try:
         blocks = [block.html for block in _blocks(text, env)]
     except TooMuchMarkup:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
 
 from accounts.models import User
-from chat.models.parts import CitedSource
+from chat.models.parts import CitationPlace, CitedSource
 from files.models import File
 from projects.planner.models import codes
 from projects.planner.models.task import Task
@@ -76,6 +76,24 @@ def _href(document: Mapping[str, Any]) -> str:
     return reverse("files:file", args=[document["file"]]) + query + (f"#page-{page}" if page else "")
 
 
+class PlaceLink(NamedTuple):
+    """The address of the sentence that a citation leads to, and the name of the citation in its answer."""
+
+    href: str
+    name: str
+
+
+def place_href(place: CitationPlace) -> str:
+    """Return the address of the sentence in its file; empty for a web page."""
+    if "file" not in place:
+        return ""
+    names = {"start": "start", "end": "end", "from": "sentence_start", "to": "sentence_end", "page": "page"}
+    query = {name: place[member] for name, member in names.items() if place.get(member) is not None}  # type: ignore[literal-required]
+    if not place.get("page"):
+        query.pop("page", None)
+    return f"{reverse('files:file', args=[place['file']])}?{urlencode(query)}#passage"
+
+
 def cited(text: str, sources: Mapping[int, Source]) -> Iterator[Source]:
     """Yield the sources that a text cites, each once, in the order of their first citation."""
     seen: set[int] = set()
@@ -95,7 +113,8 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
     """Parse a citation. A rule of the Markdown parser; `env["sources"]` are the documents that can be cited.
 
     Citations are counted from 0; each link has the count of its citation as `meta["citation"]`. A citation with an
-    address in `env["doubts"]` is followed by a sign that links to that address.
+    address in `env["doubts"]` is followed by a sign that links to that address. `env["places"]` has links to sentences,
+    by the count of the citation and the number of the document.
     """
     sources: Mapping[int, Source] | None = state.env.get("sources")
     match = CITED.match(state.src, state.pos) if state.src[state.pos] == "[" else None
@@ -111,6 +130,8 @@ def citation_rule(state: StateInline, silent: bool) -> bool:
                 continue
             link = state.push("link_open", "a", 1)
             link.attrs = {"href": source.href, "title": source.label, "class": "citation"}
+            if (place := state.env.get("places", {}).get((nth, source.number))) is not None:
+                link.attrs |= {"href": place.href or source.href, "data-place": place.name}
             link.meta = {"citation": nth}
             state.push("text", "", 0).content = piece
             state.push("link_close", "a", -1)

@@ -13,7 +13,7 @@ from chat.context.types import Document
 from chat.documents.numbers import give_numbers
 from chat.documents.passages import HITS, MAX_QUERY, passages, phrasings_of
 from chat.models import Attachment, Conversation
-from chat.models.parts import FoundDocument
+from chat.models.parts import FoundDocument, PassageSpan
 from chat.models.summary import marks_on
 from core.background import on_database
 from core.lines import first_line
@@ -108,7 +108,7 @@ class SearchFiles:
             by_file.setdefault(hit.file, []).append(hit)
         numbers = give_numbers(self.scope.conversation, [str(pk) for pk in by_file])
         documents = [passages(pk, file_hits) for pk, file_hits in by_file.items()]
-        places = [_place(numbers, pk, file_hits[0]) for pk, file_hits in by_file.items()]
+        places = [_place(numbers, pk, file_hits) for pk, file_hits in by_file.items()]
         return ToolOutput(documents_json(documents, CitationNumbers(numbers)), {"documents": places}, arguments=used)
 
 
@@ -139,7 +139,8 @@ def _each_once(phrasings: Sequence[str]) -> list[str]:
     return [text for text in unique.values() if text]
 
 
-def _place(numbers: Mapping[str, int], pk: UUID, hit: ChunkHit) -> FoundDocument:
+def _place(numbers: Mapping[str, int], pk: UUID, hits: Sequence[ChunkHit]) -> FoundDocument:
+    hit = hits[0]
     place: FoundDocument = {
         "number": numbers[str(pk)],
         "title": hit.name,
@@ -147,10 +148,18 @@ def _place(numbers: Mapping[str, int], pk: UUID, hit: ChunkHit) -> FoundDocument
         "page": hit.page,
         "start": hit.start,
         "end": hit.end,
+        "passages": [_passage_span(each) for each in sorted(hits, key=lambda each: each.start)],
     }
     if hit.heading:
         place["heading"] = hit.heading
     return place
+
+
+def _passage_span(hit: ChunkHit) -> PassageSpan:
+    span: PassageSpan = {"start": hit.start, "end": hit.end}
+    if hit.heading:
+        span["heading"] = hit.heading
+    return span
 
 
 class ReadFile:

@@ -512,7 +512,13 @@ class _Run:
         checks, note = await check_in_time(find, billing, self.context.texts, judge)
         self.reports[-1]["notes"] += [note.dump()] if note else []
         for each in checks:
-            self.answer.emit(EventType.CITATION_CHECK, part=each.part, checked=each.checked, doubts=each.doubts)
+            self.answer.emit(
+                EventType.CITATION_CHECK,
+                part=each.part,
+                checked=each.checked,
+                doubts=each.doubts,
+                places=each.places,
+            )
         if doubts := sum(len(each.doubts) for each in checks):
             self.reports[-1]["notes"].append(reports.doubted(doubts, sum(each.checked for each in checks)).dump())
 

@@ -5,8 +5,8 @@ Each source is shown with its passage and the places that cite it.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -20,16 +20,17 @@ from accounts.models import User
 from chat.citations.services import contents_in, in_words
 from chat.models import Conversation, Message, ToolResult
 from chat.models.conversation_state import visible_conversation, visible_message
-from chat.models.parts import MessagePart
+from chat.models.parts import CitationPlace, MessagePart
 from chat.models.tree import branch_rows
 from chat.rendering.documents import MARKDOWN_TYPES
-from chat.rendering.references import CITED, Source
+from chat.rendering.references import CITED, Source, place_href
 from chat.web.messages import sources_of, titles_of
 from core.errors import NotFound
 from core.requests import get_or_404, with_row
 from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage
+LEAD = 120  # characters before the sentence that a citation leads to
 AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # newest answers of a conversation whose sources are listed
 MOST_PASSAGES = 40  # passages shown in one list; later sources can still be opened
@@ -44,35 +45,51 @@ class Quote:
     words: str
 
 
+class SourceExcerpt(NamedTuple):
+    """A passage: the sentence that a citation leads to, and the text around it."""
+
+    lead: str = ""
+    sentence: str = ""
+    tail: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceView:
     """A source as a list shows it.
 
-    `place` is the page and heading, or the host of a web page. `passage` is empty if no text can be shown. `markdown`:
-    the passage is Markdown, as that of most kinds of files.
+    `place` is the page and heading, or the host of a web page. `excerpt` is empty if no text can be shown. Without a
+    known sentence it has a tail only. `markdown`: the excerpt is Markdown, as that of most kinds of files.
     """
 
     number: int
     title: str
     href: str
     place: str
-    passage: str
+    excerpt: SourceExcerpt
     quotes: list[Quote]
     markdown: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _NumberedSource:
-    """A source with the quotes of one or more answers. `document` is the last search hit, empty for a whole file."""
+    """A source with the quotes of one or more answers.
+
+    `document` is the last search hit, empty for a whole file. `place` is the sentence that a citation leads to.
+    """
 
     source: Source
     document: Mapping[str, Any]
+    place: CitationPlace | None
     quotes: list[Quote]
 
 
-def of_answer(user: User, answer: Message) -> list[SourceView]:
-    """Return the cited sources of an answer in the order of their numbers, then the hits that it does not cite."""
-    return _views(user, _collected([answer]))
+def of_answer(user: User, answer: Message, citation: str = "") -> list[SourceView]:
+    """Return the cited sources of an answer in the order of their numbers, then the hits that it does not cite.
+
+    Each shows the sentence that its first citation leads to, or `citation`: the index of a part and the number of a
+    citation in it, as in “2.0”.
+    """
+    return _views(user, _collected([answer], citation))
 
 
 def of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
@@ -81,21 +98,22 @@ def of_conversation(user: User, conversation: Conversation) -> list[SourceView]:
     return _views(user, _collected(list(rows)[::-1]))
 
 
-def one_source(user: User, answer: Message, number: int) -> SourceView:
-    """Return the source with this number in an answer. Raises `NotFound`."""
-    numbered = _collected([answer])
+def one_source(user: User, answer: Message, number: int, citation: str = "") -> SourceView:
+    """Return the source with this number in an answer, as `of_answer`. Raises `NotFound`."""
+    numbered = _collected([answer], citation)
     if number not in numbered:
         raise NotFound("source")
     return _views(user, {number: numbered[number]})[0]
 
 
-def _collected(answers: Sequence[Message]) -> dict[int, _NumberedSource]:
+def _collected(answers: Sequence[Message], citation: str = "") -> dict[int, _NumberedSource]:
     """Return the sources that are cited or were returned by a tool, by number."""
     collected: dict[int, _NumberedSource] = {}
     titles = titles_of(answers[0].conversation) if answers else {}
     for answer in answers:
         sources = sources_of(answer, titles)
         documents = dict(_documents(answer.parts))
+        places = _places(answer.parts, citation)
         quotes: dict[int, list[Quote]] = {}
         for number, words in _quotes(answer.text):
             quotes.setdefault(number, []).append(Quote(answer.pk, words))
@@ -105,8 +123,19 @@ def _collected(answers: Sequence[Message]) -> dict[int, _NumberedSource]:
             earlier = collected.get(number)
             document = documents.get(number) or (earlier.document if earlier else {})
             all_quotes = [*(earlier.quotes if earlier else ()), *quotes.get(number, ())]
-            collected[number] = _NumberedSource(source, document, all_quotes)
+            place = places.get(number) or (earlier.place if earlier else None)
+            collected[number] = _NumberedSource(source, document, place, all_quotes)
     return collected
+
+
+def _places(parts: Sequence[MessagePart], citation: str) -> dict[int, CitationPlace]:
+    """Return the first place of each number, and those of `citation` instead."""
+    places: dict[int, CitationPlace] = {}
+    for at, part in enumerate(parts):
+        for place in part.get("places", ()):
+            if place["number"] not in places or f"{at}.{place['citation']}" == citation:
+                places[place["number"]] = place
+    return places
 
 
 def _documents(parts: Iterable[MessagePart]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -141,9 +170,9 @@ def _views(user: User, numbered: Mapping[int, _NumberedSource]) -> list[SourceVi
         SourceView(
             number=number,
             title=entry.source.title,
-            href=entry.source.href,
+            href=(place_href(entry.place) if entry.place else "") or entry.source.href,
             place=_place(entry),
-            passage=_passage(entry, visible) if index < MOST_PASSAGES else "",
+            excerpt=_excerpt(entry, visible) if index < MOST_PASSAGES else SourceExcerpt(),
             quotes=entry.quotes,
             markdown=visible.get(_file(entry)) in MARKDOWN_TYPES,
         )
@@ -164,22 +193,53 @@ def _place(numbered: _NumberedSource) -> str:
     document = numbered.document
     if "url" in document:
         return urlsplit(str(document["url"])).hostname or ""
-    page = document.get("page")
-    heading = str(document.get("heading", ""))
+    position: Mapping[str, Any] = numbered.place or document
+    page = position.get("page")
+    heading = str(position.get("heading", ""))
     return " · ".join(filter(None, (_("page %(page)d") % {"page": page} if page else "", heading)))
 
 
-def _passage(numbered: _NumberedSource, visible: Container[str]) -> str:
+def _excerpt(numbered: _NumberedSource, visible: Container[str]) -> SourceExcerpt:
     """Return the passage from the file's current text. A web page or deleted file has the text that the model got."""
-    document = numbered.document
+    document, place = numbered.document, numbered.place
     file = _file(numbered)
-    text = str(document.get("contents", ""))
-    if file in visible:
-        start = int(document.get("start", 0))
-        length = min(int(document.get("end", start + PASSAGE + 1)) - start, PASSAGE + 1)
-        rows = FileText.objects.filter(file=UUID(file)).annotate(passage=Substr("text", start + 1, max(1, length)))
-        text = rows.values_list("passage", flat=True).first() or text
-    text = text.strip()
+    contents = str(document.get("contents", "")).strip()
+    if place is not None and "quote" in place:
+        start = contents.find(place["quote"])
+        return (
+            _around(contents, start, start + len(place["quote"])) if start >= 0 else SourceExcerpt(tail=_cut(contents))
+        )
+    if file not in visible:
+        return SourceExcerpt(tail=_cut(contents))
+    if place is not None and "file" in place:
+        first = max(place["start"], place["sentence_start"] - LEAD - 1)
+        length = min(place["end"], place["sentence_end"] + PASSAGE + 1) - first
+        if text := _text_of(file, first, length):
+            return _around(text, place["sentence_start"] - first, place["sentence_end"] - first)
+    start = int(document.get("start", 0))
+    length = min(int(document.get("end", start + PASSAGE + 1)) - start, PASSAGE + 1)
+    return SourceExcerpt(tail=_cut(_text_of(file, start, length).strip() or contents))
+
+
+def _text_of(file: str, start: int, length: int) -> str:
+    """Return characters of the file's text; empty for a file without a text."""
+    rows = FileText.objects.filter(file=UUID(file)).annotate(passage=Substr("text", start + 1, max(1, length)))
+    return rows.values_list("passage", flat=True).first() or ""
+
+
+def _around(text: str, start: int, end: int) -> SourceExcerpt:
+    """Return the sentence [start, end) with text around it: `PASSAGE` characters in all, or the whole sentence."""
+    lead = text[max(0, start - LEAD) : start]
+    if start > LEAD:
+        lead = f"…{lead.partition(' ')[2]}"
+    tail = text[end:]
+    room = max(0, PASSAGE - len(lead) - (end - start))
+    return SourceExcerpt(
+        lead.lstrip(), text[start:end], f"{tail[:room].rpartition(' ')[0]}…" if len(tail) > room else tail
+    )
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= PASSAGE else f"{text[:PASSAGE].rpartition(' ')[0]}…"
 
 
@@ -188,7 +248,7 @@ def answer_sources(request: Request, message: Message) -> HttpResponse:
     return _panel(
         request,
         {
-            "sources": of_answer(request.user, message),
+            "sources": of_answer(request.user, message, request.GET.get("citation", "")),
             "message": message,
             "turn": getattr(message, "turn", None),
             "conversation": message.conversation,
@@ -204,7 +264,8 @@ def conversation_sources(request: Request, conversation: Conversation) -> HttpRe
 @with_row(visible_message, "GET")
 def preview(request: Request, message: Message, number: int) -> HttpResponse:
     """Show the card of a citation that is hovered or focused."""
-    response = render(request, "chat/_source.html", {"source": one_source(request.user, message, number)})
+    source = one_source(request.user, message, number, request.GET.get("citation", ""))
+    response = render(request, "chat/_source.html", {"source": source})
     response["Cache-Control"] = "private, max-age=300"  # the reader may hover it again and again
     return response
 
@@ -217,6 +278,8 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
     if shown is None:
         raise NotFound("citation")
     sources = sources_of(message, titles_of(message.conversation))
+    places = (each for checked in message.parts[part : part + 1] for each in checked.get("places", ()))
+    links = {each["number"]: place_href(each) for each in places if each["citation"] == citation}
     context = {
         "message": message,
         "turn": getattr(message, "turn", None),
@@ -224,7 +287,11 @@ def doubt(request: Request, message: Message, part: int, citation: int) -> HttpR
         "sentence": shown["sentence"],
         "evidence": shown["evidence"],
         "reasons": in_words(shown),
-        "sources": [sources[number] for number in shown["numbers"] if number in sources],
+        "sources": [
+            replace(sources[number], href=links.get(number) or sources[number].href)
+            for number in shown["numbers"]
+            if number in sources
+        ],
     }
     return render(request, "chat/_doubt.html" if request.htmx else "chat/doubt.html", context)
 

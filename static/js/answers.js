@@ -384,13 +384,18 @@ async function showCard(link) {
   cited = link;
   title = link.title;
   link.removeAttribute("title");
-  const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/`;
+  const address = `${around(HTMLElement, "article", link)?.dataset.url}sources/${link.textContent}/${atCitation(link)}`;
   const html = await (known.get(address) ?? load(address)); // not while a menu closes and gives the focus back
   if (cited !== link || !link.isConnected) return;
   card.innerHTML = html; // rendered and escaped by the server
   link.setAttribute("aria-describedby", card.id);
   card.showPopover();
   beside(card, link);
+}
+
+/** The query that asks for the sentence that this citation leads to. @param {HTMLAnchorElement} link */
+function atCitation(link) {
+  return link.dataset.place ? `?citation=${link.dataset.place}` : "";
 }
 
 /** @param {string} url */
@@ -453,7 +458,8 @@ async function showSource(link) {
   hideCard();
   const sources = find(HTMLAnchorElement, "[data-sources]", around(HTMLElement, "article", link));
   if (!sources) return void window.open(link.href, "_blank", "noopener");
-  await htmx.ajax("GET", sources.href, { source: sources, target: "#panel-body", swap: "innerHTML" });
+  const address = sources.href + atCitation(link);
+  await htmx.ajax("GET", address, { source: sources, target: "#panel-body", swap: "innerHTML" });
   const source = document.getElementById(`source-${link.textContent}`);
   source?.setAttribute("aria-current", "true");
   source?.scrollIntoView({ block: "center" });

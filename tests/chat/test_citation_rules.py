@@ -3,7 +3,8 @@
 import pytest
 
 from chat.citations.claims import claims
-from chat.citations.support import DoubtKind, compare, sentences
+from chat.citations.differences import DoubtKind
+from chat.citations.support import compare, sentences
 from chat.rendering.references import Source
 from tests.chat.claims import ALTERED, TRUE, Pair
 
@@ -34,13 +35,60 @@ LEASE = (
         ("The rent is 1,350 euros a month.", [DoubtKind.NUMBER]),
         ("The lease was signed on 3 June 2021.", [DoubtKind.NUMBER]),
         ("Mr. Adams and the Castle Company signed the lease in 2021.", [DoubtKind.NAME]),
-        ("Pets are allowed.", []),
+        ("Pets are allowed.", [DoubtKind.NEGATION]),
+        ("Pets.", []),
+        ("The rent is 1,250 dollars a month.", [DoubtKind.NUMBER]),
         ("The lease says that pets are allowed there.", [DoubtKind.NEGATION]),
         ("The dog barked at the postman in the garden all night.", [DoubtKind.ABSENT]),
     ],
 )
 def test_each_kind_of_reason(sentence: str, expected: list[DoubtKind]) -> None:
     assert reasons(Pair(sentence, LEASE)) == expected
+
+
+GLOSSARY = (
+    "A persona is the configuration for an assistant: its prompt, its tools and its model. A workspace holds personas, "
+    "projects and the people of one company. Workers read jobs from the queue and write results to the database."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The configuration for an assistant is called a persona.", []),
+        ("A persona configures an assistant, with its prompt, tools and model.", []),
+        ("A workspace contains the personas, projects and people of a company.", []),
+        ("Jobs are read from the queue by workers, which write the results into the database.", []),
+        ("A workspace is the configuration for an assistant.", [DoubtKind.WORD]),
+        ("A persona is the password for an assistant.", [DoubtKind.WORD]),
+        ("An assistant is the configuration for a persona.", [DoubtKind.ORDER]),
+        ("Workers read jobs from the database and write results to the queue.", [DoubtKind.ORDER]),
+    ],
+)
+def test_a_word_that_replaces_another_needs_a_reason(sentence: str, expected: list[DoubtKind]) -> None:
+    assert reasons(Pair(sentence, GLOSSARY)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage", "expected"),
+    [
+        (
+            "Die Miete ist vom Mieter bis zum 3. Werktag zu zahlen.",
+            "Der Mieter zahlt die Miete bis zum dritten Werktag.",
+            [],
+        ),
+        ("Der Mieter haftet für Schäden.", "Der Vermieter haftet für Schäden.", [DoubtKind.WORD]),
+        ("Um neun Uhr öffnet die Bibliothek.", "Die Bibliothek öffnet um neun Uhr.", []),
+        ("Les travaux dureront 10 mois.", "Les travaux dureront dix mois.", []),
+        ("Hợp đồng có thời hạn 2 năm.", "Hợp đồng có thời hạn hai năm và không tự động gia hạn.", []),
+        ("员工每年有15天带薪假期。", "员工每年有十五天带薪假期。", []),
+        ("员工每年有二十天带薪假期。", "员工每年有十五天带薪假期。", [DoubtKind.NUMBER]),
+    ],
+)
+def test_other_languages_are_compared_by_their_words_and_numbers(
+    sentence: str, passage: str, expected: list[DoubtKind]
+) -> None:
+    assert reasons(Pair(sentence, passage)) == expected
 
 
 def test_names_the_other_way_round_are_seen_and_the_passive_is_not_accused() -> None:
@@ -79,3 +127,9 @@ def test_each_citation_stands_for_what_leads_up_to_it() -> None:
         (2, (3,), "According to, pets are allowed in the garden."),
         (3, (1, 2), "It was raised twice."),
     ]
+
+
+def test_a_long_passage_without_sentences_is_compared_in_part() -> None:
+    passage = "word " * 20_000 + "the fee is limited to 500 euros a year " + "word " * 1_000
+    assert reasons(Pair("The fee is limited to 500 euros a year.", passage)) == []
+    assert DoubtKind.NUMBER in reasons(Pair("The fee is limited to 900 euros a year.", passage))

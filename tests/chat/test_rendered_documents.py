@@ -1,12 +1,14 @@
 """Documents are read as documents: rendered Markdown with the passage marked, and plain words in titles."""
 
+import re
+
 import pytest
 from django.test import Client
 
 from accounts.models import User
 from chat.models import Conversation, Message
 from chat.models.words import title_from
-from chat.rendering.documents import DocumentRenderer, excerpt_html
+from chat.rendering.documents import DocumentRenderer, TextMark, excerpt_html, plain_html
 from chat.rendering.markdown import RenderAllowance
 from core.marks import plain_line
 from files.models import File, FileText
@@ -19,7 +21,7 @@ CONTRACT = (
 def rendered(begins: str, ends: str) -> str:
     first = CONTRACT.index(begins)
     last = CONTRACT.index(ends) + len(ends)
-    return DocumentRenderer(RenderAllowance()).html(CONTRACT, first, last, anchor=True)
+    return DocumentRenderer(RenderAllowance()).html(CONTRACT, [TextMark(first, last)], anchor=True)
 
 
 def test_a_passage_is_marked_in_the_rendered_text_with_one_place_to_go_to() -> None:
@@ -34,16 +36,28 @@ def test_a_passage_in_the_middle_of_a_line_is_marked_alone() -> None:
     assert 'is <mark id="passage" tabindex="-1">60 days</mark>.' in rendered("60 days", "60 days")
 
 
+def test_the_passage_around_a_sentence_is_marked_faintly() -> None:
+    first, last = (CONTRACT.index(word) for word in ("The notice", "60 days"))
+    end = CONTRACT.index("\n\n|")
+    marks = [TextMark(first, last, faint=True), TextMark(last, last + 7), TextMark(last + 7, end, faint=True)]
+    html = DocumentRenderer(RenderAllowance()).html(CONTRACT, marks, anchor=True)
+    assert '<mark id="passage" tabindex="-1">60 days</mark><mark class="around">.</mark>' in html
+    assert '<mark class="around">The notice </mark><em><mark class="around">period</mark></em>' in html
+    assert plain_html("a < b. c", [TextMark(0, 6, faint=True), TextMark(7, 8)], anchor=True) == (
+        '<pre dir="auto"><mark class="around">a &lt; b.</mark> <mark id="passage" tabindex="-1">c</mark></pre>'
+    )
+
+
 @pytest.mark.parametrize("begins", range(0, len(CONTRACT), 7))
 def test_no_place_of_a_passage_breaks_the_page(begins: int) -> None:
-    html = DocumentRenderer(RenderAllowance()).html(CONTRACT, begins, begins + 20, anchor=True)
-    assert html.count("<mark") == html.count("</mark>") and "\ue000" not in html and "\ue001" not in html
+    html = DocumentRenderer(RenderAllowance()).html(CONTRACT, [TextMark(begins, begins + 20)], anchor=True)
+    assert html.count("<mark") == html.count("</mark>") and not re.search("[\ue000-\ue002]", html)
     assert html.count("<table>") == html.count("</table>")
 
 
 def test_what_somebody_planted_in_a_file_stays_text() -> None:
     evil = "<script>alert(1)</script> [x](javascript:alert(1)) \ue000"
-    html = DocumentRenderer(RenderAllowance()).html(evil, 3, 12, anchor=True)
+    html = DocumentRenderer(RenderAllowance()).html(evil, [TextMark(3, 12)], anchor=True)
     assert "<script" not in html and "javascript:" not in html.replace("(javascript:", "")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from llm.models import Model
+from readers.tests.samples import pdf
 from tests.conftest import Person
 from tests.e2e.conftest import PHONE, OpenBrowser, answer, ask, expect_complete, field, ready
 from tests.product import until
@@ -132,3 +134,52 @@ def test_an_answer_is_copied_as_markdown(visit: OpenBrowser, person: Person, pla
     answer(page).get_by_role("button", name="Copy").click()
     expect(answer(page).get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == ANSWER
+
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+
+
+def report() -> bytes:
+    """Return a PDF of five pages, each about a day."""
+    return pdf(
+        [
+            "\n".join(
+                f"On {day} crane {number} lifted {number * 7} containers at berth {number}." for number in range(1, 30)
+            )
+            for day in DAYS
+        ]
+    )
+
+
+def test_a_citation_opens_card_panel_and_page_at_its_sentence(page: Page, person: Person, model: Model) -> None:
+    caller = person.caller
+    file = caller.http.post("files/", files={"file": ("report.pdf", report())}).json()["id"]
+    until(lambda: caller.get(f"files/{file}/")["searchable"], "the file can be searched")
+    project = caller.post("projects/", {"name": "Harbour"}, expect=201)["id"]
+    caller.post(f"projects/{project}/files/", {"file": file}, expect=201)
+    place = caller.post("conversations/", {"project": project}, expect=201)["id"]
+    search = {
+        "name": "search_files",
+        "arguments": {"query": "crane 23", "variants": [f"{day} crane 23" for day in DAYS]},
+    }
+    sentence = "On Thursday crane 23 lifted 161 containers at berth 23."
+    text = f"On Tuesday crane 23 lifted 161 containers [1]. {sentence.removesuffix('.')} [1]."
+    page.goto(f"{caller.url}/c/{place}/")
+    ready(page)
+    ask(page, "Which?", steps=[{"tool_calls": [search]}, {"text": text}])
+    expect_complete(page)
+    second = answer(page).locator(".citation").nth(1)
+    expect(second).to_have_attribute("data-place", re.compile(r"^\d+\.1$"))
+    second.hover()
+    card = page.locator("#citation-preview")
+    expect(card.locator("mark")).to_have_text(sentence)
+    expect(card).to_contain_text("page 4")
+    second.click()
+    panel = page.locator("#panel #source-1")
+    expect(panel.locator("mark")).to_have_text(sentence)
+    with page.expect_popup() as opened:
+        panel.get_by_role("link", name="report.pdf").click()
+    source = opened.value
+    expect(source.locator("#page-4 mark#passage")).to_have_text(sentence)
+    expect(source.locator("#passage")).to_be_in_viewport()
+    expect(source.locator("mark.around").first).to_be_attached()

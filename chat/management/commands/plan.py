@@ -1,4 +1,7 @@
-"""`manage.py plan`: run the context engine on requests in JSON lines. See docs/develop/context.md."""
+"""`manage.py plan`: answer requests to the context engine and to the check of citations, in JSON lines.
+
+See docs/develop/context.md.
+"""
 
 import os
 import sys
@@ -7,8 +10,10 @@ from typing import Any, BinaryIO
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from chat.citations.plan_io import answer_citation
 from chat.context.plan_io import KINDS, run
 
+ALL_KINDS = {**KINDS, "citations": answer_citation}
 # Bytes. Only the beginning of a longer line is read, so that it cannot fill the memory. It gets an error answer.
 LONGEST_LINE = 256 * 1024 * 1024
 
@@ -18,11 +23,11 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("kind", choices=KINDS)
+        parser.add_argument("kind", choices=ALL_KINDS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            well_formed = run(options["kind"], _lines(sys.stdin.buffer), self._write)
+            well_formed = run(options["kind"], _lines(sys.stdin.buffer), self._write, ALL_KINDS)
         except BrokenPipeError:
             # The reader has closed the pipe (`| head`). Python still flushes its buffer at exit, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

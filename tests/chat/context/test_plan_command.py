@@ -87,3 +87,15 @@ def test_a_process_answers_line_by_line_and_needs_no_service() -> None:
         assert json.loads(process.stdout.readline())["error"]["code"] == "bad_request"
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_citations_are_checked_without_a_database(plan: RunPlan) -> None:
+    passage = "A persona is the configuration for an assistant. A workspace holds personas."
+    sentences = (
+        "A persona is the configuration for an assistant.",
+        "A workspace is the configuration for an assistant.",
+    )
+    lines = [json.dumps({"sentence": sentence, "passage": passage}) for sentence in sentences]
+    done = plan("citations", "\n".join([*lines, json.dumps({"passage": passage})]).encode())
+    assert done.answers[:2] == [{"supported": True}, {"supported": False}]
+    assert (done.answers[2]["error"]["code"], done.status) == ("bad_request", 1)

@@ -1,0 +1,383 @@
+"""Lists of words that the comparison of a sentence with a passage needs: function words, numbers, units, opposites.
+
+English has full lists. Other languages have their numbers, units, negations and some opposites. So a word of another
+language is compared by its letters, and counts as a word of content.
+"""
+
+
+def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
+    """Return consecutive values for the words: `first`, `first + step`, ..."""
+    return {word: float(first + step * index) for index, word in enumerate(words.split())}
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Return the words between blanks."""
+    return frozenset(words.split())
+
+
+FUNCTION_WORDS = word_set(
+    "a an the this that these those and or but nor so yet if then than as at by for from in into of off on onto "
+    "out over per to up upon via with within about above across after against along among amongst around before behind "
+    "below beneath beside besides between beyond during under until is are was were be been being am do does did done "
+    "doing have has had having will would shall should can could may might must ought i you he she it we they me him "
+    "her us them my your his its our their who whom whose which what when where why how there here also however "
+    "therefore thus hence moreover furthermore although though while whereas because since according such same other "
+    "another any some each every both either neither all more most much many few very just only even still too again "
+    "now s t re ve ll d m said says say not no never none without cannot whether toward towards throughout despite "
+    "unless except like yes own instead rather quite well already always"
+)
+# Frequent German words. Where they stand, a capital letter does not make a name.
+GERMAN_WORDS = word_set(
+    "der die das und ist sind wird werden wurde wurden nicht für von vom mit dem den des ein eine einer einem einen "
+    "muss müssen dürfen darf kann können zum zur im am um bei nach aus auf auch sich"
+)
+# Words of content that a sentence may add or leave out: they tell how something is said.
+LIGHT_WORDS = word_set(
+    "accord account call include contain involve make give get take use provide state name title entitle allow able "
+    "describe mention note show be become remain mean serve consist belong possible various certain several number "
+    "amount kind type form part example instance term case way thing fact time total together current usual general "
+    "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
+    "today year thing one different same new well known so-called particularly especially further additional need "
+    "passage document text file section table answer source report handbook page clause go goes bear"
+)
+NUMBER_WORDS = {
+    **_values_of(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+        "seventeen eighteen nineteen twenty",
+        first=0,
+    ),
+    **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
+    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
+    **_values_of("january february march april may june july august september october november december"),
+    **_values_of("jan feb mar apr"),
+    **_values_of("jul aug sep oct nov dec", first=7),
+    **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
+    **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
+    **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
+    **_values_of("zweiten dritten vierten fünften sechsten siebten achten neunten zehnten", first=2),
+    **_values_of("januar februar märz april mai juni juli august september oktober november dezember"),
+    **_values_of("deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize", first=2),
+    **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
+    **_values_of("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+    **_values_of("dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince", first=2),
+    **_values_of("hai ba bốn năm sáu bảy tám chín mười", first=2),
+    "twice": 2.0,
+    "double": 2.0,
+    "triple": 3.0,
+    "dozen": 12.0,
+    "half": 0.5,
+    "quarter": 0.25,
+}
+# Words that are numbers in one place and something else in another: “may”, “second”, “năm” (five, year).
+OFTEN_NO_NUMBER = word_set("one first second may mars mar once sept ba năm mai third quarter double twice")
+SCALES = {
+    **dict.fromkeys(("hundred",), 1e2),
+    **dict.fromkeys(("thousand", "k", "nghìn", "ngàn", "tausend", "mille"), 1e3),
+    **dict.fromkeys(("million", "millions", "m", "mio", "millionen", "triệu"), 1e6),
+    **dict.fromkeys(("billion", "billions", "bn", "tỷ", "milliarden", "milliards"), 1e9),
+    "trillion": 1e12,
+    **dict.fromkeys(("cent", "cents"), 1e-2),
+}
+MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
+NEGATIONS = word_set(
+    "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
+    "keinen keiner keinem nie niemals ohne ne pas jamais sans sin nunca nessun non"
+)
+_OPPOSITES = (
+    "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
+    "drop, grow decline, grow fall, gain loss, raise reduce, raise lower, rise fall, rise decrease, higher lower, "
+    "high low, more fewer, more less, most least, above below, over under, before after, until after, during before, "
+    "earlier later, larger smaller, large small, big small, greater smaller, greater less, longer shorter, long "
+    "short, faster slower, fast slow, better worse, best worst, maximum minimum, upper lower, top bottom, always "
+    "never, all none, allow forbid, allow prohibit, allow ban, permit prohibit, permit ban, include exclude, with "
+    "without, first last, possible impossible, legal illegal, lawful unlawful, lawful illegal, legal unlawful, "
+    "positive negative, accept reject, accept refuse, approve reject, adopt reject, succeed fail, success failure, "
+    "win lose, buy sell, open close, true false, strong weak, stronger weaker, north south, east west, northern "
+    "southern, eastern western, northeast southwest, northwest southwest, northwest southeast, northeast southeast, "
+    "northeast northwest, southwest southeast, developed developing, employer employee, lessor lessee, import export, "
+    "internal external, domestic foreign, left right, day night, daily nightly, young old, younger older, new old, "
+    "newer older, newest oldest, late early, later early, public private, written unwritten, known unknown, voluntary "
+    "mandatory, optional mandatory, optional required, profit loss, credit debit, buyer seller, lender borrower, "
+    "tenant landlord, teacher student, mother father, son daughter, husband wife, brother sister, male female, man "
+    "woman, input output, read write, upload download, enable disable, add remove, expand shrink, grow shrink, rare "
+    "common, rarely often, rarely commonly, seldom often, encourage discourage, confirm deny, support oppose, build "
+    "demolish, construct demolish, create destroy, arrive depart, begin end, start stop, start end, rich poor, hot "
+    "cold, warm cold, wet dry, urban rural, heavy light, deep shallow, thick thin, wide narrow, augmenté diminué, "
+    "hausse baisse, avant après, adopté rejeté, tăng giảm, trước sau, cao thấp, steigt sinkt, stieg sank, vor nach, "
+    "erlaubt verboten, angenommen abgelehnt, größer kleiner, höher niedriger"
+)
+OPPOSITES = [tuple(pair.split()) for pair in _OPPOSITES.split(", ")]
+# Each line has words that may replace one another in most sentences. Vectors of words know others.
+SYNONYMS = [
+    frozenset(line.split())
+    for line in (
+        "begin start commence launch open initiate",
+        "end finish terminate conclude cease stop expire close complete",
+        "buy purchase acquire obtain",
+        "use employ utilize apply operate",
+        "make create produce manufacture generate build construct develop form design",
+        "found establish create set launch start",
+        "need require demand necessitate",
+        "show display demonstrate present exhibit indicate reveal illustrate",
+        "fund finance pay sponsor",
+        "lie locate situate stand sit",
+        "downtown center centre middle",
+        "average mean",
+        "flock throng crowd rush",
+        "transmit broadcast send air deliver ship dispatch transfer",
+        "leave flee depart quit exit escape",
+        "run operate manage administer conduct head lead direct",
+        "work operate function run",
+        "dispute challenge contest question doubt reject",
+        "rise increase grow climb raise gain expand",
+        "fall decrease decline drop reduce lower shrink lessen diminish cut",
+        "link connect join unite combine attach tie",
+        "hurt harm damage injure negative negatively adverse",
+        "help assist aid support",
+        "end last final",
+        "important significant major key crucial essential vital substantial considerable",
+        "main primary principal chief leading central",
+        "big large great huge vast sizeable major",
+        "small little tiny minor",
+        "famous known renowned celebrated popular noted prominent",
+        "view regard consider see deem",
+        "call name term title entitle dub label know",
+        "say state claim argue assert declare maintain report explain tell believe",
+        "think believe suppose assume consider",
+        "choose select pick elect",
+        "keep retain preserve maintain hold store",
+        "get receive obtain gain acquire",
+        "give provide supply offer grant furnish deliver hand",
+        "allow permit let enable authorize",
+        "forbid ban prohibit bar outlaw disallow",
+        "must obligation duty",
+        "lawful legal permitted",
+        "illegal unlawful prohibited banned forbidden",
+        "buyer purchaser customer",
+        "customer client purchaser",
+        "supplier vendor provider",
+        "employee worker staff",
+        "employer company",
+        "company firm business enterprise corporation",
+        "house home residence dwelling building",
+        "town city municipality",
+        "country nation state",
+        "area region zone territory district",
+        "harbour harbor port",
+        "ship vessel boat",
+        "car automobile vehicle",
+        "road street",
+        "film movie picture",
+        "doctor physician",
+        "child kid",
+        "man male",
+        "woman female",
+        "illness disease sickness condition",
+        "medicine drug medication",
+        "teacher instructor",
+        "pupil student",
+        "study research investigation examine investigate analysis analyse analyze",
+        "job task work",
+        "error mistake fault failure",
+        "repair fix mend correct",
+        "remove delete erase eliminate",
+        "add append include",
+        "change alter modify amend revise adjust",
+        "kill murder slay",
+        "die pass perish death",
+        "bear born birth",
+        "marry wed",
+        "win defeat beat overcome",
+        "write author compose pen",
+        "publish release issue print",
+        "read peruse",
+        "speak talk communicate converse",
+        "hear listen",
+        "see watch view observe",
+        "ask request inquire query",
+        "answer reply respond response",
+        "fast quick rapid swift speedy",
+        "often frequent common usual regular",
+        "rare infrequent seldom uncommon",
+        "annual yearly year",
+        "daily day",
+        "weekly week",
+        "monthly month",
+        "night nightly",
+        "about approximate rough around circa nearly almost",
+        "entire whole complete full total all",
+        "whole entirety entirely fully completely",
+        "former previous prior earlier past formerly previously once",
+        "present current now today",
+        "later subsequent afterwards following",
+        "old ancient",
+        "modern contemporary recent",
+        "near close adjacent nearby neighbouring",
+        "far distant remote",
+        "hard difficult tough",
+        "easy simple",
+        "cost price expense charge fee",
+        "pay settle repay refund reimburse",
+        "money fund capital",
+        "rent lease hire let",
+        "contract agreement",
+        "cancel terminate rescind annul",
+        "notify inform tell advise notice",
+        "send mail post dispatch forward submit",
+        "hand submit file lodge",
+        "law statute act legislation",
+        "rule regulation provision",
+        "rejected declined refused turned",
+        "accept approve adopt agree endorse",
+        "propose suggest proposal",
+        "vote ballot",
+        "decide determine decision resolve rule hold",
+        "judge court",
+        "part piece portion section share component element",
+        "consist comprise contain include compose constitute account",
+        "cause lead result produce trigger bring prompt",
+        "because due owing",
+        "stop prevent halt hinder block",
+        "protect guard defend shield safeguard",
+        "attack assault",
+        "destroy demolish ruin wreck",
+        "happen occur take",
+        "reach arrive attain hit",
+        "enter access join",
+        "go proceed travel move head continue",
+        "continue last persist remain stay",
+        "move relocate transfer shift",
+        "carry transport bear convey",
+        "hold contain house store accommodate",
+        "cover include span extend",
+        "divide split separate",
+        "gather collect assemble accumulate",
+        "distribute spread circulate disseminate",
+        "absorb take soak",
+        "emit release discharge give send",
+        "turn convert transform change become",
+        "replace substitute supersede exchange swap",
+        "appear emerge show feature",
+        "appearance cameo role",
+        "invent devise develop create",
+        "discover find detect identify",
+        "measure gauge",
+        "calculate compute",
+        "estimate guess judge",
+        "compare contrast",
+        "belong part member",
+        "serve act function",
+        "live reside dwell inhabit",
+        "resident inhabitant",
+        "people person population individual human public",
+        "try attempt seek",
+        "repeat again retry",
+        "achieve accomplish attain reach",
+        "improve enhance better upgrade",
+        "worsen deteriorate",
+        "save store preserve rescue",
+        "delay postpone defer",
+        "possible feasible",
+        "necessary required needed essential",
+        "enough sufficient adequate",
+        "different distinct separate various diverse",
+        "same identical equal",
+        "similar alike comparable like",
+        "correct right accurate true",
+        "wrong false incorrect",
+        "special particular specific",
+        "notion idea concept hypothesis theory view",
+        "kind type sort form variety",
+        "way manner method mode means",
+        "goal aim purpose objective target",
+        "place location site spot position",
+        "beginning start outset",
+        "era period age time",
+        "war conflict warfare",
+        "soldier troop",
+        "king monarch ruler",
+        "leader head chief",
+        "member part",
+        "group team band",
+        "moon lunar",
+        "sun solar",
+        "sea ocean marine",
+        "tree wood",
+        "rain rainfall precipitation",
+        "power energy electricity",
+        "engine motor",
+        "machine device apparatus",
+        "tool instrument",
+        "picture image photo photograph",
+        "document record file",
+        "web website online internet",
+        "revenue sales turnover income",
+        "profit earnings",
+        "beginnen anfangen starten beginnt",
+        "enden aufhören schließen",
+        "zahlen bezahlen entrichten begleichen",
+        "sein betragen beträgt",
+        "débuter commencer débuteront commenceront débute commence",
+        "finir terminer achever",
+        "durer",
+    )
+]
+# Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
+_GROUPS = (
+    "all every each everyone everything both whole|most majority|many much numerous several various multiple|some "
+    "certain|few little|none no neither nobody nothing",
+    "must shall required need needs obliged mandatory|may can could might|should ought",
+    "always constantly|often frequently commonly usually generally typically mostly normally regularly|sometimes "
+    "occasionally|rarely seldom infrequently|never",
+    "first|second|third|fourth|fifth|sixth|last final",
+    "before prior|after following|during|until",
+    "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
+    "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
+    "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
+)
+GROUPS: dict[str, tuple[int, int]] = {}
+for _kind, _row in enumerate(_GROUPS):
+    for _group, _members in enumerate(_row.split("|")):
+        for _member in _members.split():
+            GROUPS[_member] = (_kind, _group)
+# Each line has units of one measure. The names and signs of one unit stand together.
+_UNITS = (
+    "seconds second sec secs sekunde sekunden secondes|minutes minute min mins minuten|hours hour hr hrs h stunde "
+    "stunden heure heures|days day tag tage tagen jour jours|weeks week woche wochen semaine semaines|months "
+    "month monat monate monaten mois|years year yr yrs jahr jahre jahren an ans année années|decades decade|"
+    "centuries century",
+    "millimeters mm millimeter millimetre millimetres|centimeters cm centimeter centimetre centimetres|meters m meter "
+    "metre metres|kilometers km kilometer kilometre kilometres|miles mile mi|feet foot ft|inches inch|yards yard",
+    "m2|km2|acres acre|hectares hectare ha",
+    "mg milligram milligrams|grams g gram|kg kilogram kilograms|tonnes tonne|tons ton|lb lbs|ounces ounce oz",
+    "ml millilitre millilitres|litres l litre liter liters|gallons gallon",
+    "bytes byte|kb|mb|gb|tb",
+    "% percent prozent pourcent|€ euro euros eur|$ dollar dollars usd|£ sterling gbp|¥ yen|crowns crown|"
+    "francs franc chf",
+    "celsius|fahrenheit|kelvin",
+    "watts watt w|kw|mw|gw",
+)
+UNITS: dict[str, tuple[int, str]] = {}
+for _measure, _row in enumerate(_UNITS):
+    for _names in _row.split("|"):
+        for _name in _names.split():
+            UNITS[_name] = (_measure, _names.split()[0])
+# Irregular forms, the base form first.
+_IRREGULAR = (
+    "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"
+    "buy bought,catch caught,choose chose chosen,come came,do does did done doing,draw drew drawn,drive drove driven,"
+    "eat ate eaten,fall fell fallen,feed fed,feel felt,fight fought,find found,flee fled,fly flew flown,get got gotten,"
+    "give gave given,go went gone goes,grow grew grown,have has had having,hear heard,hide hid hidden,hold held,"
+    "keep kept,know knew known,lay laid,lead led,leave left,lend lent,lie lain lies,lose lost,make made,mean meant,"
+    "meet met,pay paid,repay repaid,ride rode ridden,ring rang rung,rise rose risen,run ran,say said,see saw seen,"
+    "seek sought,sell sold,send sent,shine shone,show shown,sing sang sung,sink sank sunk,sit sat,sleep slept,"
+    "speak spoke spoken,spend spent,stand stood,steal stole stolen,strike struck,swim swam swum,take took taken,"
+    "teach taught,tell told,think thought,throw threw thrown,understand understood,wear wore worn,win won,"
+    "write wrote written,man men,woman women,child children,person people,half halves,life lives,"
+    "analysis analyses,crisis crises,criterion criteria,datum data,"
+    "ernennen ernennt ernannt,verlegen verlegt,beginnen beginnt begann begonnen,nehmen nimmt nahm genommen,"
+    "geben gibt gab gegeben,sein ist sind war waren gewesen,haben hat hatte hatten,werden wird wurde wurden worden,"
+    "schreiben schreibt schrieb geschrieben,halten hält hielt gehalten,finden findet fand gefunden,"
+    "gehen geht ging gegangen,kommen kommt kam gekommen,stehen steht stand gestanden,liegen liegt lag gelegen"
+)
+BASE_FORMS = {form: row.split()[0] for row in _IRREGULAR.split(",") for form in row.split()}
