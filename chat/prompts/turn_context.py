@@ -99,7 +99,10 @@ class StoredSampling(TypedDict, total=False):
 
 
 class StoredOptions(TypedDict):
-    """`ProgramOptions` as they are stored (`Turn.options`). `response_format` is JSON text."""
+    """`ProgramOptions` as they are stored (`Turn.options`). `response_format` is JSON text.
+
+    `sent_files`: ids of the files whose content came in the request. They are deleted with its conversation.
+    """
 
     instructions: str
     replaces_system: NotRequired[bool]
@@ -113,6 +116,7 @@ class StoredOptions(TypedDict):
     # Turns of earlier versions lack these two.
     sampling: NotRequired[StoredSampling]
     response_format: NotRequired[str]
+    sent_files: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
