@@ -182,7 +182,7 @@ async def chat_completions(request: HttpRequest, caller: Caller) -> HttpResponse
 @for_tokens("POST", "chat")
 async def responses(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     def writer(head: AnswerHead, responses_request: ResponsesRequest) -> AnswerWriter:
-        return ResponseWriter(head, responses_request.repeated)
+        return ResponseWriter(head, responses_request.repeated, responses_request.tools)
 
     return await _answered(request, caller, responses_parse.parse, writer, "input")
 
@@ -201,8 +201,8 @@ async def count_tokens(request: HttpRequest, caller: Caller) -> HttpResponseBase
     read = partial(messages_parse.parse, counts=True)
     program_request = await _read(request, caller, read)
     target = await threaded(create_turn.target)(user, program_request, request.headers.get(PROJECT))
-    files = await files_of(user, program_request.history.files)
-    tokens = await threaded(create_turn.count_tokens)(user, program_request, target, files)
+    async with files_of(user, program_request.history.files) as files:
+        tokens = await threaded(create_turn.count_tokens)(user, program_request, target, files)
     return JsonResponse({"input_tokens": tokens})
 
 
@@ -223,8 +223,8 @@ async def _answered(
     user = caller.user
     program_request = await _read(request, caller, parse_body)
     target = await threaded(create_turn.target)(user, program_request, request.headers.get(PROJECT))
-    files = await files_of(user, program_request.history.files)
-    turn = await _started(lambda: create_turn.start(user, program_request, target, files))
+    async with files_of(user, program_request.history.files) as files:
+        turn = await _started(lambda: create_turn.start(user, program_request, target, files))
     settle(request)
     head = AnswerHead(
         turn=str(turn.pk),

@@ -23,7 +23,7 @@ from chat.openai_api.errors import refused
 from chat.openai_api.names import NamedModel, find
 from chat.openai_api.request import ProgramRequest, RequestHistory, SentFile, is_picture
 from chat.prompts import builder
-from chat.prompts.turn_context import context_of_past_turn
+from chat.prompts.turn_context import context_of_past_turn, with_expected_tools
 from chat.turns.admission import admit, question_tokens
 from chat.turns.submit import begin_answers
 from files import services
@@ -160,12 +160,12 @@ def _sent_files(conversations: Sequence[UUID]) -> set[str]:
 def count_tokens(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> int:
     """Return the tokens of the prompt that the request would send, with its tools. Nothing is stored.
 
-    The turn is planned as for an answer, and then rolled back. Tool servers are not asked, so their definitions are not
-    counted. Raises as `start`, and `file_too_long` (400) for a file that does not fit.
+    The turn is planned as for an answer, and then rolled back. Tool servers are not asked: their last lists are used.
+    Raises as `start`, and `file_too_long` (400) for a file that does not fit.
     """
     with transaction.atomic():
         turn = start(user, request, target, files)
-        context = context_of_past_turn(turn, target.model)
+        context = with_expected_tools(context_of_past_turn(turn, target.model))
         try:
             used = builder.plan(context, turn.answer.parent).prompt.report.used
         except ContextError as error:

@@ -105,7 +105,7 @@ def _effort(thinking: JsonObject) -> str | None:
             raise refused("thinking.type", "“type” must be one of enabled, adaptive, disabled.")
 
 
-def _tool(value: Any, where: str) -> ToolDefinition:
+def _tool(value: Any, where: str) -> list[ToolDefinition]:
     if not isinstance(value, dict) or value.get("type") not in (None, "custom"):
         kind = str(value.get("type"))[:100] if isinstance(value, dict) else "no object"
         sentence = (
@@ -113,7 +113,7 @@ def _tool(value: Any, where: str) -> ToolDefinition:
         )
         raise refused(where, sentence, "unsupported_tool")
     schema = value.get("input_schema")
-    return shared.tool_definition(value.get("name"), value.get("description"), schema, where, "input_schema")
+    return [shared.tool_definition(value.get("name"), value.get("description"), schema, where, "input_schema")]
 
 
 def _choice(value: JsonObject, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None, bool]:

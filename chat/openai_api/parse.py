@@ -64,12 +64,12 @@ def _options(body: JsonObject, instructions: str) -> ProgramOptions:
     )
 
 
-def _tool(value: Any, where: str) -> ToolDefinition:
+def _tool(value: Any, where: str) -> list[ToolDefinition]:
     function = value.get("function") if isinstance(value, dict) else None
     if not isinstance(function, dict) or value.get("type") != "function":
         raise refused(where, "A tool is an object of the type “function” with “function”.", "unsupported_tool")
     description, parameters = function.get("description"), function.get("parameters")
-    return shared.tool_definition(function.get("name"), description, parameters, f"{where}.function", "parameters")
+    return [shared.tool_definition(function.get("name"), description, parameters, f"{where}.function", "parameters")]
 
 
 def _choice(value: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None]:

@@ -299,13 +299,13 @@ def stops(value: Any, name: str, most: int = MAX_STOPS) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def read_tools(body: JsonObject, read: Callable[[Any, str], ToolDefinition | None]) -> tuple[ToolDefinition, ...]:
-    """Return the program's tools. `read` returns a tool from its value and place, None for one to leave out."""
+def read_tools(body: JsonObject, read: Callable[[Any, str], list[ToolDefinition]]) -> tuple[ToolDefinition, ...]:
+    """Return the program's tools. `read` returns the tools of an entry from its value and its place."""
     values = typed(body, "tools", list, [])
-    if len(values) > MAX_TOOLS:
+    entries = (read(value, f"tools[{position}]") for position, value in enumerate(values[: MAX_TOOLS + 1]))
+    definitions = tuple(tool for tools in entries for tool in tools)
+    if len(values) > MAX_TOOLS or len(definitions) > MAX_TOOLS:
         raise refused("tools", f"At most {MAX_TOOLS} tools can be offered.")
-    tools = [read(value, f"tools[{position}]") for position, value in enumerate(values)]
-    definitions = tuple(tool for tool in tools if tool is not None)
     if len({tool.name for tool in definitions}) < len(definitions):
         raise refused("tools", "Two tools have the same name.")
     return definitions

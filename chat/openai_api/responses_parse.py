@@ -4,7 +4,8 @@ Nothing is stored for later requests: each request has all of its items. `store:
 accepted, and the answer says `store: false`. What needs a stored response is refused by its name.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,8 @@ from core.errors import ProductError
 from core.json_types import JsonObject
 from llm.types.model_call import EFFORTS, Sampling, ToolChoice, ToolDefinition
 
+INPUT = "input"  # the parameter of a custom tool
+FREE_TEXT: JsonObject = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
 # Parameters that name a stored response, conversation or prompt.
 _STORED = ("previous_response_id", "conversation", "prompt")
 _LOGPROBS = "message.output_text.logprobs"
@@ -32,6 +35,9 @@ _HONOURED: dict[str, Callable[[Any], bool]] = {
     "truncation": lambda value: value in ("auto", "disabled"),
     "include": lambda value: isinstance(value, list) and _LOGPROBS not in value,
 }
+# Tools that run at OpenAI, and that agents offer with their own in every request. They are left out, and the report
+# says so: the model can answer without them. Tools that a program offers on purpose are refused by their names.
+_LEFT_OUT = ("web_search", "web_search_preview", "image_generation", "tool_search")
 # The members of a request that the answer repeats, with the values that they have by default.
 _REPEATED: dict[str, Any] = {
     "instructions": None,
@@ -53,10 +59,33 @@ _REPEATED: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
+class ToolForm:
+    """The form in which a program calls one of its tools.
+
+    `custom`: the input is free text. The model then gets a function with this text as its only parameter, since few
+    providers know such tools.
+    """
+
+    name: str
+    namespace: str | None = None
+    custom: bool = False
+
+    @property
+    def flat(self) -> str:
+        """Return the name that the model gets."""
+        return f"{self.namespace}__{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
 class ResponsesRequest(ProgramRequest):
-    """A checked request of `responses`. `repeated` has the members that the answer repeats."""
+    """A checked request of `responses`.
+
+    `repeated` has the members that the answer repeats. `tools`: how the program names its tools, by the name that the
+    model gets.
+    """
 
     repeated: JsonObject = field(default_factory=dict)
+    tools: Mapping[str, ToolForm] = field(default_factory=dict)
 
 
 def parse(body: JsonObject, *, replaces_system: bool = False) -> ResponsesRequest:
@@ -71,24 +100,29 @@ def parse(body: JsonObject, *, replaces_system: bool = False) -> ResponsesReques
     shared.require_honoured(body, _HONOURED)
     shared.require_members(body, "model", "input")
     history = _read_input(body)
+    tools = _ToolsReader(body)
     return ResponsesRequest(
         model=typed(body, "model", str, ""),
         history=history,
-        options=replace(_options(body, history.instructions), replaces_system=replaces_system),
+        options=replace(_options(body, history.instructions, tools), replaces_system=replaces_system),
         stream=typed(body, "stream", bool, False),
-        repeated={name: body.get(name, default) for name, default in _REPEATED.items()},
+        repeated={
+            **{name: body.get(name, default) for name, default in _REPEATED.items()},
+            "tools": [tool for tool in body.get("tools", ()) if tool["type"] not in _LEFT_OUT],
+        },
+        tools=tools.forms,
     )
 
 
-def _options(body: JsonObject, instructions: str) -> ProgramOptions:
-    tools = shared.read_tools(body, _tool)
-    choice, named = _choice(body.get("tool_choice", "auto"), tools)
+def _options(body: JsonObject, instructions: str, tools: "_ToolsReader") -> ProgramOptions:
+    choice, named = _choice(body.get("tool_choice", "auto"), tools.forms)
     text = typed(body, "text", dict, {})
     return ProgramOptions(
         instructions=instructions,
         temperature=shared.number(body, "temperature", 0, 2),
         max_output=shared.max_output(body, "max_output_tokens"),
-        tools=tools,
+        tools=tools.definitions,
+        unoffered_tools=tuple(tools.left_out),
         tool_choice=choice,
         required_tool=named,
         parallel_tool_calls=typed(body, "parallel_tool_calls", bool, True),
@@ -97,27 +131,62 @@ def _options(body: JsonObject, instructions: str) -> ProgramOptions:
     )
 
 
-def _tool(value: Any, where: str) -> ToolDefinition:
-    if not isinstance(value, dict) or value.get("type") != "function":
-        kind = str(value.get("type"))[:100] if isinstance(value, dict) else "no object"
+class _ToolsReader:
+    """Reads the tools of a request. Raises `ProductError` (400) for one that is not supported."""
+
+    def __init__(self, body: JsonObject) -> None:
+        self.forms: dict[str, ToolForm] = {}
+        self.left_out: list[str] = []
+        self.definitions = shared.read_tools(body, self._read)
+
+    def _read(self, value: Any, where: str) -> list[ToolDefinition]:
+        kind = value.get("type") if isinstance(value, dict) else None
+        match kind:
+            case "function" | "custom":
+                return [self._tool(value, where)]
+            case "namespace" if isinstance(value.get("tools"), list):
+                tools = enumerate(value["tools"])
+                return [self._tool(tool, f"{where}.tools[{position}]", value.get("name")) for position, tool in tools]
+        if kind in _LEFT_OUT:
+            self.left_out.append(kind)
+            return []
         sentence = (
-            f"The tool “{kind}” would run at OpenAI, or is not known. Here programs offer tools of the type “function”."
+            f"The tool “{str(kind)[:100]}” would run at OpenAI, or is not known. Here programs offer tools of the "
+            "types function, custom and namespace."
         )
         raise refused(where, sentence, "unsupported_tool")
-    return shared.tool_definition(
-        value.get("name"), value.get("description"), value.get("parameters"), where, "parameters"
-    )
+
+    def _tool(self, value: Any, where: str, namespace: Any = None) -> ToolDefinition:
+        if not isinstance(value, dict) or value.get("type") not in ("function", "custom"):
+            raise refused(where, "A tool of a namespace has the type “function” or “custom”.", "unsupported_tool")
+        custom = value["type"] == "custom"
+        form = ToolForm(str(value.get("name") or ""), str(namespace) if namespace else None, custom)
+        description, parameters = value.get("description"), value.get("parameters")
+        if custom:
+            description, parameters = _with_format(value, where), FREE_TEXT
+        definition = shared.tool_definition(form.flat, description, parameters, where, "parameters")
+        self.forms[form.flat] = form
+        return definition
 
 
-def _choice(value: Any, tools: tuple[ToolDefinition, ...]) -> tuple[ToolChoice, str | None]:
+def _with_format(value: JsonObject, where: str) -> str:
+    """Return the description of a custom tool, with the grammar of its input."""
+    description, form = typed(value, "description", str, "", f"{where}."), typed(value, "format", dict, {}, f"{where}.")
+    if form.get("type") != "grammar":
+        return str(description)
+    return f"{description}\n\n{form.get('syntax')}:\n{form.get('definition')}".strip()
+
+
+def _choice(value: Any, forms: Mapping[str, ToolForm]) -> tuple[ToolChoice, str | None]:
     """Return the tool choice, and the name of the one tool that is required, if any."""
     if value in ("auto", "none"):
         return value, None
-    names = {tool.name for tool in tools}
-    if value == "required" and names:
+    if value == "required" and forms:
         return "required", None
-    if isinstance(value, dict) and value.get("type") == "function" and value.get("name") in names:
-        return "required", value["name"]
+    if isinstance(value, dict) and value.get("type") in ("function", "custom"):
+        names = [flat for flat, form in forms.items() if value.get("name") in (flat, form.name)]
+        if names:
+            return "required", names[0]
     raise refused("tool_choice", "“tool_choice” is auto, none, required, or one of the “tools” by its name.")
 
 
@@ -163,9 +232,14 @@ def _add(builder: HistoryBuilder, item: Any, where: str) -> None:
     match item.get("type", "message"):
         case "message":
             _message(builder, item, where)
-        case "function_call":
-            builder.go_on([shared.call_part(item.get("call_id"), item.get("name"), item.get("arguments", ""), where)])
-        case "function_call_output":
+        case "function_call" | "custom_tool_call" as kind:
+            name, namespace = item.get("name"), item.get("namespace")
+            flat = ToolForm(name, namespace).flat if isinstance(name, str) and isinstance(namespace, str) else name
+            arguments = item.get("arguments", "")
+            if kind == "custom_tool_call":
+                arguments = json.dumps({INPUT: item.get("input", "")}, ensure_ascii=False)
+            builder.go_on([shared.call_part(item.get("call_id"), flat, arguments, where)])
+        case "function_call_output" | "custom_tool_call_output":
             _output(builder, item, where)
         case "reasoning":
             pass  # the product keeps the reasoning itself, and recognises the calls that it belongs to

@@ -7,7 +7,7 @@ of another kind closes it, so that the events of two items never mix.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from chat.openai_api import errors
 from chat.openai_api.answer import (
@@ -22,8 +22,10 @@ from chat.openai_api.answer import (
     StreamEvent,
     TextMoved,
 )
+from chat.openai_api.responses_parse import INPUT, ToolForm
 from core.errors import ProductError
 from core.json_types import JsonObject
+from llm.step_filters.valid_calls import json_object
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
@@ -82,10 +84,23 @@ class CallItem(TypedDict):
     status: ItemStatus
     call_id: str
     name: str
+    namespace: NotRequired[str]
     arguments: str
 
 
-OutputItem = ReasoningItem | MessageItem | CallItem
+class CustomCallItem(TypedDict):
+    """A call of one of the program's custom tools, whose input is free text."""
+
+    id: str
+    type: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    namespace: NotRequired[str]
+    input: str
+
+
+OutputItem = ReasoningItem | MessageItem | CallItem | CustomCallItem
 
 
 class InputTokensDetails(TypedDict):
@@ -158,6 +173,7 @@ class ResponseEvent(TypedDict, total=False):
     text: str
     name: str
     arguments: str
+    input: str
     logprobs: list[object]
     code: str
     message: str
@@ -180,9 +196,10 @@ CUT = ("length", "context_window")
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call that is being written. `index`: its place in the output."""
+    """A call that is being written. `index`: its place in the output. `form`: how the program names its tool."""
 
-    item: CallItem
+    id: str
+    form: ToolForm
     index: int
     arguments: list[str] = field(default_factory=list)
 
@@ -190,9 +207,10 @@ class OpenCall:
 class ResponseWriter(AnswerWriter):
     """Writes the events of a response."""
 
-    def __init__(self, head: AnswerHead, repeated: JsonObject) -> None:
+    def __init__(self, head: AnswerHead, repeated: JsonObject, tools: Mapping[str, ToolForm]) -> None:
         super().__init__(head)
         self._repeated = repeated
+        self._tools = tools
         self._created = int(time.time())
         self._completed: int | None = None
         self._number = 0
@@ -239,14 +257,7 @@ class ResponseWriter(AnswerWriter):
             case AnswerCall(call, name):
                 return [*self._close(), self._add_call(call, name)]
             case AnswerArguments(call, text):
-                open_call = self._calls[call]
-                open_call.arguments.append(text)
-                members: ResponseEvent = {
-                    "item_id": open_call.item["id"],
-                    "output_index": open_call.index,
-                    "delta": text,
-                }
-                return [self._event("response.function_call_arguments.delta", members)]
+                return self._add_arguments(self._calls[call], text)
             case AnswerEnd(finish):
                 return self._finish(finish)
 
@@ -313,16 +324,39 @@ class ResponseWriter(AnswerWriter):
         return [*events, self._event("response.reasoning_summary_text.delta", delta)]
 
     def _add_call(self, call: str, name: str) -> StreamEvent:
+        open_call = OpenCall(call, self._tools.get(name, ToolForm(name)), len(self._output))
+        self._calls[call] = open_call
+        return self._added(self._call_item(open_call, "", "in_progress"))
+
+    def _call_item(self, call: OpenCall, arguments: str, status: ItemStatus) -> CallItem | CustomCallItem:
+        form = call.form
+        if form.custom:
+            free_text = json_object(arguments).get(INPUT) if arguments else ""
+            custom: CustomCallItem = {
+                "id": f"ctc_{call.id}",
+                "type": "custom_tool_call",
+                "status": status,
+                "call_id": call.id,
+                "name": form.name,
+                "input": free_text if isinstance(free_text, str) else arguments,
+            }
+            return {**custom, "namespace": form.namespace} if form.namespace else custom
         item: CallItem = {
-            "id": f"fc_{call}",
+            "id": f"fc_{call.id}",
             "type": "function_call",
-            "status": "in_progress",
-            "call_id": call,
-            "name": name,
-            "arguments": "",
+            "status": status,
+            "call_id": call.id,
+            "name": form.name,
+            "arguments": arguments,
         }
-        self._calls[call] = OpenCall(item, len(self._output))
-        return self._added(item.copy())
+        return {**item, "namespace": form.namespace} if form.namespace else item
+
+    def _add_arguments(self, call: OpenCall, text: str) -> list[StreamEvent]:
+        call.arguments.append(text)
+        if call.form.custom:
+            return []  # its free text is a member of the arguments, which are not complete yet
+        members: ResponseEvent = {"item_id": f"fc_{call.id}", "output_index": call.index, "delta": text}
+        return [self._event("response.function_call_arguments.delta", members)]
 
     def _close(self, status: ItemStatus = "completed") -> list[StreamEvent]:
         """Return the last events of the open item, if there is one."""
@@ -390,17 +424,16 @@ class ResponseWriter(AnswerWriter):
         return [*events, self._event(f"response.{status}", {"response": self._response()})]
 
     def _close_call(self, call: OpenCall, status: ItemStatus) -> list[StreamEvent]:
-        arguments = "".join(call.arguments)
-        done: ResponseEvent = {
-            "item_id": call.item["id"],
-            "output_index": call.index,
-            "name": call.item["name"],
-            "arguments": arguments,
-        }
-        return [
-            self._event("response.function_call_arguments.done", done),
-            self._done({**call.item, "status": status, "arguments": arguments}, call.index),
-        ]
+        item = self._call_item(call, "".join(call.arguments), status)
+        place: ResponseEvent = {"item_id": item["id"], "output_index": call.index}
+        if "input" in item:
+            return [
+                self._event("response.custom_tool_call_input.delta", {**place, "delta": item["input"]}),
+                self._event("response.custom_tool_call_input.done", {**place, "input": item["input"]}),
+                self._done(item, call.index),
+            ]
+        done: ResponseEvent = {**place, "name": item["name"], "arguments": item["arguments"]}
+        return [self._event("response.function_call_arguments.done", done), self._done(item, call.index)]
 
     def _response(self) -> Mapping[str, object]:
         response: Response = {

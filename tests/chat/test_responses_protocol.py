@@ -159,6 +159,43 @@ def test_an_image_in_an_output_is_shown_to_the_model(application: Application, p
     assert url in json.dumps(sent.body["messages"][-1])
 
 
+def test_tools_of_an_agent_are_offered_as_functions_and_called_in_its_own_form(
+    application: Application, person: Person, openai_client: OpenAI, able: Model
+) -> None:
+    mark = uuid4().hex
+    patch = {"type": "custom", "name": "apply_patch", "description": "Edit.", "format": {"type": "text"}}
+    space = {"type": "namespace", "name": "mcp__notes", "description": "Notes.", "tools": [{**FLAT_WEATHER}]}
+    tools: list[Any] = [patch, space, {"type": "web_search", "external_web_access": False}]
+    calls = [
+        {"name": "apply_patch", "arguments": {"input": "*** Begin Patch"}, "id": "call_p"},
+        {"name": "mcp__notes__get_weather", "arguments": {"town": "Conwy"}, "id": "call_n"},
+    ]
+    history: list[Any] = [
+        {"role": "user", "content": asked_for(f"Go {mark}", {"tool_calls": calls}, {"text": "Done."})}
+    ]
+    raw = openai_client.responses.with_raw_response.create(model=able.name, input=history, tools=tools)
+    first: Any = raw.parse()
+    edit, note = first.output
+    assert (edit.type, edit.name, edit.input) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
+    assert (note.type, note.namespace, note.name) == ("function_call", "mcp__notes", "get_weather")
+    assert [tool.type for tool in first.tools] == ["custom", "namespace"], "the model did not get the other"
+    notes = person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json()["notes"]
+    assert notes == ["The calling program offers web_search, which its provider would run. The model did not get it."]
+    history += [item.model_dump(exclude_none=True) for item in first.output]
+    history += [
+        {"type": "custom_tool_call_output", "call_id": "call_p", "output": "edited"},
+        {"type": "function_call_output", "call_id": "call_n", "output": "rain"},
+    ]
+    stream = openai_client.responses.create(model=able.name, input=history, tools=tools, stream=True)
+    assert list(stream)[-1].type == "response.completed"
+    before, after = (record.body for record in application.model.finished(mark, 2))
+    assert [tool["function"]["name"] for tool in before["tools"]] == ["apply_patch", "mcp__notes__get_weather"]
+    assert [call["function"]["name"] for call in after["messages"][-3]["tool_calls"]] == [
+        call["name"] for call in calls
+    ]
+    assert [message["content"] for message in after["messages"][-2:]] == ["edited", "rain"]
+
+
 class Weather(BaseModel):
     """The answer that a program asks for."""
 
@@ -221,7 +258,7 @@ def test_what_steers_the_answer_reaches_the_model(application: Application, open
             "input[0].content[0].image_url",
             "unsupported_image_url",
         ),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]", "unsupported_tool"),
+        ({"tools": [{"type": "file_search"}]}, "tools[0]", "unsupported_tool"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
         ({"text": {"format": {"type": "xml"}}}, "text.format", "invalid_value"),
         ({"reasoning": {"effort": "huge"}}, "reasoning.effort", "invalid_value"),
@@ -265,7 +302,7 @@ def test_an_answer_cut_short_is_incomplete(openai_client: OpenAI) -> None:
 
 
 def test_text_that_was_reasoning_all_along_is_no_part_of_the_whole_answer() -> None:
-    writer = ResponseWriter(AnswerHead("t", "m", (), str), {})
+    writer = ResponseWriter(AnswerHead("t", "m", (), str), {}, {})
     events: list[WireEvent] = [
         {"type": "TEXT_MESSAGE_CONTENT", "part": 0, "delta": "Let me think"},
         {"type": "TEXT_BECAME_REASONING", "part": 0, "text": "Let me think"},
