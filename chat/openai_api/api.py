@@ -28,7 +28,7 @@ from accounts.models import User
 from chat.models import Turn
 from chat.openai_api import create_turn, embedding, messages_parse, parse, responses_parse, uploads
 from chat.openai_api.answer import AnswerHead, AnswerWriter, Relay
-from chat.openai_api.errors import refusal, speaks_anthropic
+from chat.openai_api.errors import add_request_id, refusal, speaks_anthropic
 from chat.openai_api.messages_parse import MessagesRequest
 from chat.openai_api.messages_serialize import MessageWriter
 from chat.openai_api.names import find, named_models
@@ -44,7 +44,6 @@ from core.api.views import missing_scope
 from core.background import completed
 from core.errors import ProductError
 from core.json_types import JsonObject
-from core.logs.context import log_fields
 from core.requests import settle
 from core.sentences import Sentence
 
@@ -139,7 +138,7 @@ def _with_limits(request: HttpRequest, response: HttpResponseBase, allowance: Ra
     """Add the headers that the clients of the protocol read."""
     anthropic = speaks_anthropic(request)
     if anthropic:
-        response["Request-Id"] = log_fields().get("request_id", "")
+        add_request_id(response)
     if allowance is None:
         return response
     remaining = str(max(0, allowance.limit - allowance.used))

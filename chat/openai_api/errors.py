@@ -7,7 +7,7 @@ OpenAI's is `{"error": {"message", "type", "param", "code"}}`. Anthropic's is `{
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from core.errors import ProductError
 from core.logs.context import log_fields
@@ -133,10 +133,17 @@ def speaks_anthropic(request: HttpRequest) -> bool:
     return request.path.startswith(ANTHROPIC_PATH) or ANTHROPIC_VERSION in request.headers
 
 
+def add_request_id(response: HttpResponseBase) -> None:
+    """Set the header in which Anthropic's clients read the id of the request."""
+    response["Request-Id"] = log_fields().get("request_id", "")
+
+
 def refusal(request: HttpRequest, error: ProductError) -> JsonResponse:
     """Return the error as a response in the caller's protocol."""
     content = anthropic_body(error) if speaks_anthropic(request) else body(error)
     response = JsonResponse(content, status=error.status, headers=error.headers)
+    if speaks_anthropic(request):
+        add_request_id(response)
     if "should_retry" in error.extra:
         # The official clients retry after 409, 429 and 5xx unless this header says no.
         response["X-Should-Retry"] = str(error.extra["should_retry"]).lower()

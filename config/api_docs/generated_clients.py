@@ -25,6 +25,8 @@ def complete(result: Document, **context: Any) -> Document:
     titles = set(schemas)
     for name, schema in schemas.items():
         schemas[name] = _with_titles_within(schema, name, titles)
+        if schema.get("type") == "object":
+            schemas[name].pop("title", None)  # its name is unique, a title of its own need not be
         if name.endswith("Request"):
             _describe_defaults(schemas[name], partial=name.startswith("Patched"))
     for operation in _operations(result):

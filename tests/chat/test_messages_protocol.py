@@ -2,6 +2,7 @@
 
 import base64
 import json
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -9,8 +10,13 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 from anthropic.types import RawMessageStreamEvent
+from django.test import Client as DjangoClient
+from django.utils import timezone
 from pydantic import TypeAdapter
+from pytest_django.fixtures import Settings
 
+from accounts.models import User
+from accounts.services import create_token
 from chat.models import Conversation, Turn
 from chat.openai_api.answer import AnswerHead
 from chat.openai_api.messages_serialize import MessageWriter
@@ -57,7 +63,6 @@ def test_a_message_comes_whole_with_its_usage_and_its_report(person: Person, cli
     usage = message.usage
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (40, 30, 5)
     assert message._request_id == raw.headers["Request-Id"] == raw.headers["X-Request-Id"]
-    assert int(raw.headers["Anthropic-RateLimit-Requests-Limit"]) > 0
     report = person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json()
     assert report["messages"][-1]["text"].startswith("Hi")
     assert message.id == f"msg_{turn_of(raw.headers['X-Glasshouse-Report'])}"
@@ -191,11 +196,11 @@ def test_tokens_are_counted_and_nothing_is_stored(person: Person, client: Anthro
     assert not Turn.objects.filter(owner=person.user).exists()
 
 
-def test_the_count_is_that_of_the_prompt_that_is_sent(person: Person, client: Anthropic, able: Model) -> None:
+def test_the_count_is_that_of_the_prompt_that_is_sent(client: Anthropic, able: Model) -> None:
     request: Any = {"model": able.name, "messages": user_messages("Hi", {"text": "Yes."}), "tools": [TOOL]}
     counted = client.messages.count_tokens(**request).input_tokens
     raw = client.messages.with_raw_response.create(max_tokens=50, **request)
-    [call] = person.caller.http.get(raw.headers["X-Glasshouse-Report"]).json()["calls"]
+    [call] = Turn.objects.get(pk=turn_of(raw.headers["X-Glasshouse-Report"])).report["calls"]
     assert counted == call["used"] + call["tools_tokens"]
 
 
@@ -307,6 +312,18 @@ def test_a_model_that_breaks_off_says_so_in_the_stream(client: Anthropic) -> Non
         list(stream)
 
 
+def test_the_rate_limit_is_told_as_anthropic_tells_it(committed: None, settings: Settings) -> None:
+    settings.API_RATES = {"chat": 3}
+    _, token = create_token(user=User.objects.create_user(uuid4().hex), name="program")
+    program = DjangoClient(headers={"X-Api-Key": token, "Anthropic-Version": "2023-06-01"})
+    answers = [program.get("/v1/models") for _ in range(7)]  # more than three of them within one minute of the clock
+    assert answers[0]["Anthropic-RateLimit-Requests-Limit"] == "3"
+    assert int(answers[0]["Anthropic-RateLimit-Requests-Remaining"]) < 3
+    last = next(answer for answer in reversed(answers) if answer.status_code == 429)
+    assert last.json()["error"]["type"] == "rate_limit_error" and int(last["Retry-After"]) > 0
+    assert datetime.fromisoformat(last["Anthropic-RateLimit-Requests-Reset"]) > timezone.now()
+
+
 def test_a_bearer_token_and_a_key_are_the_same(person: Person) -> None:
     client = anthropic_client(person, api_key=None, auth_token=person.token)
     assert client.messages.create(model="scripted", max_tokens=50, messages=user_messages("Hi")).content
@@ -314,3 +331,14 @@ def test_a_bearer_token_and_a_key_are_the_same(person: Person) -> None:
     assert client.models.retrieve("scripted").display_name == "scripted"
     with person.caller.server.http("/api/v1/", headers={"X-Api-Key": person.token}) as http:
         assert http.get("me/").status_code == 401, "only below /v1/ is such a key read"
+
+
+@pytest.mark.product
+def test_a_long_request_with_a_key_is_taken_over_the_wire(person: Person) -> None:
+    """The web server looks up the sender of a long body before it reads on."""
+    metadata: Any = {"user_id": "x" * 200_000}
+    with anthropic_client(person) as client:
+        message = client.messages.create(
+            model="scripted", max_tokens=50, messages=user_messages("Hi"), metadata=metadata
+        )
+    assert message.stop_reason == "end_turn"

@@ -132,3 +132,9 @@ def test_sent_files_go_with_their_request_and_uploaded_ones_stay(person: Person,
     Conversation.objects.filter(owner=person.user).update(updated=timezone.now() - timedelta(days=40))
     forget_requests()
     assert [file.name for file in File.objects.owned_by(person.user)] == ["mine.csv"]
+
+
+@pytest.mark.product
+def test_a_file_may_be_larger_than_other_requests(openai_client: OpenAI) -> None:
+    size = 9_000_000
+    assert openai_client.files.create(file=("zeros.bin", bytes(size)), purpose="user_data").bytes == size
