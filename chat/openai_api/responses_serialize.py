@@ -329,27 +329,36 @@ class ResponseWriter(AnswerWriter):
         return self._added(self._call_item(open_call, "", "in_progress"))
 
     def _call_item(self, call: OpenCall, arguments: str, status: ItemStatus) -> CallItem | CustomCallItem:
-        form = call.form
-        if form.custom:
-            free_text = json_object(arguments).get(INPUT) if arguments else ""
-            custom: CustomCallItem = {
-                "id": f"ctc_{call.id}",
-                "type": "custom_tool_call",
-                "status": status,
-                "call_id": call.id,
-                "name": form.name,
-                "input": free_text if isinstance(free_text, str) else arguments,
-            }
-            return {**custom, "namespace": form.namespace} if form.namespace else custom
+        if call.form.custom:
+            return self._custom_item(call, arguments, status)
+        return self._function_item(call, arguments, status)
+
+    def _function_item(self, call: OpenCall, arguments: str, status: ItemStatus) -> CallItem:
         item: CallItem = {
             "id": f"fc_{call.id}",
             "type": "function_call",
             "status": status,
             "call_id": call.id,
-            "name": form.name,
+            "name": call.form.name,
             "arguments": arguments,
         }
-        return {**item, "namespace": form.namespace} if form.namespace else item
+        if call.form.namespace:
+            item["namespace"] = call.form.namespace
+        return item
+
+    def _custom_item(self, call: OpenCall, arguments: str, status: ItemStatus) -> CustomCallItem:
+        free_text = json_object(arguments).get(INPUT) if arguments else ""
+        item: CustomCallItem = {
+            "id": f"ctc_{call.id}",
+            "type": "custom_tool_call",
+            "status": status,
+            "call_id": call.id,
+            "name": call.form.name,
+            "input": free_text if isinstance(free_text, str) else arguments,
+        }
+        if call.form.namespace:
+            item["namespace"] = call.form.namespace
+        return item
 
     def _add_arguments(self, call: OpenCall, text: str) -> list[StreamEvent]:
         call.arguments.append(text)
@@ -424,15 +433,22 @@ class ResponseWriter(AnswerWriter):
         return [*events, self._event(f"response.{status}", {"response": self._response()})]
 
     def _close_call(self, call: OpenCall, status: ItemStatus) -> list[StreamEvent]:
-        item = self._call_item(call, "".join(call.arguments), status)
-        place: ResponseEvent = {"item_id": item["id"], "output_index": call.index}
-        if "input" in item:
+        arguments = "".join(call.arguments)
+        if call.form.custom:
+            custom = self._custom_item(call, arguments, status)
+            place: ResponseEvent = {"item_id": custom["id"], "output_index": call.index}
             return [
-                self._event("response.custom_tool_call_input.delta", {**place, "delta": item["input"]}),
-                self._event("response.custom_tool_call_input.done", {**place, "input": item["input"]}),
-                self._done(item, call.index),
+                self._event("response.custom_tool_call_input.delta", {**place, "delta": custom["input"]}),
+                self._event("response.custom_tool_call_input.done", {**place, "input": custom["input"]}),
+                self._done(custom, call.index),
             ]
-        done: ResponseEvent = {**place, "name": item["name"], "arguments": item["arguments"]}
+        item = self._function_item(call, arguments, status)
+        done: ResponseEvent = {
+            "item_id": item["id"],
+            "output_index": call.index,
+            "name": item["name"],
+            "arguments": arguments,
+        }
         return [self._event("response.function_call_arguments.done", done), self._done(item, call.index)]
 
     def _response(self) -> Mapping[str, object]:

@@ -3,8 +3,8 @@
 from typing import TypedDict
 from uuid import UUID
 
+from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
-from django.utils.datastructures import MultiValueDictKeyError
 
 from accounts.models import User
 from chat.openai_api.errors import refused
@@ -104,11 +104,10 @@ def _limit(value: str) -> int:
 
 def upload(user: User, request: HttpRequest) -> FileEntry:
     """Store the file of a form. Its text follows in the background. Raises as `files.services.upload`."""
-    try:
-        content = request.FILES["file"]
-    except MultiValueDictKeyError as error:
+    content = request.FILES.get("file")
+    if not isinstance(content, UploadedFile):
         sentence = "Send the file as multipart/form-data in the field “file”."
-        raise refused("file", sentence, "missing_required_parameter") from error
+        raise refused("file", sentence, "missing_required_parameter")
     return entry(services.upload(user=user, name=content.name or "", content=content))
 
 
