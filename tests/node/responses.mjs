@@ -7,6 +7,8 @@ const tools = JSON.parse(process.env.TOOLS);
 
 const whole = await client.responses.create({ model, input: process.env.QUESTION });
 
+const spoken = ({ output }) => output.flatMap((item) => item.content ?? []).map((part) => part.text).join("");
+
 const events = [];
 let streamed = "";
 const stream = client.responses.stream({ model, input: process.env.QUESTION });
@@ -34,6 +36,6 @@ try {
 }
 
 console.log(JSON.stringify({
-  whole: whole.output_text, streamed, final: final.output_text, usage: final.usage, first: events[0], last: events.at(-1),
+  whole: whole.output_text, streamed, final: spoken(final), usage: final.usage, first: events[0], last: events.at(-1),
   afterTools: second.output_text, refused,
 }));
