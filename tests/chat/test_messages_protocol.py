@@ -161,12 +161,14 @@ def test_a_request_of_claude_code_is_answered(application: Application, client: 
         {"type": "text", "text": "Work in /src.", "cache_control": ephemeral},
     ]
     question = {"type": "text", "text": user_messages(f"Hi {mark}")[0]["content"], "cache_control": ephemeral}
+    messages: list[Any] = [{"role": "user", "content": [question]}]
+    tools: list[Any] = [{**TOOL, "eager_input_streaming": True}]
     with client.beta.messages.stream(
         model=able.name,
         max_tokens=32_000,
         system=system,
-        messages=[{"role": "user", "content": [question]}],  # type: ignore[typeddict-item]
-        tools=[{**TOOL, "eager_input_streaming": True}],
+        messages=messages,
+        tools=tools,
         metadata={"user_id": "user_1"},
         thinking={"type": "adaptive"},
         output_config={"effort": "medium"},
