@@ -290,6 +290,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "config.api_docs.schema.complete",
         *(["contrib.ag_ui.openapi.complete"] if "contrib.ag_ui" in INSTALLED_APPS else []),
+        "config.api_docs.generated_clients.complete",
     ],
     "COMPONENT_SPLIT_REQUEST": True,  # requests lack the fields that only responses have
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -29,7 +29,7 @@ from accounts.models import ApiToken, Session, User
 from core.asgi_types import AsgiScope
 from core.audit.origin import with_token
 from core.logs.context import add_log_fields
-from core.net.bearer import bearer_token
+from core.net.bearer import api_token, bearer_token
 from workspace.models.settings import workspace_at
 
 LAST_USED_GRAIN = timedelta(minutes=1)  # at most one write a minute, not one for each request
@@ -37,7 +37,7 @@ SOCKET_SCOPE = "chat"
 
 
 def bearer(request: HttpRequest) -> str | None:
-    return bearer_token(request.headers.get("Authorization", ""))
+    return api_token(request.path, request.headers.get("Authorization", ""), request.headers.get("X-Api-Key", ""))
 
 
 def token_digest(token: str) -> str:

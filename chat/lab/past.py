@@ -22,8 +22,8 @@ from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
 from chat.prompts.history import Documents
 from chat.prompts.report import CallReport
-from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_past_turn
-from chat.tools.toolbox import Toolbox, with_external_tools, with_known_tools, within_limit
+from chat.prompts.turn_context import ChosenEffort, TurnContext, context_of_past_turn, with_expected_tools
+from chat.tools.toolbox import Toolbox
 from core.errors import ProductError
 from core.sentences import Sentence
 from llm.models import Model
@@ -222,10 +222,7 @@ class PastContexts:
         if model.pk not in self._today:
             workspace = Workspace(**made_with(call).get("workspace", {}))
             context = context_of_past_turn(self._turn, model, workspace=workspace)
-            box = with_known_tools(context.toolbox, context.persona, model, context.rights)
-            offered = context.options.tools if context.options.tool_choice != "none" else ()
-            box = within_limit(with_external_tools(box, offered), context.persona, model)
-            self._today[model.pk] = replace(context, toolbox=box)
+            self._today[model.pk] = with_expected_tools(context)
         return self._today[model.pk]
 
 

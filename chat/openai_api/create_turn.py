@@ -1,32 +1,31 @@
-"""Create the rows of an API request: a conversation with its messages and images, and the turn that answers them.
+"""Create the rows of an API request: a conversation with its messages and files, and the turn that answers them.
 
 The rows are stored so that users can read the reports. `forget_old` deletes them after some days.
 """
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
-from django.core.files.base import ContentFile
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from accounts.access.holds import free
 from accounts.models import User
+from chat.context.types import ContextError
 from chat.models import Attachment, Conversation, Message, Turn
 from chat.models.conversation_state import join_line, status_of_new
 from chat.models.words import title_from
 from chat.openai_api.errors import refused
 from chat.openai_api.names import NamedModel, find
-from chat.openai_api.parse import CompletionRequest, Picture, RequestHistory, is_picture
-from chat.realtime.event_stream import threaded
+from chat.openai_api.request import ProgramRequest, RequestHistory, SentFile, is_picture
+from chat.prompts import builder
+from chat.prompts.turn_context import context_of_past_turn, with_expected_tools
 from chat.turns.admission import admit, question_tokens
 from chat.turns.submit import begin_answers
-from core.errors import ProductError
 from files import services
 from files.models import File
 from llm.models import Model
@@ -35,8 +34,6 @@ from projects.models import Project
 from projects.models.roles import visible_project
 from workspace.models.settings import workspace_at
 
-IMAGE_TIMEOUT = 60.0  # seconds in which the images of a request must be read
-IMAGE_INTERVAL = 0.05  # seconds between two queries for their status
 BATCH = 200  # conversations in one deletion
 
 
@@ -48,7 +45,7 @@ class TurnTarget(NamedTuple):
     project: Project | None
 
 
-def target(user: User, request: CompletionRequest, project: str | None) -> TurnTarget:
+def target(user: User, request: ProgramRequest, project: str | None) -> TurnTarget:
     """Return the target of a request. `project` is the id of a project.
 
     Raises `model_not_found` and `not_found` (404), and 400 for a parameter that the model does not support.
@@ -65,16 +62,17 @@ def target(user: User, request: CompletionRequest, project: str | None) -> TurnT
             f"{model.name} cannot be given “{unsupported}” with this value: its provider knows none such. Leave it out."
         )
         raise refused(unsupported, sentence, "unsupported_parameter")
-    if request.history.pictures and not model.vision:
-        raise refused(request.history.pictures[0].where, f"{model.name} cannot see images.", "unsupported_content")
+    shown = next((file for file in request.history.files if file.shown), None)
+    if shown is not None and not model.vision:
+        raise refused(shown.where, f"{model.name} cannot see images.", "unsupported_content")
     return TurnTarget(named, model, visible_project(user, project) if project else None)
 
 
 @transaction.atomic
-def start(user: User, request: CompletionRequest, target: TurnTarget, files: list[File]) -> Turn:
+def start(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> Turn:
     """Create the conversation and its turn. A worker is notified on commit.
 
-    `files` has one file for each picture of the history, in the same order. Nobody continues such a conversation, so no
+    `files` has one row for each file of the history, in the same order. Nobody continues such a conversation, so no
     model is asked for a title and nothing is summarised.
     """
     history = request.history
@@ -94,6 +92,9 @@ def start(user: User, request: CompletionRequest, target: TurnTarget, files: lis
     tokens = question_tokens("".join(row.text for row in rows), files)
     admitted = admit(conversation, status_of_new(conversation), [target.model], tokens)
     options = request.options.as_json()
+    options["sent_files"] = [
+        str(file.pk) for file, sent in zip(files, history.files, strict=True) if isinstance(sent, SentFile)
+    ]
     [turn] = begin_answers(conversation, question, admitted, None, below=last, options=options)
     _attach(rows, history, files)
     return turn
@@ -117,71 +118,18 @@ def _messages(conversation: Conversation, history: RequestHistory) -> list[Messa
 
 
 def _attach(messages: list[Message], history: RequestHistory, files: list[File]) -> None:
-    """Attach the files to the messages of their pictures."""
+    """Attach the files to their messages."""
     next_files = iter(files)
     attachments = [
         Attachment(message=message, file=file, name=file.name, ordinal=number)
         for message, row in zip(messages, history.rows, strict=True)
-        for number, file in enumerate(islice(next_files, len(row.pictures)))
+        for number, file in enumerate(islice(next_files, len(row.files)))
     ]
     Attachment.objects.bulk_create(attachments)
 
 
-async def files_of(user: User, pictures: Sequence[Picture]) -> list[File]:
-    """Return a file that has been read for each picture, in the same order.
-
-    Raises `invalid_image` (400), and `images_not_ready` (503) if they are not read within `IMAGE_TIMEOUT`.
-    """
-    files = await threaded(_stored)(user, pictures)
-    try:
-        async with asyncio.timeout(IMAGE_TIMEOUT):
-            while any(file.unread for file in files):
-                await asyncio.sleep(IMAGE_INTERVAL)
-                files = await threaded(_reloaded)(files)
-    except TimeoutError as error:
-        sentence = "The images could not be read in time. Try again in a minute."
-        raise ProductError("images_not_ready", sentence, status=503) from error
-    for file, picture in zip(files, pictures, strict=True):
-        if not file.is_image or file.status == File.Status.FAILED:
-            sentence = f"This is not an image that models can be shown. {file.problem.english}".strip()
-            raise refused(picture.where, sentence, "invalid_image")
-    return files
-
-
-def _stored(user: User, pictures: Sequence[Picture]) -> list[File]:
-    """Return a file for each picture. An image that an earlier request sent is not stored twice.
-
-    Programs repeat the images of a conversation in every request.
-    """
-    files: dict[str, File] = {}
-    for picture in pictures:
-        if picture.digest not in files:
-            files[picture.digest] = _sent_before(user, picture) or services.upload(
-                user=user, name=picture.name, content=ContentFile(picture.data)
-            )
-    return [files[picture.digest] for picture in pictures]
-
-
-def _sent_before(user: User, picture: Picture) -> File | None:
-    """Return the file of the same image from an earlier request, if any."""
-    sent_before = Q(attachments__message__conversation__origin=Conversation.Origin.API)
-    rows = File.objects.owned_by(user).filter(sent_before, sha256=picture.digest, status=File.Status.READY)
-    return rows.filter(name=picture.name).first()
-
-
-def _reloaded(files: Iterable[File]) -> list[File]:
-    """Return the files as they are stored now. A deleted file counts as failed."""
-    rows = File.objects.in_bulk([file.pk for file in files])
-    return [rows[file.pk] if file.pk in rows else _deleted(file) for file in files]
-
-
-def _deleted(file: File) -> File:
-    file.status = File.Status.FAILED
-    return file
-
-
 def forget_old() -> None:
-    """Delete old conversations of API requests, and their images that nothing else uses.
+    """Delete old conversations of API requests, and the files that came in them and that nothing else uses.
 
     The workspace sets the age in days, else `settings.API_CONVERSATION_DAYS` does. With 0 days nothing is deleted.
     """
@@ -193,11 +141,38 @@ def forget_old() -> None:
     idle = free(Conversation.objects.all()).filter(origin=Conversation.Origin.API, state=Conversation.State.IDLE)
     old = idle.filter(updated__lt=cutoff)
     while batch := list(old.order_by("updated").values_list("pk", flat=True)[:BATCH]):
-        images = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
+        attached = list(File.objects.filter(attachments__message__conversation__in=batch).distinct())
+        sent = _sent_files(batch)
         Conversation.objects.filter(pk__in=batch).delete()
         unused = File.objects.filter(
-            pk__in=[file.pk for file in images], attachments=None, project_entries=None, uploaded_again=None
+            pk__in=[file.pk for file in attached], attachments=None, project_entries=None, uploaded_again=None
         )
         for file in free(unused).select_related("owner"):
-            if is_picture(file.name, file.sha256):
+            # Requests of earlier versions do not name their files. They had images only.
+            if str(file.pk) in sent or is_picture(file.name, file.sha256):
                 services.delete(user=file.owner, file=file)
+
+
+def _sent_files(conversations: Sequence[UUID]) -> set[str]:
+    """Return the ids of the files whose content came in the requests of these conversations."""
+    options = Turn.objects.filter(conversation__in=conversations).values_list("options__sent_files", flat=True)
+    return {file for files in options for file in files or ()}
+
+
+def count_tokens(user: User, request: ProgramRequest, target: TurnTarget, files: list[File]) -> int:
+    """Return the tokens of the prompt that the request would send, with its tools. Nothing is stored.
+
+    The turn is planned as for an answer, and then rolled back. Tool servers are not asked: their last lists are used.
+    Raises as `start`, and `file_too_long` (400) for a file that does not fit.
+    """
+    with transaction.atomic():
+        turn = start(user, request, target, files)
+        context = with_expected_tools(context_of_past_turn(turn, target.model))
+        try:
+            used = builder.plan(context, turn.answer.parent).prompt.report.used
+        except ContextError as error:
+            if "needed" not in error.extra:
+                raise
+            used = error.extra["needed"]
+        transaction.set_rollback(True)
+    return used + context.room.tools_tokens

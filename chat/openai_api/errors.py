@@ -1,11 +1,16 @@
-"""Return errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+"""Return errors in the shape of the caller's protocol.
+
+OpenAI's is `{"error": {"message", "type", "param", "code"}}`. Anthropic's is `{"type": "error", "error": {"type",
+"message"}, "request_id"}`.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from django.http import JsonResponse
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from core.errors import ProductError
+from core.logs.context import log_fields
 from core.sentences import Sentence
 
 # The protocol's names for our codes. Clients of the protocol check for these names.
@@ -33,6 +38,20 @@ STATUSES = {
     "interrupted": 503,
     "internal_error": 500,
 }
+# Anthropic's types of errors, by HTTP status.
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+ANTHROPIC_PATH = "/v1/messages"
+ANTHROPIC_VERSION = "anthropic-version"  # the header that Anthropic's clients send
+# Claude Code recognises a prompt that is too long by these words of Anthropic's error.
+TOO_LONG = "prompt is too long"
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
@@ -56,15 +75,15 @@ def refused(param: str | None, detail: str, code: str = "invalid_value") -> Prod
     return ProductError(code, Sentence.verbatim(detail), param=param)
 
 
-def failure(event: Mapping[str, Any], *, ends_with_answer: bool) -> ProductError:
+def failure(event: Mapping[str, Any], *, prefilled: str | None = None) -> ProductError:
     """Return the error for a turn's RUN_ERROR, or for its answer's `code` and `detail`.
 
-    If the last message of the request is the assistant's and the provider refuses the request, the caller's messages
-    are at fault: the status is 400.
+    `prefilled`: the request's member with the messages, if the last of them is the assistant's. If the provider refuses
+    such a request, the caller's messages are at fault: the status is 400.
     """
     code = event["code"]
-    if code == "bad_model_request" and ends_with_answer:
-        return ProductError(code, event["detail"], param="messages", should_retry=False)
+    if code == "bad_model_request" and prefilled is not None:
+        return ProductError(code, event["detail"], param=prefilled, should_retry=False)
     return ProductError(
         code, Sentence.load(event["detail"]), status=STATUSES.get(code, 502), should_retry=bool(event.get("retryable"))
     )
@@ -77,9 +96,54 @@ def body(error: ProductError) -> ErrorBody:
     return {"error": {"message": error.detail, "type": kind, "param": error.extra.get("param"), "code": code}}
 
 
-def refusal(error: ProductError) -> JsonResponse:
-    """Return the error as a response."""
-    response = JsonResponse(body(error), status=error.status, headers=error.headers)
+class AnthropicErrorMembers(TypedDict):
+    """The members of an error in Anthropic's protocol. `code` and `param` are ours."""
+
+    type: str
+    message: str
+    code: str
+    param: str | None
+
+
+class AnthropicErrorBody(TypedDict):
+    """The body of an error in Anthropic's protocol."""
+
+    type: str
+    error: AnthropicErrorMembers
+    request_id: str
+
+
+def anthropic_body(error: ProductError) -> AnthropicErrorBody:
+    """Return the error as the body of a response in Anthropic's protocol."""
+    other = "api_error" if error.status >= 500 else "invalid_request_error"
+    kind = ANTHROPIC_TYPES.get(error.status, other)
+    code = CODES.get(error.code, error.code)
+    message = f"{TOO_LONG}: {error.detail}" if code == "context_length_exceeded" else error.detail
+    members: AnthropicErrorMembers = {
+        "type": kind,
+        "message": message,
+        "code": code,
+        "param": error.extra.get("param"),
+    }
+    return {"type": "error", "error": members, "request_id": log_fields().get("request_id", "")}
+
+
+def speaks_anthropic(request: HttpRequest) -> bool:
+    """Return whether the caller speaks Anthropic's protocol."""
+    return request.path.startswith(ANTHROPIC_PATH) or ANTHROPIC_VERSION in request.headers
+
+
+def add_request_id(response: HttpResponseBase) -> None:
+    """Set the header in which Anthropic's clients read the id of the request."""
+    response["Request-Id"] = log_fields().get("request_id", "")
+
+
+def refusal(request: HttpRequest, error: ProductError) -> JsonResponse:
+    """Return the error as a response in the caller's protocol."""
+    content = anthropic_body(error) if speaks_anthropic(request) else body(error)
+    response = JsonResponse(content, status=error.status, headers=error.headers)
+    if speaks_anthropic(request):
+        add_request_id(response)
     if "should_retry" in error.extra:
         # The official clients retry after 409, 429 and 5xx unless this header says no.
         response["X-Should-Retry"] = str(error.extra["should_retry"]).lower()

@@ -20,6 +20,15 @@ from personas.models import Persona
 from personas.services import model_for
 
 
+class AnthropicModelEntry(TypedDict):
+    """An entry of `/v1/models` in Anthropic's protocol. `created_at` as in RFC 3339."""
+
+    type: str
+    id: str
+    display_name: str
+    created_at: str
+
+
 class ModelEntry(TypedDict):
     """An entry of `/v1/models`."""
 
@@ -59,6 +68,11 @@ class NamedModel:
             "name": self.row.name if isinstance(self.row, Persona) else self.row.label,
             "description": self.row.description,
         }
+
+    def as_anthropic(self) -> AnthropicModelEntry:
+        """Return the entry of `/v1/models` in Anthropic's protocol."""
+        created = self.row.created.isoformat()
+        return {"type": "model", "id": self.name, "display_name": self.row.name, "created_at": created}
 
 
 def named_models(user: User) -> list[NamedModel]:

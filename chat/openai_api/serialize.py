@@ -1,34 +1,22 @@
-"""Serialise an answer in OpenAI's protocol: as the chunks of a stream, or as one completion.
+"""Write an answer in OpenAI's Chat Completions protocol: as the chunks of a stream, or as one completion."""
 
-1. A `Relay` follows the events of a turn and feeds them to a `Completion`.
-2. The `Completion` makes the chunks of the stream and collects the parts of the answer.
-3. `Relay` yields the chunks as lines of a stream, or `Relay.whole` returns the collected answer.
-"""
-
-import json
-import logging
-import re
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import NoReturn, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
-from django.db import InterfaceError, OperationalError
-
-from accounts.access.authentication import Credential
-from accounts.realtime import WhileSignedIn
-from chat.models import Turn
-from chat.models.parts import CitedSource, MessagePart
 from chat.openai_api import errors
-from chat.openai_api.errors import failure
-from chat.realtime import event_stream
-from chat.realtime.events import EventType, WireEvent
-from chat.rendering.references import CITED
-from chat.turns.services import stop_turn
-from core.background import carry, with_retries
+from chat.openai_api.answer import (
+    AnswerArguments,
+    AnswerCall,
+    AnswerEnd,
+    AnswerHead,
+    AnswerReasoning,
+    AnswerText,
+    AnswerWriter,
+    Piece,
+    StreamEvent,
+    TextMoved,
+)
 from core.errors import ProductError
-from llm import tokens
 
 
 class FunctionCall(TypedDict):
@@ -174,130 +162,26 @@ REASONS = {
     "other": "length",
 }
 
-logger = logging.getLogger(__name__)
+# Reasons of an answer that its limit of length cut off.
+CUT = ("length", "context_window")
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkHead:
-    """The facts of a request that its chunks need.
+class Completion(AnswerWriter):
+    """Writes the chunks of an answer."""
 
-    `turn` is the turn's id, `model` the model name in the request. `external` has the names of the program's own tools.
-    `absolute` turns a path into an address. `ends_with_answer`: the last message of the request is the assistant's;
-    some models refuse to continue such a message.
-    """
+    last_line = "data: [DONE]\n\n"
 
-    turn: str
-    model: str
-    external: Collection[str]
-    absolute: Callable[[str], str]
-    include_usage: bool = False
-    ends_with_answer: bool = False
-
-
-class Completion:
-    """Makes the chunks of an answer from the events of its turn, which are fed in order until `ended`."""
-
-    def __init__(self, head: ChunkHead) -> None:
-        self._head = head
+    def __init__(self, head: AnswerHead, *, include_usage: bool = False) -> None:
+        super().__init__(head)
+        self._include_usage = include_usage
         self._created = int(time.time())
-        self._model = head.model
-        self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[str, ToolCallEntry] = {}  # by id
-        self._sources: dict[int, CitedSource] = {}
-        self._part = -1  # number of the part that the last text belongs to
-        self._begins: dict[int, int] = {}  # the index in `_text` at which each part begins
-        self._lengths = Counter[int]()  # by part: the number of sent characters
-        self._planned = 0  # prompt tokens by our own count
         self._opened = False
-        self.ended = False
         self._finish = "stop"
-        self._usage: CompletionUsage = self._usage_of({})
-
-    def feed(self, event: WireEvent) -> list[CompletionChunk]:
-        """Return the chunks of an event. Raises `ProductError` if the turn ends without a whole answer."""
-        match event["type"]:
-            case "TEXT_MESSAGE_CONTENT":
-                return self._add_text(event["part"], event["delta"])
-            case "REASONING_CONTENT":
-                return self._add_reasoning(event["part"], event["delta"])
-            case "TEXT_BECAME_REASONING":
-                return self._move_to_reasoning(event["part"], event["text"])
-            case "TOOL_CALL_START" if event["name"] in self._head.external:
-                return self._call(event["call"], event["name"])
-            case "TOOL_CALL_ARGS" if event["call"] in self._calls:
-                return self._arguments(event["call"], event["delta"])
-            case "RUN_FINISHED":
-                return self._close(event["finish"], event["usage"])
-            case "RUN_STOPPED" | "RUN_ERROR":
-                self._fail(event)
-            case "SNAPSHOT":
-                return self._catch_up(event)
-        self._note(event)
-        return []
-
-    def _note(self, event: WireEvent) -> None:
-        """Store the values that the last chunks need."""
-        match event["type"]:
-            case "CITATION":
-                number = event["number"]
-                self._sources[number] = {"number": number, "title": event["title"], "href": event["href"]}
-            case "MODEL_FALLBACK":
-                self._model = event["model"]
-            case "CONTEXT_REPORT":
-                self._planned += event["used"]
-
-    def _fail(self, event: WireEvent) -> NoReturn:
-        self.ended = True
-        raise stopped() if event["type"] == "RUN_STOPPED" else self._failure(event)
-
-    def _failure(self, event: WireEvent) -> ProductError:
-        return failure(event, ends_with_answer=self._head.ends_with_answer)
-
-    def end(self, turn: Turn) -> list[CompletionChunk]:
-        """Return the last chunks from the row of a turn whose last event has expired.
-
-        Raises `ProductError`.
-        """
-        self.ended = True
-        if turn.status == Turn.Status.STOPPED:
-            raise stopped()
-        if turn.status != Turn.Status.DONE:
-            raise self._failure(
-                {
-                    "type": "RUN_ERROR",
-                    "code": turn.answer.error_code,
-                    "detail": turn.answer.error_detail.dump(),
-                    "retryable": True,
-                }
-            )
-        self._planned = sum(call["used"] for call in turn.report.get("calls", ()))
-        return self._close(turn.finish_reason or "stop", turn.usage)
-
-    def _catch_up(self, event: WireEvent) -> list[CompletionChunk]:
-        """Return the chunks of a SNAPSHOT that were not sent yet."""
-        if event["fallback"]:
-            self._model = event["model"]
-        return [chunk for number, part in enumerate(event["parts"]) for chunk in self._rest(number, part)]
-
-    def _rest(self, number: int, part: MessagePart) -> list[CompletionChunk]:
-        """Return the chunks of a part that were not sent yet."""
-        if part["type"] == "reasoning" and number in self._begins:
-            return self._move_to_reasoning(number, part["text"])
-        if part["type"] in ("text", "reasoning"):
-            self._sources |= {source["number"]: source for source in part.get("citations", ())}
-            add = self._add_text if part["type"] == "text" else self._add_reasoning
-            rest = part["text"][self._lengths[number] :]
-            return add(number, rest) if rest else []
-        if part["type"] != "tool_call" or part["name"] not in self._head.external:
-            return []
-        first = [] if part["id"] in self._calls else self._call(part["id"], part["name"])
-        rest = part["arguments"][len(self._calls[part["id"]]["function"]["arguments"]) :]
-        return [*first, *(self._arguments(part["id"], rest) if rest else [])]
 
     def whole(self) -> WholeCompletion:
-        """Return the whole answer, after it has `ended`."""
-        text = "".join(self._text)
+        text = self._reader.text
         message: AnswerMessage = {"role": "assistant", "content": text or None, "refusal": None}
         if not self._calls:
             message["content"] = text
@@ -308,30 +192,28 @@ class Completion:
         if annotations := self._annotations():
             message["annotations"] = annotations
         choice: AnswerChoice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
-        return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage}
+        return {**self._base("chat.completion"), "choices": [choice], "usage": self._usage()}
 
-    def _add_text(self, part: int, delta: str) -> list[CompletionChunk]:
-        # The texts before and after a tool call are paragraphs of one answer.
-        between = "\n\n" if self._text and part != self._part else ""
-        self._part = part
-        self._begins.setdefault(part, len(self._text))
-        self._lengths[part] += len(delta)
-        self._text.append(between + delta)
-        return [self._chunk({"content": between + delta})]
+    def failed(self, error: ProductError) -> list[StreamEvent]:
+        return [StreamEvent(errors.body(error))]
 
-    def _move_to_reasoning(self, part: int, text: str) -> list[CompletionChunk]:
-        """Send a text again as reasoning. Content that was already sent cannot be withdrawn."""
-        del self._text[self._begins.pop(part, len(self._text)) :]
-        self._lengths[part] = len(text)
-        self._reasoning.append(text)
-        return [self._chunk({"reasoning_content": text})]
+    def _write(self, piece: Piece) -> list[StreamEvent]:
+        match piece:
+            case AnswerText(_, text):
+                return [self._chunk({"content": text})]
+            case AnswerReasoning(text) | TextMoved(_, text):
+                self._reasoning.append(text)
+                return [self._chunk({"reasoning_content": text})]
+            case AnswerCall(call, name):
+                return [self._call(call, name)]
+            case AnswerArguments(call, text):
+                self._calls[call]["function"]["arguments"] += text
+                index = list(self._calls).index(call)
+                return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": text}}]})]
+            case AnswerEnd(finish):
+                return self._close(finish)
 
-    def _add_reasoning(self, part: int, delta: str) -> list[CompletionChunk]:
-        self._lengths[part] += len(delta)
-        self._reasoning.append(delta)
-        return [self._chunk({"reasoning_content": delta})]
-
-    def _call(self, id_: str, name: str) -> list[CompletionChunk]:
+    def _call(self, id_: str, name: str) -> StreamEvent:
         self._calls[id_] = {"id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
         call: CallDelta = {
             "index": len(self._calls) - 1,
@@ -339,35 +221,25 @@ class Completion:
             "type": "function",
             "function": {"name": name, "arguments": ""},
         }
-        return [self._chunk({"tool_calls": [call]})]
+        return self._chunk({"tool_calls": [call]})
 
-    def _arguments(self, id_: str, delta: str) -> list[CompletionChunk]:
-        self._calls[id_]["function"]["arguments"] += delta
-        index = list(self._calls).index(id_)
-        return [self._chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})]
-
-    def _close(self, finish: str, usage: Mapping[str, int]) -> list[CompletionChunk]:
+    def _close(self, finish: str) -> list[StreamEvent]:
         """Return the last chunks."""
-        self.ended = True
         # A call that was cut off by the length limit of the answer must not be run.
-        cut = finish in ("length", "context_window")
-        self._finish = "tool_calls" if self._calls and not cut else REASONS.get(finish, finish)
-        self._usage = self._usage_of(usage)
+        self._finish = "tool_calls" if self._calls and finish not in CUT else REASONS.get(finish, finish)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)
-        totals: CompletionChunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage}
-        return [last, totals] if self._head.include_usage else [last]
+        totals: CompletionChunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage()}
+        return [last, StreamEvent(totals)] if self._include_usage else [last]
 
-    def _usage_of(self, usage: Mapping[str, int]) -> CompletionUsage:
-        """Return the usage as the provider counts it, or by our own count if it reports none."""
-        into = usage.get("input") or self._planned
-        out = usage.get("output") or tokens.count("".join(self._text))
+    def _usage(self) -> CompletionUsage:
+        usage = self._reader.usage
         return {
-            "prompt_tokens": into,
-            "completion_tokens": out,
-            "total_tokens": into + out,
-            "prompt_tokens_details": {"cached_tokens": usage.get("cached_input", 0)},
-            "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning", 0)},
+            "prompt_tokens": usage.input,
+            "completion_tokens": usage.output,
+            "total_tokens": usage.input + usage.output,
+            "prompt_tokens_details": {"cached_tokens": usage.cached},
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
         }
 
     def _annotations(self) -> list[Annotation]:
@@ -376,15 +248,13 @@ class Completion:
             {
                 "type": "url_citation",
                 "url_citation": {
-                    "start_index": match.start(),
-                    "end_index": match.end(),
-                    "title": self._sources[number]["title"],
-                    "url": self._head.absolute(self._sources[number]["href"]),
+                    "start_index": citation.start,
+                    "end_index": citation.end,
+                    "title": citation.title,
+                    "url": citation.url,
                 },
             }
-            for match in CITED.finditer("".join(self._text))
-            for number in map(int, re.findall(r"\d+", match[2]))
-            if number in self._sources
+            for citation in self._reader.citations(self._reader.text)
         ]
 
     def _base(self, kind: str) -> CompletionBase:
@@ -392,11 +262,11 @@ class Completion:
             "id": f"chatcmpl-{self._head.turn}",
             "object": kind,
             "created": self._created,
-            "model": self._model,
+            "model": self._reader.model,
             "system_fingerprint": None,
         }
 
-    def _chunk(self, delta: Delta, finish: str | None = None) -> CompletionChunk:
+    def _chunk(self, delta: Delta, finish: str | None = None) -> StreamEvent:
         if not self._opened:
             self._opened = True
             first: Delta = {"role": "assistant", "content": ""}
@@ -411,85 +281,6 @@ class Completion:
             "system_fingerprint": base["system_fingerprint"],
             "choices": [choice],
         }
-        if self._head.include_usage:
+        if self._include_usage:
             chunk["usage"] = None
-        return chunk
-
-
-def stopped() -> ProductError:
-    """Return the error for an answer that another client stopped."""
-    sentence = "This answer was stopped from elsewhere before its end. What was written is kept in its conversation."
-    return ProductError("stopped", sentence, status=409, should_retry=False)
-
-
-class Relay:
-    """Relays one turn to one program. An async iterable of the lines of a stream.
-
-    `close` stops the turn unless it has ended. Django calls it at the end of a streamed response, however that ends.
-    """
-
-    def __init__(self, turn: Turn, completion: Completion) -> None:
-        self._turn = turn
-        self._completion = completion
-        self._chunks = self._follow()
-        self._ready: list[CompletionChunk] = []
-
-    async def begin(self) -> None:
-        """Wait for the first chunk or some seconds of silence. An error in this time gets its own HTTP status."""
-        async for chunk in self._chunks:
-            if chunk:
-                self._ready.append(chunk)
-            return
-
-    async def whole(self, credential: Credential) -> WholeCompletion:
-        """Wait for the whole answer. Raises the turn's error, and `bad_token` (401) when the credential expires."""
-        async for _chunk in WhileSignedIn(credential, self._chunks):
-            pass
-        if not self._completion.ended:
-            raise ProductError("bad_token", "This token has ended, and with it this answer.", status=401)
-        return self._completion.whole()
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        for first in self._ready:
-            yield _line(first)
-        try:
-            async for chunk in self._chunks:
-                yield _line(chunk) if chunk else ": waiting\n\n"
-        except ProductError as error:
-            yield _line(errors.body(error))
-        except Exception:
-            logger.exception("the stream of turn %s broke off", self._turn.pk)
-            sentence = "Something went wrong on the server while answering. Try again."
-            yield _line(errors.body(ProductError("internal_error", sentence, status=500)))
-        else:
-            yield "data: [DONE]\n\n"
-
-    def close(self) -> None:
-        """Stop the turn unless it has ended."""
-        if self._completion.ended:
-            return
-        try:
-            self._stop()
-        except (OperationalError, InterfaceError):
-            # The database has no free connection or is down. The client is gone, so the stop is retried here.
-            logger.warning("turn %s is stopped once the database can be asked", self._turn.pk)
-            carry(with_retries(self._stop))
-
-    def _stop(self) -> None:
-        stop_turn(user=self._turn.conversation.owner, turn=self._turn)
-
-    async def _follow(self) -> AsyncIterator[CompletionChunk | None]:
-        """Yield the turn's chunks until the last one, and None after each 2.5 s of silence. Raises the turn's error."""
-        async for event in event_stream.wire_events(self._turn):
-            if not event:
-                yield None
-                continue
-            for chunk in self._completion.feed(event):
-                yield chunk
-            if event["type"] == EventType.SNAPSHOT and event["status"] not in Turn.LIVE:
-                for chunk in self._completion.end(await event_stream.row_of(self._turn.pk)):
-                    yield chunk
-
-
-def _line(value: CompletionChunk | errors.ErrorBody) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"
+        return StreamEvent(chunk)

@@ -100,7 +100,10 @@ class StoredSampling(TypedDict, total=False):
 
 
 class StoredOptions(TypedDict):
-    """`ProgramOptions` as they are stored (`Turn.options`). `response_format` is JSON text."""
+    """`ProgramOptions` as they are stored (`Turn.options`). `response_format` is JSON text.
+
+    `sent_files`: ids of the files whose content came in the request. They are deleted with its conversation.
+    """
 
     instructions: str
     replaces_system: NotRequired[bool]
@@ -114,6 +117,8 @@ class StoredOptions(TypedDict):
     # Turns of earlier versions lack these two.
     sampling: NotRequired[StoredSampling]
     response_format: NotRequired[str]
+    sent_files: NotRequired[list[str]]
+    unoffered_tools: NotRequired[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +127,8 @@ class ProgramOptions:
 
     `instructions` is the text of the program's system messages. `replaces_system`: the instructions replace the
     workspace's system prompt. `max_output` is in tokens of each model call. `tools` are the program's own tools, which
-    it runs itself. `tool_choice` and `required_tool` hold for the first call. `response_format` is the
-    same as in `llm.types.model_call.ModelRequest`.
+    it runs itself. `unoffered_tools` names those that nobody here can run. `tool_choice` and `required_tool` hold for
+    the first call. `response_format` is the same as in `llm.types.model_call.ModelRequest`.
     """
 
     instructions: str = ""
@@ -137,6 +142,7 @@ class ProgramOptions:
     parallel_tool_calls: bool = True
     sampling: Sampling = NO_SAMPLING
     response_format: Mapping[str, Any] | None = None
+    unoffered_tools: tuple[str, ...] = ()
 
     def format_tokens(self, tokenizer: NamedTokenizer) -> int:
         """Count the schema of the answer. Providers send it to the model like the definition of a tool."""
@@ -167,6 +173,7 @@ class ProgramOptions:
                 "verbosity": self.sampling.verbosity,
             },
             "response_format": json.dumps(self.response_format),
+            "unoffered_tools": self.unoffered_tools,
         }
 
 
@@ -187,6 +194,7 @@ def parse_options(stored: StoredOptions | None) -> ProgramOptions:
         parallel_tool_calls=stored.get("parallel_tool_calls", True),
         sampling=Sampling(**stored.get("sampling", {})),
         response_format=json.loads(stored.get("response_format", "null")),
+        unoffered_tools=tuple(stored.get("unoffered_tools", ())),
     )
 
 
@@ -553,8 +561,18 @@ def _cap_of(claimed: ClaimedTurn, model: Model) -> int | None:
 async def with_offered_tools(context: TurnContext) -> TurnContext:
     """Return the context with the tools that servers list now and the tools of the calling program."""
     box = await with_server_tools(context.toolbox, context.persona, context.model, context.rights)
-    offered = context.options.tools if context.options.tool_choice != "none" else ()
-    box = with_external_tools(box, offered)
+    return _with_program_tools(context, box)
+
+
+def with_expected_tools(context: TurnContext) -> TurnContext:
+    """Return the context with the tools that servers listed last and the tools of the calling program."""
+    box = with_known_tools(context.toolbox, context.persona, context.model, context.rights)
+    return _with_program_tools(context, box)
+
+
+def _with_program_tools(context: TurnContext, box: Toolbox) -> TurnContext:
+    options = context.options
+    box = with_external_tools(box, options.tools if options.tool_choice != "none" else (), options.unoffered_tools)
     return replace(context, toolbox=within_limit(box, context.persona, context.model))
 
 

@@ -9,7 +9,7 @@ To add an event:
 1. Add it to `EventType` with its meaning and the schema of its members.
 2. Add new members to `EventPayload`.
 3. Emit it in `chat.turns` (`Answer.emit`), and apply it to the answer's parts in `fold`.
-4. Handle it in `static/js` and in `chat.openai_api.serialize` and `contrib.ag_ui.translation`, or let them ignore it.
+4. Handle it in `static/js` and in `chat.openai_api.answer` and `contrib.ag_ui.translation`, or let them ignore it.
 """
 
 import json

@@ -31,7 +31,7 @@ class RenderedPiece(NamedTuple):
 def rendered_pieces(
     file: File, pieces: Sequence[tuple[TextPiece, MarkedText]], begins: int | None
 ) -> Iterator[RenderedPiece]:
-    """Yield the pieces of a window as HTML, with their marks. `begins`: where the marked sentence begins in the file."""
+    """Yield the pieces of a window as HTML, with their marks. `begins`: where the sentence begins in the file."""
     renderer = DocumentRenderer(RenderAllowance())
     for piece, text in pieces:
         anchor = begins is not None and piece.start <= begins < piece.end

@@ -212,13 +212,20 @@ def _web_tools(names: Collection[str], conversation: Conversation, gate: Gate) -
         yield OPEN_GUIDANCE, open_url(conversation, gate)
 
 
-def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> Toolbox:
+def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...], unoffered: Sequence[str] = ()) -> Toolbox:
     """Add the tools of the calling program. It runs them itself, so a call of one ends the turn.
 
-    They replace tools of the product with the same names.
+    They replace tools of the product with the same names. `unoffered` names tools that the program expects its provider
+    to run; notes say that the model does not get them.
     """
+    missing = [
+        Sentence(
+            "The calling program offers {name}, which its provider would run. The model did not get it.", name=name
+        )
+        for name in unoffered
+    ]
     if not offered:
-        return box
+        return replace(box, notes=(*box.notes, *missing)) if missing else box
     names = {tool.name for tool in offered}
     replaced = [
         Sentence("The calling program has a tool {name} of its own.", name=name) for name in box.tools if name in names
@@ -227,7 +234,7 @@ def with_external_tools(box: Toolbox, offered: tuple[ToolDefinition, ...]) -> To
         box,
         tools={name: tool for name, tool in box.tools.items() if name not in names},
         guidance=tuple(each for each in box.guidance if each.name not in names),
-        notes=(*box.notes, *replaced),
+        notes=(*box.notes, *replaced, *missing),
         external=offered,
     )
 

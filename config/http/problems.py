@@ -126,7 +126,7 @@ def _is_disconnected(cause: BaseException | None) -> bool:
 
 def json_problem(request: HttpRequest, error: ProductError) -> JsonResponse:
     if request.path.startswith("/v1/"):
-        return refusal(error)
+        return refusal(request, error)
     body = problem(request, error.status, error.code, error.sentence, extra=error.extra)
     return JsonResponse(body, status=error.status, content_type=MEDIA_TYPE, headers=error.headers)
 

@@ -55,7 +55,7 @@ from core.asgi_types import AsgiMessage, AsgiReceive, AsgiScope, AsgiSend
 from core.errors import ProductError
 from core.logs.context import log_context
 from core.logs.lines import without_secrets
-from core.net.bearer import bearer_token
+from core.net.bearer import api_token
 from core.outside import before_waits
 from core.requests import SETTLED
 from core.sentences import Sentence
@@ -67,7 +67,7 @@ access = logging.getLogger("access")
 MOST_OF_A_STRANGER = 100_000  # bytes; a client that is not signed in sends at most a form
 ROOM_FOR_FORM = 1_000_000  # bytes that a multipart form may have in addition to the file
 UPLOADS = {  # the views that take files
-    *("files:list", "projects:upload", "chat:imports", "file-list", "import-list"),
+    *("files:list", "projects:upload", "chat:imports", "file-list", "import-list", "openai-files"),
     *("admin:projects_project_add", "admin:projects_project_change"),
 }
 HEAD_SECONDS = 20  # for the whole head (first line and headers) of a connection's first request
@@ -229,7 +229,9 @@ class LimitedRequest(WebRequest):  # type: ignore[misc]
 
     def _credential(self) -> tuple[str, str]:
         """Return the bearer token or the session key of the request."""
-        token = bearer_token(_last(self.requestHeaders, b"authorization"))
+        _method, path = self.channel.address()
+        headers = self.requestHeaders
+        token = api_token(path, _last(headers, b"authorization"), _last(headers, b"x-api-key"))
         if token is not None:
             return token, ""
         return "", parse_cookie(_last(self.requestHeaders, b"cookie")).get(settings.SESSION_COOKIE_NAME, "")

@@ -16,7 +16,8 @@ from chat.conversations.services import create_conversation
 from chat.models import Turn
 from chat.models.parts import MessagePart
 from chat.models.queries import claim
-from chat.openai_api.serialize import ChunkHead, Completion
+from chat.openai_api.answer import AnswerHead
+from chat.openai_api.serialize import Completion
 from chat.realtime import event_stream, turn_stream
 from chat.realtime.events import Approval, EventType, WireEvent, fold
 from chat.turns import store
@@ -162,7 +163,7 @@ def test_whatever_is_lost_every_reader_ends_with_what_the_row_holds(turn: Turn, 
 
 
 def said_by_openai(wires: list[WireEvent], row: Turn) -> tuple[str, list[str]]:
-    completion = Completion(ChunkHead("t", "m", (), str))
+    completion = Completion(AnswerHead("t", "m", (), str))
     for wire in wires:
         completion.feed(wire)
     if not completion.ended:

@@ -16,7 +16,8 @@ from psycopg_pool import PoolTimeout
 
 from chat.models import Turn
 from chat.models.conversation_state import join_line
-from chat.openai_api.serialize import ChunkHead, Completion, Relay
+from chat.openai_api.answer import AnswerHead, Relay
+from chat.openai_api.serialize import Completion
 from core import background
 from llm.models import Model
 from personas.models import Persona
@@ -158,5 +159,5 @@ def test_one_that_leaves_while_all_connections_to_the_database_are_taken(
         with suppress(PoolTimeout):  # threads of the application may keep the others
             for _ in range(pool.max_size):
                 stack.callback(pool.putconn, pool.getconn(timeout=2))
-        Relay(turn, Completion(ChunkHead(str(turn.pk), "", (), str))).close()
+        Relay(turn, Completion(AnswerHead(str(turn.pk), "", (), str))).close()
     is_stopped(person)

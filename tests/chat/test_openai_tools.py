@@ -9,7 +9,8 @@ from django.test import Client
 
 from chat.models import Message, Turn
 from chat.models.parts import MessagePart
-from chat.openai_api.serialize import ChunkHead, Completion
+from chat.openai_api.answer import AnswerHead
+from chat.openai_api.serialize import Completion
 from chat.realtime.events import WireEvent
 from core.errors import ProductError
 from llm.models import Model
@@ -61,7 +62,7 @@ def test_a_program_may_have_a_tool_of_a_name_that_the_product_has(person: Person
 
 
 def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
-    completion = Completion(ChunkHead("t", "m", {"get_weather"}, str))
+    completion = Completion(AnswerHead("t", "m", {"get_weather"}, str))
     completion.feed({"type": "TEXT_MESSAGE_CONTENT", "part": 0, "delta": "Half of "})
     parts: list[MessagePart] = [
         {"type": "text", "text": "Half of it."},
@@ -70,11 +71,12 @@ def test_an_answer_whose_stream_is_gone_is_completed_from_its_row() -> None:
     turn = Turn(status=Turn.Status.DONE, answer=Message(parts=parts), usage={"input": 2, "output": 3})
     snapshot: WireEvent = {"type": "SNAPSHOT", "seq": 9, "status": "done", "model": "m", "fallback": "", "parts": parts}
     chunks = [*completion.feed(snapshot), *completion.end(turn)]
-    assert chunks[0]["choices"][0]["delta"] == {"content": "it."}
+    first: Any = chunks[0].data
+    assert first["choices"][0]["delta"] == {"content": "it."}
     [choice] = completion.whole()["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Half of it.", "tool_calls")
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == parts[1]["arguments"]
     failed = Message(parts=[], error_code="rate_limited", error_detail="Try again.")
     with pytest.raises(ProductError) as raised:
-        Completion(ChunkHead("t", "m", (), str)).end(Turn(status=Turn.Status.FAILED, answer=failed))
+        Completion(AnswerHead("t", "m", (), str)).end(Turn(status=Turn.Status.FAILED, answer=failed))
     assert (raised.value.status, raised.value.detail) == (429, "Try again.")

@@ -234,6 +234,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "daily/day": "2026-11-21",
         "files/pk": str(file.pk),
         "files/file": str(file.pk),
+        "files/file_id": str(file.pk),
         "user/id": str(owner.pk),
         "tokens/pk": str(token.pk),
         "groups/pk": str(people_group.pk),

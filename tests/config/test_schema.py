@@ -104,6 +104,40 @@ def test_an_example_that_is_not_as_described_would_be_noticed(description: Any) 
     assert wrong_with(description, body["schema"], {"title": 3})
 
 
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects within a JSON value."""
+    if isinstance(schema, dict):
+        yield schema
+    children = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for child in children:
+        yield from nodes(child)
+
+
+def test_every_object_has_a_name_for_generated_clients(description: Any) -> None:
+    components = description["components"]["schemas"]
+    named = [id(schema) for schema in components.values()]
+    described = [node for node in nodes(description) if node.get("type") == "object" and "properties" in node]
+    inline = [node for node in described if id(node) not in named]
+    titles = [node.get("title") for node in inline]
+    assert len(titles) > 30 and None not in titles and len(set(titles)) == len(titles)
+    assert not components.keys() & set(titles)
+    assert {f"TurnEvent{name}" for name in ("RunStarted", "ToolCallResult", "CitationCheck", "Snapshot")} <= set(titles)
+
+
+def test_titles_are_the_same_however_often_it_is_described(description: Any) -> None:
+    again: Any = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]  # as above
+    assert again["components"]["schemas"] == description["components"]["schemas"]
+
+
+def test_no_member_of_a_request_is_required_by_its_default(description: Any) -> None:
+    requests = {name: schema for name, schema in description["components"]["schemas"].items() if "Request" in name}
+    members = [member for schema in requests.values() for member in schema.get("properties", {}).values()]
+    assert len(members) > 50 and not [member for member in members if "default" in member]
+    temporary = requests["ConversationRequest"]["properties"]["temporary"]
+    assert "Default: `false`." in temporary["description"]
+    assert "Default" not in requests["PatchedConversationRequest"]["properties"]["temporary"].get("description", "")
+
+
 @pytest.mark.django_db
 def test_the_documentation_needs_no_other_site(client: Client) -> None:
     page = client.get("/api/docs/").content.decode()

@@ -13,7 +13,12 @@ from scripts.docs.pages import DOCS, generated
 VARIABLE = re.compile(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`")
 OTHER_VARIABLES = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PROVIDER_API_KEY", "NAME_FILE", "BENCH_PEERS"}
 OURS = {"accounts", "chat", "config", "core", "files", "llm", "personas", "projects", "workspace"}
-OPENAI = ("GET /v1/models", "GET /v1/models/{name}", "POST /v1/chat/completions", "POST /v1/embeddings")
+OPENAI = (
+    *("GET /v1/models", "GET /v1/models/{name}", "POST /v1/chat/completions", "POST /v1/responses"),
+    *("POST /v1/embeddings", "POST /v1/files", "GET /v1/files", "GET /v1/files/{id}", "DELETE /v1/files/{id}"),
+    "GET /v1/files/{id}/content",
+)
+ANTHROPIC = ("POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models")
 OPERATORS = [*sorted((DOCS / "operate").glob("*.md")), *sorted((DOCS / "admin").glob("*.md"))]
 
 
@@ -40,9 +45,10 @@ def test_each_command_is_in_the_reference() -> None:
     assert {command.split()[0] for cell in cells for command in re.findall(r"`(.+?)`", cell)} == ours
 
 
-def test_each_endpoint_of_the_openai_protocol_is_in_the_reference() -> None:
-    text = (DOCS / "api" / "openai.md").read_text()
-    assert [endpoint for endpoint in OPENAI if f"| `{endpoint}` |" not in text] == []
+@pytest.mark.parametrize(("page", "endpoints_of"), [("openai.md", OPENAI), ("anthropic.md", ANTHROPIC)])
+def test_each_endpoint_of_the_protocols_is_in_the_reference(page: str, endpoints_of: tuple[str, ...]) -> None:
+    text = (DOCS / "api" / page).read_text()
+    assert [endpoint for endpoint in endpoints_of if f"| `{endpoint}` |" not in text] == []
 
 
 def test_pages_of_the_api_name_endpoints_that_there_are() -> None:

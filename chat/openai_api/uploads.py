@@ -1,0 +1,124 @@
+"""Serve `/v1/files` of OpenAI's protocol: the files of a person, which requests can name by their ids."""
+
+from typing import TypedDict
+from uuid import UUID
+
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, QueryDict, StreamingHttpResponse
+
+from accounts.models import User
+from chat.openai_api.errors import refused
+from core.errors import ProductError
+from files import services
+from files.models import File
+from files.pages import download
+
+FILE_PREFIX = "file-"  # before the ids of files, as in OpenAI's protocol
+PURPOSE = "user_data"  # the one purpose that files have here
+MOST_LISTED = 10_000
+LISTED = 1_000  # by default
+_STATUSES = {
+    File.Status.READY: "processed",
+    File.Status.TOO_LONG: "processed",
+    File.Status.FAILED: "error",
+}
+
+
+class FileEntry(TypedDict):
+    """A file. `status` is `uploaded` until it has been read. `status_details` is the reason of an error."""
+
+    id: str
+    object: str
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    status: str
+    status_details: str | None
+
+
+class FileEntries(TypedDict):
+    """A page of files."""
+
+    object: str
+    data: list[FileEntry]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class FileDeletion(TypedDict):
+    """The answer to a deletion."""
+
+    id: str
+    object: str
+    deleted: bool
+
+
+def entry(file: File) -> FileEntry:
+    """Return the file in OpenAI's form."""
+    return {
+        "id": f"{FILE_PREFIX}{file.pk}",
+        "object": "file",
+        "bytes": file.size,
+        "created_at": int(file.created.timestamp()),
+        "filename": file.name,
+        "purpose": PURPOSE,
+        "status": _STATUSES.get(File.Status(file.status), "uploaded"),
+        "status_details": file.problem.english if file.status == File.Status.FAILED else None,
+    }
+
+
+def file_of(user: User, name: str, where: str = "file_id") -> File:
+    """Return a file that the user may see, by the id of its entry. Raises `file_not_found` (404)."""
+    try:
+        file = File.objects.visible_to(user).filter(pk=UUID(name.removeprefix(FILE_PREFIX))).first()
+    except ValueError:
+        file = None
+    if file is None:
+        sentence = f"There is no file “{name[:100]}”. Upload it with POST /v1/files and send the id of the answer."
+        raise ProductError("file_not_found", sentence, status=404, param=where)
+    return file
+
+
+def list_files(user: User, query: QueryDict) -> FileEntries:
+    """Return the user's own files, newest first unless `order` is `asc`. `after`: the last file of the page before."""
+    oldest_first = query.get("order") == "asc"
+    rows = File.objects.owned_by(user).order_by("pk" if oldest_first else "-pk")  # ids are in the order of time
+    if after := query.get("after"):
+        place = file_of(user, after, "after").pk
+        rows = rows.filter(pk__gt=place) if oldest_first else rows.filter(pk__lt=place)
+    limit = _limit(query.get("limit", str(LISTED)))
+    purposes = query.get("purpose", PURPOSE)
+    page = list(rows[: limit + 1]) if purposes == PURPOSE else []
+    data = [entry(file) for file in page[:limit]]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "data": data, "has_more": len(page) > limit, "first_id": first, "last_id": last}
+
+
+def _limit(value: str) -> int:
+    if not value.isdecimal() or len(value) > len(str(MOST_LISTED)) or not 1 <= int(value) <= MOST_LISTED:
+        raise refused("limit", f"“limit” must be a whole number from 1 to {MOST_LISTED:,}.")
+    return int(value)
+
+
+def upload(user: User, request: HttpRequest) -> FileEntry:
+    """Store the file of a form. Its text follows in the background. Raises as `files.services.upload`."""
+    content = request.FILES.get("file")
+    if not isinstance(content, UploadedFile):
+        sentence = "Send the file as multipart/form-data in the field “file”."
+        raise refused("file", sentence, "missing_required_parameter")
+    return entry(services.upload(user=user, name=content.name or "", content=content))
+
+
+def delete(user: User, name: str) -> FileDeletion:
+    """Delete a file of the user. Raises `not_found` (404), `legal_hold` (409)."""
+    file = file_of(user, name)
+    identifier = f"{FILE_PREFIX}{file.pk}"
+    services.delete(user=user, file=file)
+    return {"id": identifier, "object": "file", "deleted": True}
+
+
+def content(user: User, name: str) -> StreamingHttpResponse:
+    """Return the original bytes. Raises `file_not_found` and `file_lost` (404)."""
+    return download(file_of(user, name))
