@@ -24,8 +24,8 @@ from core.api.pagination import NewestFirst
 class MeSerializer(Strict, serializers.ModelSerializer[User]):
     email = serializers.CharField(read_only=True, help_text="May be empty.")
 
-    rights = serializers.SerializerMethodField(help_text="What the person's groups let them do.")
-    groups = serializers.SerializerMethodField(help_text="The names of the person's groups, “Everyone” among them.")
+    rights = serializers.SerializerMethodField(help_text="The rights that the person has through groups.")
+    groups = serializers.SerializerMethodField(help_text="The names of the person's groups, including “Everyone”.")
 
     class Meta:
         model = User
@@ -65,7 +65,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
         child=serializers.ChoiceField(choices=ApiToken.SCOPES),
         max_length=len(ApiToken.SCOPES),
         required=False,
-        help_text="Without: all but system and admin.",
+        help_text="Default: all scopes except system and admin.",
     )
 
     class Meta:
@@ -83,7 +83,7 @@ class AskForTokenSerializer(Strict, TokenSerializer):
         required=False,
         default="",
         write_only=True,
-        help_text="Asked of a session; a token makes others without.",
+        help_text="Required for a session; not for a token.",
     )
 
     class Meta(TokenSerializer.Meta):
@@ -91,14 +91,16 @@ class AskForTokenSerializer(Strict, TokenSerializer):
 
 
 class RevokedSerializer(serializers.Serializer[dict[str, int]]):
-    revoked = serializers.IntegerField(help_text="How many tokens were ended.")
+    revoked = serializers.IntegerField(help_text="Number of tokens that were revoked.")
 
 
 class NewTokenSerializer(TokenSerializer):
     token = serializers.CharField(
-        read_only=True, allow_null=True, help_text="Shown this once; null when the same Idempotency-Key asks again."
+        read_only=True,
+        allow_null=True,
+        help_text=("Shown only in this response; null in a repeat with the same Idempotency-Key."),
     )
-    left_out = serializers.CharField(read_only=True, help_text="Why `token` is null; else empty.")
+    left_out = serializers.CharField(read_only=True, help_text="Why `token` is null; empty otherwise.")
 
     class Meta(TokenSerializer.Meta):
         fields: ClassVar = [*TokenSerializer.Meta.fields, "token", "left_out"]

@@ -116,7 +116,7 @@ class SignOutForm(Confirmation):
     tokens = forms.BooleanField(
         label="Revoke their API tokens, too",
         required=False,
-        help_text="Programs that use them are refused from now on. It cannot be undone.",
+        help_text="Programs that use them are refused from now on. This cannot be undone.",
     )
 
 

@@ -1,6 +1,6 @@
 """Admin of files, embedders and re-rankers. Names and texts of files are not shown to administrators."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -88,7 +88,7 @@ class EmbedderForm(forms.ModelForm[Embedder]):
         super().__init__(*args, **kwargs)
         for name in ("query_prefix", "passage_prefix"):
             if name in self.fields:  # a stored embedder shows them only
-                self.fields[name].strip = False
+                cast("forms.CharField", self.fields[name]).strip = False
 
     def clean(self) -> None:
         super().clean()

@@ -44,7 +44,7 @@ class FileSerializer(serializers.ModelSerializer[File]):
     )
     error = serializers.SerializerMethodField(help_text="Why it failed.")
     locked = serializers.SerializerMethodField(
-        help_text="Whether a password, sent to `reread`, may open it, or files in it that are still closed."
+        help_text="Whether a password, sent to `reread`, may open the file, or locked files in it."
     )
     note = serializers.SerializerMethodField(
         help_text="What was left out of a file that could be read; after an upload, that it is there already."
@@ -79,7 +79,7 @@ class FileSerializer(serializers.ModelSerializer[File]):
 
 
 class UploadSerializer(Strict):
-    file = serializers.FileField(allow_empty_file=True, help_text="The bytes; what it is is told from them.")
+    file = serializers.FileField(allow_empty_file=True, help_text="The bytes. They determine the file's type.")
 
 
 LONGEST_ENCODING = 100  # characters
@@ -99,13 +99,16 @@ class RereadSerializer(Strict):
         allow_blank=True,
         trim_whitespace=False,
         write_only=True,
-        help_text="Of a protected PDF, file of Office or LibreOffice, or of files in an archive or a letter. "
-        "It is kept for this reading only; what another one has opened in an archive stays open.",
+        help_text=(
+            "The password of a protected PDF, of an Office or LibreOffice file, or "
+            "of files in an archive or a letter. It is used for this reading only. "
+            "Files that another password has opened stay open."
+        ),
     )
 
 
 class PieceSerializer(serializers.Serializer[TextPiece]):
-    page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
+    page = serializers.IntegerField(help_text="From 1; 0 without pages.")
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()
     text = serializers.CharField()
@@ -211,7 +214,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         parameters=[
             OpenApiParameter("page", int, OpenApiParameter.PATH, description="From 1."),
             OpenApiParameter("start", int, description="With `end`: characters [start, end) of the file's text."),
-            OpenApiParameter("end", int, description="They are marked on the page where they stand on it."),
+            OpenApiParameter("end", int, description="They are marked on the page if they are on it."),
         ],
     )
     @action(detail=True, url_path=r"pages/(?P<page>[^/]+)/picture")

@@ -12,7 +12,7 @@ class AbilitiesSerializer(serializers.ModelSerializer[Model]):
         source="offered_efforts",
         child=serializers.ChoiceField(Effort.choices),
         read_only=True,
-        help_text="Efforts of reasoning that can be chosen for it, from the least upwards.",
+        help_text="The efforts of reasoning that it accepts, lowest first.",
     )
 
     class Meta:
@@ -28,7 +28,7 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
     fallback = serializers.PrimaryKeyRelatedField[Model](
         allow_null=True,
         read_only=True,
-        help_text="The model that is asked instead when this one's provider is not available.",
+        help_text="The model that is used if this one's provider is not available.",
     )
     label = serializers.CharField(read_only=True, help_text="The name that people read.")
     favourite = serializers.BooleanField(read_only=True, help_text="Whether you have put it at the top of your list.")

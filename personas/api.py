@@ -56,14 +56,14 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         child=serializers.CharField(max_length=100),
         max_length=MOST_NAMED_TOOLS,
         required=False,
-        help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
+        help_text="web_search, open_url, tasks, or a tool of a server as server__tool; server__* for all its tools.",
     )
     reminder = serializers.CharField(
         source="own_reminder",
         required=False,
         allow_blank=True,
         max_length=Reminder.MAX_TEXT,
-        help_text="Its own, beside those that stand everywhere; the last words of the prompt.",
+        help_text="The persona's own reminder, in addition to the reminders of all conversations. It ends the prompt.",
     )
     starter_messages = serializers.ListField(
         child=serializers.CharField(max_length=Persona.MAX_STARTER), required=False, max_length=Persona.MAX_STARTERS
@@ -72,10 +72,12 @@ class PersonaSerializer(Strict, serializers.ModelSerializer[Persona]):
         source="token_count",
         read_only=True,
         allow_null=True,
-        help_text="Of the instructions, counted with the catch-all.",
+        help_text="Tokens of the instructions, counted with the catch-all tokenizer.",
     )
-    role = serializers.SerializerMethodField(help_text="What it is to you: readers use it, editors change it too.")
-    editable = serializers.SerializerMethodField(help_text="Whether you may change it; what you see you may use.")
+    role = serializers.SerializerMethodField(help_text="Your role: readers use it, editors also change it.")
+    editable = serializers.SerializerMethodField(
+        help_text=("Whether you may change it. You may use everything that you see.")
+    )
 
     class Meta:
         model = Persona
@@ -112,12 +114,17 @@ class ReminderFields(TypedDict, total=False):
 class ReminderSerializer(Strict, serializers.ModelSerializer[Reminder]):
     text = serializers.CharField(max_length=Reminder.MAX_TEXT)
     scope = serializers.ChoiceField(
-        choices=Reminder.Scope.choices, required=False, help_text="persona when a persona is named, else everywhere."
+        choices=Reminder.Scope.choices,
+        required=False,
+        help_text=("`persona` if a persona is named, otherwise `everywhere`."),
     )
     persona = VisibleField(
-        Persona, required=False, write_only=True, help_text="Whose it is. It stays so: delete it and make another one."
+        Persona,
+        required=False,
+        write_only=True,
+        help_text=("The persona that it belongs to. This cannot change: delete it and create another one."),
     )
-    personas = serializers.SerializerMethodField(help_text="Those that you see of the personas that use it.")
+    personas = serializers.SerializerMethodField(help_text="The personas that use it, as far as you see them.")
 
     class Meta:
         model = Reminder
@@ -171,7 +178,7 @@ class SystemPromptSerializer(Strict, serializers.ModelSerializer[SystemPrompt]):
     text = serializers.CharField(max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
     tokens = serializers.IntegerField(
-        source="token_count", read_only=True, allow_null=True, help_text="Counted with the catch-all."
+        source="token_count", read_only=True, allow_null=True, help_text="Counted with the catch-all tokenizer."
     )
 
     class Meta:

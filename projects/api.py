@@ -38,7 +38,7 @@ class ProjectSerializer(Strict, serializers.ModelSerializer[Project]):
     instructions = serializers.CharField(
         required=False, allow_blank=True, max_length=services.MAX_INSTRUCTIONS, trim_whitespace=False
     )
-    role = serializers.SerializerMethodField(help_text="What you may do here.")
+    role = serializers.SerializerMethodField(help_text="Your role.")
 
     class Meta:
         model = Project
@@ -77,7 +77,7 @@ class AddFileSerializer(Strict):
 
 class ChangeEntrySerializer(Strict):
     pinned = serializers.BooleanField(required=False)
-    position = serializers.IntegerField(required=False, min_value=0, help_text="From 0; beyond the end is the end.")
+    position = serializers.IntegerField(required=False, min_value=0, help_text="From 0. A larger number means the end.")
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):
@@ -104,7 +104,7 @@ class AddGroupSerializer(Strict):
 
 
 class HandOverSerializer(Strict):
-    member = serializers.UUIDField(help_text="The id of a person who is a member by themselves.")
+    member = serializers.UUIDField(help_text="The id of a person who is a direct member.")
 
 
 class InviteSerializer(Strict):
@@ -143,12 +143,12 @@ class QuerySerializer(Strict):
 class HitSerializer(serializers.Serializer[ChunkHit]):
     file = serializers.UUIDField()
     title = serializers.CharField(source="name")
-    page = serializers.IntegerField(help_text="From 1; 0 where there are none.")
+    page = serializers.IntegerField(help_text="From 1; 0 without pages.")
     start = serializers.IntegerField(help_text="Characters [start, end) of the file's text.")
     end = serializers.IntegerField()
-    score = serializers.FloatField(help_text="From 0 to 1; compares results of this search only.")
-    heading = serializers.CharField(help_text="The path of headings that it stands below; may be empty.")
-    table_head = serializers.CharField(help_text="The head of a table that began before it; may be empty.")
+    score = serializers.FloatField(help_text="From 0 to 1. Scores of different searches cannot be compared.")
+    heading = serializers.CharField(help_text="The headings above it, outermost first; may be empty.")
+    table_head = serializers.CharField(help_text="The header of its table, if the table began before it; may be empty.")
     text = serializers.CharField()
 
 
@@ -156,7 +156,7 @@ class HitsSerializer(serializers.Serializer[SearchResult]):
     results = HitSerializer(many=True, source="hits")
     notes = serializers.ListField(
         child=serializers.CharField(),
-        help_text="What an embedder or re-ranker did not do, in sentences; empty where all is well.",
+        help_text="Failures of an embedder or re-ranker, as sentences; empty without failures.",
     )
 
 

@@ -1,7 +1,7 @@
 """The models that a person chooses among: in which order, and which are their favourites."""
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, QuerySet, Value
 from django.db.models.functions import Coalesce, Lower, NullIf
 
 from accounts.access.rights import models_of
@@ -18,7 +18,7 @@ def offered_models(user: User) -> QuerySet[Model]:
     """
     name = Coalesce(NullIf("display_name", Value("")), "name")
     rows = with_favourites(models_of(user), user).filter(hidden=False).exclude(found__contains={"chat": False})
-    return rows.order_by("-favourite", "order", Lower(name), "provider__name", "pk")
+    return rows.order_by(F("favourite").desc(), "order", Lower(name), "provider__name", "pk")
 
 
 def with_favourites(models: QuerySet[Model], user: User) -> QuerySet[Model]:

@@ -23,15 +23,17 @@ class AuditQuerySerializer(serializers.Serializer[AuditFilter]):
     since = serializers.DateTimeField(required=False, help_text="Acts of this moment and later.")
     until = serializers.DateTimeField(required=False, help_text="Acts before this moment.")
     after = serializers.IntegerField(
-        required=False, help_text="Acts with a greater `sequence`: what has come since you read that one."
+        required=False, help_text="Acts with a greater `sequence`: the acts after the last one that you read."
     )
-    actor = serializers.CharField(required=False, help_text="The id or the user name of who did it.")
-    action = serializers.CharField(required=False, help_text="Such as token.made, or token for all that begin so.")
+    actor = serializers.CharField(required=False, help_text="The id or the user name of the actor.")
+    action = serializers.CharField(
+        required=False, help_text=("An action such as token.made, or a beginning such as token.")
+    )
 
 
 class ActSerializer(serializers.ModelSerializer[Entry]):
     changes = serializers.DictField(
-        read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never told."
+        read_only=True, help_text="By field: [before, after], or null for a text or a secret, which is never shown."
     )
 
     class Meta:

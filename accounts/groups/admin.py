@@ -24,7 +24,7 @@ class PeopleGroupForm(forms.ModelForm[PeopleGroup]):
         choices=May.choices,
         required=False,
         widget=Boxes(),
-        help_text="People may do what one of their groups lets them do.",
+        help_text="People have the rights of all their groups.",
     )
 
 

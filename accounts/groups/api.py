@@ -37,27 +37,27 @@ class PeopleGroupSerializer(Strict, serializers.ModelSerializer[PeopleGroup]):
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
         max_length=MOST_MEMBERS,
         required=False,
-        help_text="Ids of people. Of “Everyone”: none.",
+        help_text="Ids of people; empty for “Everyone”.",
     )
     managers = RelatedList(
         child_relation=serializers.PrimaryKeyRelatedField(queryset=User.objects.all()),
         max_length=MOST_MANAGERS,
         required=False,
-        help_text="Ids of the people who say who is in it.",
+        help_text="Ids of the people who manage its members.",
     )
     models = AllOrSome(
         "all_models",
         source="allowed_models",
         child_relation=serializers.PrimaryKeyRelatedField(queryset=Model.objects.all()),
         max_length=MOST_MODELS,
-        help_text="Ids of the models it may use; null: all.",
+        help_text="Ids of the models that its members may use; null: all.",
     )
     tools = AllOrSome(
         "all_tool_servers",
         source="allowed_tool_servers",
         child_relation=serializers.SlugRelatedField(slug_field="name", queryset=ToolServer.objects.all()),
         max_length=MOST_TOOL_SERVERS,
-        help_text="Names of the tool servers it may use; null: all.",
+        help_text="Names of the tool servers that its members may use; null: all.",
     )
     may = serializers.ListField(child=serializers.ChoiceField(May.choices), max_length=len(May.choices), required=False)
 

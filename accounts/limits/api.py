@@ -68,7 +68,7 @@ class ForField(serializers.Field[Any, Any, Any, Any]):
 
 class LimitSerializer(Strict, serializers.ModelSerializer[Limit]):
     per = serializers.ChoiceField(
-        choices=Limit.Per.choices, allow_null=True, required=False, help_text="Null of what holds at any moment."
+        choices=Limit.Per.choices, allow_null=True, required=False, help_text="Null for a limit without a period."
     )
     amount = serializers.DecimalField(
         20, 6, min_value=0, normalize_output=True, help_text="Money in US dollars, storage in bytes."

@@ -69,40 +69,50 @@ class PeopleGroup(models.Model):
         max_length=MAX_CLAIM,
         blank=True,
         db_index=True,
-        help_text="A value of the groups claim of an OpenID provider: at each sign-in there, people are put into this "
-        "group or taken out of it. Empty: only people change who is in it.",
+        help_text=(
+            "A value of the groups claim of an OpenID provider. At each sign-in "
+            "there, people are added to this group or removed from it. Empty: only "
+            "people change the members."
+        ),
     )
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="people_groups")
     managers = models.ManyToManyField(
         settings.AUTH_USER_MODEL,
         blank=True,
         related_name="managed_groups",
-        help_text="They put people into the group and take them out, on the page “Groups” of their settings.",
+        help_text="They add and remove members on the page “Groups” of their settings.",
     )
-    all_models = models.BooleanField("all models", default=False, help_text="Also those that are added later.")
+    all_models = models.BooleanField("all models", default=False, help_text="Includes those that are added later.")
     allowed_models = models.ManyToManyField(
-        "llm.Model", verbose_name="models", blank=True, related_name="+", help_text="Where not all are."
+        "llm.Model", verbose_name="models", blank=True, related_name="+", help_text="Used if not all are allowed."
     )
     all_tool_servers = models.BooleanField(
-        "all tool servers", default=False, help_text="Also those that are added later."
+        "all tool servers", default=False, help_text="Includes those that are added later."
     )
     allowed_tool_servers = models.ManyToManyField(
-        "llm.ToolServer", verbose_name="tool servers", blank=True, related_name="+", help_text="Where not all are."
+        "llm.ToolServer",
+        verbose_name="tool servers",
+        blank=True,
+        related_name="+",
+        help_text=("Used if not all are allowed."),
     )
     may = ArrayField(
         models.CharField(max_length=20, choices=May),
         verbose_name="may",
         default=list,
         blank=True,
-        help_text="People may do what one of their groups lets them do.",
+        help_text="People have the rights of all their groups.",
     )
     conversation_days = models.PositiveSmallIntegerField(
         "days that conversations are kept",
         null=True,
         blank=True,
         validators=[MaxValueValidator(3650)],
-        help_text="After their last message, in the place of what the workspace says; 0 is for ever, empty is as the "
-        "workspace. Of several groups the fewest days count.",
+        help_text=(
+            "Days after the last message, instead of the workspace's setting. 0 is "
+            "for ever; empty is the workspace's setting. If a person is in several "
+            "groups, the fewest days count."
+        ),
     )
     created = models.DateTimeField(auto_now_add=True)
 

@@ -48,7 +48,7 @@ class Limit(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="limits",
-        help_text="Whom it holds for. Without a person, a group and a token it holds for everyone, each by themselves.",
+        help_text="The person that it limits. Without a person, a group and a token it limits each person separately.",
     )
     group = models.ForeignKey(
         PeopleGroup,
@@ -57,7 +57,7 @@ class Limit(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="limits",
-        help_text="It holds for each of its members by themselves.",
+        help_text="It limits each member separately.",
     )
     token = models.ForeignKey(
         ApiToken,
@@ -66,17 +66,17 @@ class Limit(models.Model):
         blank=True,
         on_delete=models.CASCADE,
         related_name="limits",
-        help_text="What programs ask with it; the limits of its person hold besides.",
+        help_text="It limits the programs that use the token. The limits of the token's person apply too.",
     )
     unit = models.CharField(max_length=10, choices=Unit)
     per = models.CharField(
-        max_length=5, choices=Per, blank=True, help_text="Of tokens, money and turns; the others hold at any moment."
+        max_length=5, choices=Per, blank=True, help_text="For tokens, money and turns. The other limits have no period."
     )
     amount = models.DecimalField(
         max_digits=20,
         decimal_places=6,
         validators=[MinValueValidator(0)],
-        help_text="The most. Money is in US dollars, storage in bytes.",
+        help_text="The maximum. Money is in US dollars, storage in bytes.",
     )
     created = models.DateTimeField(auto_now_add=True)
 

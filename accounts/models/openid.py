@@ -26,13 +26,13 @@ class OpenIDProvider(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(
-        max_length=60, unique=True, help_text="Stands on the button of the sign-in page: “Sign in with …”."
+        max_length=60, unique=True, help_text="The text of the button on the sign-in page: “Sign in with …”."
     )
     issuer = models.CharField(
         max_length=300,
         unique=True,
         validators=[validate_issuer],
-        help_text="The address that the provider calls itself by, such as https://id.example.org/realms/team.",
+        help_text="The provider's own address, such as https://id.example.org/realms/team.",
     )
     client_id = models.CharField("client id", max_length=300)
     client_secret = EncryptedTextField("client secret", blank=True, default="")
@@ -42,31 +42,34 @@ class OpenIDProvider(models.Model):
         max_length=100,
         blank=True,
         default="groups",
-        help_text="The claim that lists a person's groups. Empty: groups of the provider change nothing here.",
+        help_text="The claim that lists a person's groups. Empty: the provider's groups are ignored.",
     )
     admin_group = models.CharField(
         "group of administrators",
         max_length=200,
         blank=True,
-        help_text="Who is in this group of the provider is a superuser here, from sign-in to sign-in. Empty: nobody.",
+        help_text=(
+            "Members of this group of the provider become superusers. It is checked at each sign-in. Empty: nobody."
+        ),
     )
     creates_accounts = models.BooleanField(
         "new people get an account",
         default=True,
-        help_text="Off: only who has been matched before, or is by their e-mail address, is let in.",
+        help_text="Off: only people who are known, or who are matched by their e-mail address, can sign in.",
     )
     matches_email = models.BooleanField(
         "match accounts by e-mail",
         default=False,
         help_text=(
-            "Whoever signs in first with an e-mail address that the provider has verified gets the one account with "
-            "this address. Only for a provider that verifies addresses: it says whose account it is."
+            "The first person who signs in with a verified e-mail address gets the "
+            "account with this address. Use it only with a provider that verifies "
+            "addresses."
         ),
     )
     only = models.BooleanField(
         "in the place of passwords",
         default=False,
-        help_text="Nobody but administrators signs in with a password or passkey any more; they do so at /admin/.",
+        help_text="Only administrators can sign in with a password or passkey, at /admin/.",
     )
     created = models.DateTimeField(auto_now_add=True)
 

@@ -82,13 +82,15 @@ class User(AbstractUser):
         "tasks that models make count at once",
         default=False,
         db_default=False,
-        help_text="Off: a task or checklist that a model makes is proposed, and stands in prompts when they accept it.",
+        help_text=(
+            "Off: tasks and checklists of models are proposals. Prompts contain them after the person accepts them."
+        ),
     )
     asks_before_search = models.BooleanField(
         "asks before each web search",
         default=False,
         db_default=False,
-        help_text="A search of the web by a model waits until they allow it. The workspace can ask of everybody.",
+        help_text="A model's web search waits until the person allows it. The workspace can require this for everyone.",
     )
     tasks_in_prompts = models.BooleanField(
         "tasks go along with their messages",
@@ -106,8 +108,11 @@ class User(AbstractUser):
         "legal hold",
         default=False,
         db_default=False,
-        help_text="Nothing of theirs is erased: a conversation that they delete is hidden from them and kept; files, "
-        "tasks, projects, personas and prompts of theirs cannot be deleted or handed over.",
+        help_text=(
+            "Nothing of this person is erased. A conversation that they delete is "
+            "hidden from them and kept. Their files, tasks, projects, personas and "
+            "prompts cannot be deleted or given to others."
+        ),
     )
 
     email_confirmed = models.BooleanField(
@@ -115,7 +120,7 @@ class User(AbstractUser):
         default=True,
         db_default=True,
         editable=False,
-        help_text="Their address was entered by an administrator or has answered a mail.",
+        help_text="An administrator entered the address, or the person confirmed it by mail.",
     )
 
     password_once = models.BooleanField(
@@ -123,7 +128,7 @@ class User(AbstractUser):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Somebody else chose their password: nothing opens until they have chosen another.",
+        help_text="Someone else chose the password. The person must choose another one first.",
     )
 
     @property

@@ -41,9 +41,11 @@ class NewWebhookSerializer(WebhookSerializer):
     secret = serializers.CharField(
         read_only=True,
         allow_null=True,
-        help_text="Signatures are made with it. Shown this once; null when the same Idempotency-Key asks again.",
+        help_text=(
+            "The key of the signatures. Shown only in this response; null in a repeat with the same Idempotency-Key."
+        ),
     )
-    left_out = serializers.CharField(read_only=True, help_text="Why `secret` is null; else empty.")
+    left_out = serializers.CharField(read_only=True, help_text="Why `secret` is null; empty otherwise.")
 
     class Meta(WebhookSerializer.Meta):
         fields: ClassVar = [*WebhookSerializer.Meta.fields, "secret", "left_out"]
@@ -51,9 +53,9 @@ class NewWebhookSerializer(WebhookSerializer):
 
 class TrySerializer(Strict):
     at = serializers.DateTimeField()
-    status = serializers.IntegerField(allow_null=True, help_text="Null when there was no answer.")
+    status = serializers.IntegerField(allow_null=True, help_text="Null without a response.")
     detail = SentenceField()
-    code = serializers.CharField(default="", help_text="Of a try that was not made, such as `secret_lost`; else empty.")
+    code = serializers.CharField(default="", help_text="Why nothing was sent, such as `secret_lost`; empty otherwise.")
     ms = serializers.IntegerField()
 
 
@@ -131,7 +133,9 @@ class WebhookDeliveryViewSet(
         webhook = self.request.query_params.get("webhook") if self.action == "list" else None
         return rows.filter(webhook=identifier(webhook, "webhook")) if webhook else rows
 
-    @extend_schema(parameters=[OpenApiParameter("webhook", OpenApiTypes.UUID, description="Those of one webhook.")])
+    @extend_schema(
+        parameters=[OpenApiParameter("webhook", OpenApiTypes.UUID, description=("Only deliveries of this webhook."))]
+    )
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().list(request, *args, **kwargs)
 

@@ -83,7 +83,7 @@ class PartSerializer(serializers.Serializer[MessagePart]):
     approval = serializers.ChoiceField(
         choices=["waiting", "allowed", "refused", "timed_out"],
         required=False,
-        help_text="Of a call that its person has to allow.",
+        help_text="For a call that the person has to allow.",
     )
     error = serializers.BooleanField(required=False)
 
@@ -113,7 +113,7 @@ class AttachedEntry(TypedDict):
 
 
 class AttachedSerializer(serializers.Serializer[AttachedEntry]):
-    id = serializers.UUIDField(allow_null=True, help_text="Null for a file that was deleted.")
+    id = serializers.UUIDField(allow_null=True, help_text="Null for a deleted file.")
     name = serializers.CharField()
     mark = serializers.ChoiceField(choices=MARKS, allow_null=True)
 
@@ -124,12 +124,12 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
     mark = serializers.SerializerMethodField()
     text = serializers.CharField(read_only=True)
     error = serializers.SerializerMethodField()
-    cost = MoneyField(source="turn.cost", default=None, help_text="Of the answer's model calls.")
+    cost = MoneyField(source="turn.cost", default=None, help_text="The sum over the answer's model calls.")
     finish_reason = serializers.ChoiceField(
-        choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Of a complete answer."
+        choices=get_args(FinishReason), read_only=True, allow_blank=True, help_text="Only for a complete answer."
     )
     finish_detail = serializers.CharField(
-        read_only=True, help_text="The provider's own word where the reason is other; else empty."
+        read_only=True, help_text="The provider's own word if the reason is `other`; empty otherwise."
     )
     context_notice = SentenceField(
         source="turn.context_notice", default=None, allow_null=True, help_text=CONTEXT_NOTICE
@@ -143,7 +143,9 @@ class MessageSerializer(serializers.ModelSerializer[Message]):
             "feedback_comment", "cost", "context_notice", "created",
         ]  # fmt: skip
 
-    @extend_schema_field(serializers.ChoiceField(choices=MARKS, allow_null=True, help_text="Of its whole turn."))
+    @extend_schema_field(
+        serializers.ChoiceField(choices=MARKS, allow_null=True, help_text=("The mark of its whole turn."))
+    )
     def get_mark(self, message: Message) -> str | None:
         return self._marks(message).by_message.get(message.pk)
 
@@ -178,7 +180,7 @@ class UsageSerializer(serializers.Serializer[dict[str, int]]):
     output = serializers.IntegerField()
     cached_input = serializers.IntegerField()
     reasoning = serializers.IntegerField()
-    calls = serializers.IntegerField(help_text="Model calls of this turn.")
+    calls = serializers.IntegerField(help_text="Number of model calls of this turn.")
 
 
 class TurnSerializer(serializers.ModelSerializer[Turn]):
@@ -187,11 +189,13 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
     parts = PartSerializer(source="answer.parts", many=True)
     error = serializers.SerializerMethodField()
     usage = serializers.SerializerMethodField()
-    model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The one that was asked.")
+    model = serializers.PrimaryKeyRelatedField[Model](read_only=True, help_text="The model that was requested.")
     answered_by = serializers.PrimaryKeyRelatedField[Model](
-        source="answer.model", read_only=True, help_text="The one that wrote the answer: `model`, or a fallback of it."
+        source="answer.model",
+        read_only=True,
+        help_text=("The model that wrote the answer: `model` or one of its fallbacks."),
     )
-    cost = MoneyField(help_text="Of all its model calls.")
+    cost = MoneyField(help_text="The sum over all its model calls.")
     context_notice = SentenceField(help_text=CONTEXT_NOTICE)
     send_less = serializers.SerializerMethodField(help_text=SEND_LESS)
 
@@ -274,7 +278,7 @@ class KeepSerializer(ChosenModelsSerializer):
 class RegenerateSerializer(ChosenModelsSerializer):
     effort = EffortField()
     send_less = serializers.BooleanField(
-        default=False, help_text="Plan for at most half of the prompt that was sent last, for this answer alone."
+        default=False, help_text="Use at most half of the last prompt's tokens, for this answer only."
     )
 
 
@@ -286,12 +290,15 @@ class AskSerializer(KeepSerializer):
 class EditSerializer(Strict):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
     files = serializers.ListField(
-        child=serializers.UUIDField(), max_length=50, required=False, help_text="Without it the old question's files."
+        child=serializers.UUIDField(),
+        max_length=50,
+        required=False,
+        help_text=("Default: the files of the old question."),
     )
 
 
 class FeedbackSerializer(Strict):
-    feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty takes it back.")
+    feedback = serializers.ChoiceField(choices=["good", "bad", ""], help_text="Empty removes the rating.")
     reasons = serializers.ListField(
         child=serializers.ChoiceField(choices=list(REASONS)),
         max_length=len(REASONS),
@@ -336,8 +343,8 @@ class ConversationViewSet(ScopedView, viewsets.ModelViewSet[Conversation]):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("search", str, description="Words in the title, or in one of the messages."),
-            OpenApiParameter("tag", str, description="Those that have this tag."),
+            OpenApiParameter("search", str, description="Words in the title or in a message."),
+            OpenApiParameter("tag", str, description="Only conversations with this tag."),
             OpenApiParameter("origin", str, description="api: requests in OpenAI's protocol, which are not searched."),
         ]
     )

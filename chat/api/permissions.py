@@ -26,13 +26,13 @@ class ApprovalSerializer(Strict):
     allow = serializers.BooleanField()
     remember = serializers.BooleanField(
         default=False,
-        help_text="For the rest of the conversation: of an address that is opened for its host, else for the tool.",
+        help_text="Remember the decision for this conversation: for the host of an address, otherwise for the tool.",
     )
 
 
 class PermissionSerializer(serializers.ModelSerializer[ToolPermission]):
-    host = serializers.CharField(help_text="Of the addresses that the tool opens; empty where it is the tool as such.")
-    allowed = serializers.BooleanField(help_text="False: never in this conversation.")
+    host = serializers.CharField(help_text="The host of the addresses that the tool opens; empty for the whole tool.")
+    allowed = serializers.BooleanField(help_text="False: refused in this conversation.")
 
     class Meta:
         model = ToolPermission

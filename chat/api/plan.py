@@ -45,7 +45,7 @@ class ChosenModelsSerializer(Strict):
     """The models that answer: several as `models`, one as `model` or `models`. `validated_data` has `models`."""
 
     model = serializers.UUIDField(
-        required=False, allow_null=True, default=None, help_text="The same as `models` with this one alone."
+        required=False, allow_null=True, default=None, help_text="The same as `models` with only this model."
     )
     models = serializers.ListField(child=serializers.UUIDField(), max_length=3, default=list)
 
@@ -77,8 +77,10 @@ class TurnDraftSerializer(ChosenModelsSerializer):
     )
     count = serializers.BooleanField(
         default=False,
-        help_text="Near the limit, have the provider count the prompt, as it will before sending; else only what it "
-        "has counted before is used.",
+        help_text=(
+            "Near the limit, let the provider count the prompt, as before sending. "
+            "Otherwise only its earlier counts are used."
+        ),
     )
 
     def validate_models(self, models: list[UUID]) -> list[UUID]:
@@ -98,13 +100,13 @@ class SourceSerializer(serializers.Serializer[SourceEntry]):
     reason = serializers.CharField(allow_null=True)
     cut_from = serializers.IntegerField(required=False)
     mark = serializers.CharField(
-        required=False, help_text="`pinned`: of a message that is always to be sent, and did not fit."
+        required=False, help_text="`pinned` for a message that is always sent but did not fit."
     )
     role = serializers.ChoiceField(
-        required=False, choices=["question", "answer", "call", "result"], help_text="Of a message."
+        required=False, choices=["question", "answer", "call", "result"], help_text="Only for a message."
     )
     used = serializers.BooleanField(
-        required=False, help_text="Of a file by search: whether a search in this prompt found text of it."
+        required=False, help_text="For a searched file: whether a search of this prompt found text in it."
     )
     exact = serializers.BooleanField()
 
@@ -124,19 +126,19 @@ class CallSerializer(serializers.Serializer[ShortCall]):
     model = serializers.CharField()
     limit = serializers.IntegerField()
     used = serializers.IntegerField()
-    refused = SentenceField(help_text="What the provider said to a longer prompt before this one.")
+    refused = SentenceField(help_text="The provider's answer to a longer prompt before this one.")
 
 
 class CoveredSerializer(serializers.Serializer[CoveredEntry]):
     """The summary in a prompt, and the messages that it covers."""
 
     id = serializers.UUIDField()
-    messages = serializers.IntegerField(help_text="How many messages it stands for.")
+    messages = serializers.IntegerField(help_text="Number of messages that it covers.")
     first = serializers.UUIDField()
     last = serializers.UUIDField()
     span_start = serializers.DateTimeField()
     span_end = serializers.DateTimeField()
-    tokens_before = serializers.IntegerField(help_text="Tokens of those messages.")
+    tokens_before = serializers.IntegerField(help_text="Tokens of these messages.")
 
 
 class NamedRowSerializer(serializers.Serializer[NamedRow]):
@@ -164,11 +166,11 @@ class CacheSerializer(serializers.Serializer[CacheEntry]):
     written = serializers.IntegerField(allow_null=True)
     uncached = serializers.IntegerField(allow_null=True)
     missed_section = serializers.CharField(
-        allow_null=True, help_text="`tools` or the section from which on the prompt is read again; null: from none."
+        allow_null=True, help_text="`tools` or the first section that is read again; null if none is."
     )
     reason = serializers.ChoiceField(choices=list(CACHE_REASONS), allow_null=True)
     again = serializers.IntegerField(
-        required=False, help_text="Tokens behind that place, by our count, that had been sent before."
+        required=False, help_text="Tokens after that place that had been sent before, by our count."
     )
 
 
@@ -184,11 +186,11 @@ class EvidenceSerializer(serializers.Serializer[Evidence]):
     """The evidence of a learnt limit."""
 
     kind = serializers.ChoiceField(choices=["refused", "served", "counted"], required=False)
-    limit = serializers.IntegerField(required=False, help_text="What was named or reported.")
+    limit = serializers.IntegerField(required=False, help_text="The limit that the provider named or reported.")
     sent = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="Our counts of the prompts that it was learnt from."
+        child=serializers.IntegerField(), required=False, help_text="Our counts of the prompts behind it."
     )
-    requested = serializers.IntegerField(required=False, allow_null=True, help_text="By the refusal's own count.")
+    requested = serializers.IntegerField(required=False, allow_null=True, help_text="The count in the refusal itself.")
     server = serializers.CharField(required=False, allow_blank=True)
     on = serializers.DateTimeField(required=False)
 
@@ -202,33 +204,35 @@ class ReportSerializer(CallSerializer):
         help_text="Where the window comes from: typed, server (as it says), known (of this model), default (assumed), "
         "refused, served or counted (learnt, with evidence), learnt (by an earlier version), profile, conversation.",
     )
-    window_evidence = EvidenceSerializer(required=False, help_text="Of a learnt window; else empty.")
+    window_evidence = EvidenceSerializer(required=False, help_text="For a learnt window; empty otherwise.")
     reserved_output = serializers.IntegerField()
-    reserved_reasoning = serializers.IntegerField(help_text="How much of that is for what it reasons first.")
-    effort = serializers.CharField(allow_blank=True, help_text="Of reasoning, as sent; empty: the provider's default.")
+    reserved_reasoning = serializers.IntegerField(help_text="The part of it for reasoning.")
+    effort = serializers.CharField(
+        allow_blank=True, help_text=("The effort of reasoning as sent; empty: the provider's default.")
+    )
     buffer = serializers.IntegerField()
     margin = serializers.FloatField()
     tools_tokens = serializers.IntegerField(
-        help_text="What the definitions of the tools, and the schema of an answer in JSON, take beside the messages."
+        help_text="Tokens of the tool definitions and of the schema of a JSON answer, in addition to the messages."
     )
-    tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools it could call.")
+    tools = serializers.ListField(child=serializers.CharField(), help_text="The names of the tools that it could call.")
     tools_asking = serializers.ListField(
-        child=serializers.CharField(), required=False, help_text="Those whose calls the person may have to allow."
+        child=serializers.CharField(), required=False, help_text="The tools whose calls the person may have to allow."
     )
     policy = serializers.CharField()
     layout = serializers.CharField()
     profile = serializers.CharField()
-    scope = TurnScopeSerializer(required=False, help_text="Not in reports of earlier versions.")
+    scope = TurnScopeSerializer(required=False, help_text="Missing in reports of earlier versions.")
     left = serializers.IntegerField()
     exact = serializers.BooleanField()
     provider_count = serializers.IntegerField(
         required=False,
         allow_null=True,
-        help_text="The prompt with its tools as the provider counted it before it was sent; null where it did not.",
+        help_text="The provider's count of the prompt and its tools before sending; null without one.",
     )
     sections = serializers.DictField(child=serializers.IntegerField())
     dropped = serializers.ListField(child=serializers.CharField())
-    unloaded = serializers.IntegerField(help_text="Older messages that were not even read, since there was no room.")
+    unloaded = serializers.IntegerField(help_text="Older messages that were not read, because there was no room.")
     sources = SourceSerializer(many=True)
     versions = serializers.DictField(child=serializers.CharField())
     summary = CoveredSerializer(allow_null=True)
@@ -236,13 +240,17 @@ class ReportSerializer(CallSerializer):
     usage = serializers.DictField(
         child=serializers.IntegerField(),
         required=False,
-        help_text="Tokens as the provider reports them; empty while it has not.",
+        help_text="Tokens as the provider reports them; empty before the report.",
     )
-    notes = serializers.ListField(child=SentenceField(), help_text="What should have been there and was not.")
-    cache = CacheSerializer(required=False, help_text="Not in reports of earlier versions.")
+    notes = serializers.ListField(
+        child=SentenceField(), help_text=("Parts that should be in the prompt but are missing.")
+    )
+    cache = CacheSerializer(required=False, help_text="Missing in reports of earlier versions.")
     messages = PromptMessageSerializer(many=True)
     calls = CallSerializer(many=True, required=False)
-    outgoing = OutgoingSerializer(many=True, required=False, help_text="What left the workspace, of the whole turn.")
+    outgoing = OutgoingSerializer(
+        many=True, required=False, help_text=("Data that left the workspace during the whole turn.")
+    )
 
 
 class BudgetSerializer(serializers.Serializer[DocumentBudget]):
@@ -259,7 +267,9 @@ class PlanErrorSerializer(ErrorSerializer):
     sections = serializers.DictField(child=serializers.IntegerField(), required=False)
     part = serializers.CharField(
         required=False,
-        help_text="Of `context_too_long`: the section to blame, `tools`, or `reserve`, what is kept free.",
+        help_text=(
+            "For `context_too_long`: the section that is too long, `tools`, or `reserve`, the room that is kept free."
+        ),
     )
 
 
@@ -268,20 +278,23 @@ class ExpectedCostSerializer(serializers.Serializer[PlanCost]):
     and answer.
     """
 
-    prompt = MoneyField(help_text="With what the provider's cache is expected to serve and to be given.")
-    answer_per_1000 = MoneyField(help_text="For each 1,000 tokens of the answer, reasoning included.")
-    at_most = MoneyField(help_text="With the longest answer there can be, and nothing served from the cache.")
-    longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, else the room that is left.")
+    prompt = MoneyField(help_text="With the expected reads and writes of the provider's cache.")
+    answer_per_1000 = MoneyField(help_text="For each 1,000 tokens of the answer, including reasoning.")
+    at_most = MoneyField(help_text="With the longest possible answer and without the cache.")
+    longest_answer = serializers.IntegerField(help_text="Tokens: the model's own limit, otherwise the remaining room.")
 
 
 class OfferSerializer(serializers.Serializer[RoomOffer]):
     kind = serializers.ChoiceField(
         choices=["remove_file", "model", "leave_out", "summarise"],
-        help_text="remove_file: of the draft; model: one with a larger window; leave_out: a file of an earlier turn.",
+        help_text=(
+            "remove_file: a file of the draft; model: a model with a larger window; "
+            "leave_out: a file of an earlier turn."
+        ),
     )
-    id = serializers.CharField(allow_null=True, help_text="Of the file or model.")
+    id = serializers.CharField(allow_null=True, help_text="The id of the file or model.")
     title = serializers.CharField(allow_blank=True)
-    message = serializers.UUIDField(required=False, help_text="Of leave_out: the question that the file is part of.")
+    message = serializers.UUIDField(required=False, help_text="For leave_out: the question with the file.")
     frees = serializers.IntegerField(help_text="Tokens.")
     fits = serializers.BooleanField(help_text="Whether the draft then fits.")
 
@@ -292,19 +305,21 @@ class PlanSerializer(ReportSerializer):
     """
 
     offers = OfferSerializer(
-        many=True, help_text="What would make the draft fit, or leave less of the conversation out."
+        many=True, help_text="Changes that would make the draft fit, or leave less of the conversation out."
     )
 
     cost = ExpectedCostSerializer(allow_null=True, required=False, help_text="Null without a price.")
     fits = serializers.BooleanField()
     countable = serializers.BooleanField(
-        required=False, help_text="Near the limit, where asking again with `count` could change the plan."
+        required=False, help_text="Near the limit, where a request with `count` could change the plan."
     )
     provider_limit = serializers.IntegerField(
-        required=False, allow_null=True, help_text="What `provider_count` may be; null where there is none."
+        required=False, allow_null=True, help_text="The limit of `provider_count`; null without one."
     )
     documents = SelectionSerializer()
-    near_limit = LimitStateSerializer(allow_null=True, help_text="The limit of which 80 % or more is used; else null.")
+    near_limit = LimitStateSerializer(
+        allow_null=True, help_text=("A limit of which 80 % or more is used; null otherwise.")
+    )
     error = PlanErrorSerializer(allow_null=True)
 
 

@@ -46,17 +46,20 @@ class TagNames(serializers.ListField):
 class ConversationSerializer(Strict, serializers.ModelSerializer[Conversation]):
     persona = VisibleField(Persona, required=False, allow_null=True)
     project = VisibleField(Project, required=False, allow_null=True)
-    pinned = serializers.BooleanField(required=False, help_text="Whether it stands above the list.")
+    pinned = serializers.BooleanField(required=False, help_text="Whether it is pinned above the list.")
     tags = TagNames(
         child=serializers.CharField(max_length=Tag.MAX_NAME),
         required=False,
         max_length=Tag.MOST_OF_ONE,
-        help_text="Words of your own; those that are new are made, those that nothing has are gone.",
+        help_text="Your own words. New tags are created; unused tags are deleted.",
     )
 
     temporary = serializers.BooleanField(
         default=False,
-        help_text="Said when it is made: in no list or search, erased when it is deleted or a day old.",
+        help_text=(
+            "Set at creation. A temporary conversation is in no list or search, and "
+            "is erased when it is deleted or a day old."
+        ),
     )
 
     class Meta:
@@ -83,7 +86,7 @@ class MessageHitSerializer(serializers.Serializer[searching.MessageHit]):
     title = serializers.CharField(source="message.conversation.title", help_text="Of the conversation.")
     role = serializers.ChoiceField(source="message.role", choices=Message.Role.choices)
     created = serializers.DateTimeField(source="message.created")
-    text = serializers.CharField(help_text="The place of the first match.")
+    text = serializers.CharField(help_text="The position of the first match.")
     highlights = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2),
         help_text="Characters [start, end) of `text` that match.",
@@ -92,7 +95,7 @@ class MessageHitSerializer(serializers.Serializer[searching.MessageHit]):
 
 class MessageHitsSerializer(serializers.Serializer[Any]):
     next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True, help_text="Always null: pages lead from new to old.")
+    previous = serializers.URLField(allow_null=True, help_text="Always null: pages go from new to old.")
     results = MessageHitSerializer(many=True)
     characters_read = serializers.IntegerField(
         help_text="Characters of each message that are searched, from its beginning."
@@ -103,8 +106,8 @@ class SearchView(ScopedView):
     @extend_schema(
         responses=MessageHitsSerializer,
         parameters=[
-            OpenApiParameter("q", str, required=True, description="Words; each may be the beginning of one."),
-            OpenApiParameter("tag", str, description="In conversations that have this tag."),
+            OpenApiParameter("q", str, required=True, description="Words or beginnings of words."),
+            OpenApiParameter("tag", str, description="Only in conversations with this tag."),
             OpenApiParameter("after", OpenApiTypes.UUID, description="From the link `next`."),
         ],
     )
@@ -154,10 +157,10 @@ class TermsSerializer(Strict):
     )
     expires = serializers.DateTimeField(default=None, allow_null=True, help_text="Null: never.")
     shows_context = serializers.BooleanField(
-        default=False, help_text="Readers see how much each answer's model saw, and of which kinds: numbers alone."
+        default=False, help_text="Readers see how many tokens of each kind the model saw, as numbers only."
     )
     names_sources = serializers.BooleanField(
-        default=False, help_text="With `shows_context`: the names of files, and what tools were asked for, too."
+        default=False, help_text="With `shows_context`: also the names of files and the arguments of tools."
     )
 
 
@@ -216,19 +219,19 @@ class ChosenSerializer(Strict):
         child=serializers.CharField(max_length=LONGEST_TAG),
         max_length=Tag.MOST,
         required=False,
-        help_text="All of them have these, too.",
+        help_text="Tags to add to all of them.",
     )
     untag = serializers.ListField(
         child=serializers.CharField(max_length=LONGEST_TAG),
         max_length=Tag.MOST,
         required=False,
-        help_text="None has these any more.",
+        help_text="Tags to remove from all of them.",
     )
     project = VisibleField(Project, required=False, allow_null=True)
     archived = serializers.BooleanField(required=False)
     pinned = serializers.BooleanField(required=False)
     delete = serializers.BooleanField(default=False)
-    restore = serializers.BooleanField(default=False, help_text="Takes a deletion back, for 24 hours.")
+    restore = serializers.BooleanField(default=False, help_text="Restore deleted conversations, within 24 hours.")
 
 
 class ChosenView(ScopedView):
@@ -265,7 +268,7 @@ class ImportSerializer(serializers.ModelSerializer[Import]):
     results = ResultSerializer(many=True)
     error_detail = SentenceField()
     kept_until = serializers.DateTimeField(
-        allow_null=True, help_text="Until when an import that failed can be tried again; null where it cannot be."
+        allow_null=True, help_text="Until when a failed import can be tried again; null if it cannot."
     )
 
     class Meta:
@@ -357,7 +360,7 @@ class SummaryEntrySerializer(serializers.Serializer[Summary]):
     id = serializers.UUIDField()
     conversation = serializers.UUIDField(source="conversation_id")
     timestamp = MomentField(source="created")
-    span = SpanSerializer(source="*", help_text="When the first and the last message it stands for were written.")
+    span = SpanSerializer(source="*", help_text="The times of the first and the last message that it covers.")
     covers = CoversSerializer(source="*")
     sections = DailySectionSerializer(many=True)
     tokens = TokensSerializer(source="*")

@@ -37,7 +37,9 @@ class ReplayForm(forms.ModelForm[Replay]):
         label="Conversation",
         required=False,
         widget=UnfoldAdminTextInputWidget,
-        help_text="The id of one, whose newest turns are planned again. Empty: a sample of all conversations.",
+        help_text=(
+            "The id of a conversation whose newest turns are planned again. Empty: a sample of all conversations."
+        ),
     )
     confirmed = forms.BooleanField(
         label="Yes, ask",

@@ -52,10 +52,16 @@ class Replay(models.Model):
     profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.")
     system_prompt = _instead("personas.SystemPrompt", "Empty: the version that was sent.")
     layout = models.CharField(
-        max_length=20, choices=BudgetProfile.Layout, blank=True, help_text="Empty: the profile's, or as it was."
+        max_length=20,
+        choices=BudgetProfile.Layout,
+        blank=True,
+        help_text=("Empty: the profile's value, or the value at that time."),
     )
     policy = models.CharField(
-        max_length=20, choices=BudgetProfile.Policy, blank=True, help_text="Empty: the profile's, or as it was."
+        max_length=20,
+        choices=BudgetProfile.Policy,
+        blank=True,
+        help_text=("Empty: the profile's value, or the value at that time."),
     )
     asks = models.BooleanField("ask the model", default=False)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)

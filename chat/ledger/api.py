@@ -61,24 +61,24 @@ class UsageRowSerializer(serializers.Serializer[UsageLine]):
     """One group of model calls. Tokens are the provider's count, or our own count if the provider reports none."""
 
     key = serializers.CharField(
-        allow_null=True, help_text="The id, or the day; null for what is gone, and where there is none."
+        allow_null=True, help_text="The id or the day; null if it was deleted or does not exist."
     )
     name = serializers.CharField(
-        allow_null=True, help_text="As it is now; null for what is gone, and for a persona of somebody's alone."
+        allow_null=True, help_text="The current name; null if it was deleted, and for a private persona."
     )
     calls = serializers.IntegerField(source="figures.calls", help_text="Model calls.")
-    input = serializers.IntegerField(source="figures.input", help_text="Tokens read, those of the cache included.")
+    input = serializers.IntegerField(source="figures.input", help_text="Tokens read, including those from the cache.")
     cached = serializers.IntegerField(
-        source="figures.cached_input", help_text="Of `input`, read from the provider's cache."
+        source="figures.cached_input", help_text="The part of `input` that was read from the provider's cache."
     )
     cache_written = serializers.IntegerField(
-        source="figures.cache_written", help_text="Of `input`, put into that cache."
+        source="figures.cache_written", help_text="The part of `input` that was written to the cache."
     )
-    output = serializers.IntegerField(source="figures.output", help_text="Tokens written, reasoning included.")
-    reasoning = serializers.IntegerField(source="figures.reasoning", help_text="Of `output`.")
-    money = MoneyField(source="figures.cost", help_text="US dollars, at the prices of each call's moment.")
+    output = serializers.IntegerField(source="figures.output", help_text="Tokens written, including reasoning.")
+    reasoning = serializers.IntegerField(source="figures.reasoning", help_text="The part of `output` for reasoning.")
+    money = MoneyField(source="figures.cost", help_text="US dollars, at the prices at the time of each call.")
     unpriced = serializers.IntegerField(
-        source="figures.unpriced", help_text="Calls without a price, which `money` leaves out."
+        source="figures.unpriced", help_text="Calls without a price, which `money` does not contain."
     )
 
 
@@ -115,14 +115,14 @@ class LimitStateSerializer(serializers.Serializer[LimitJson]):
 
     unit = serializers.ChoiceField(choices=Limit.Unit.choices)
     per = serializers.ChoiceField(choices=Limit.Per.choices, allow_null=True)
-    amount = serializers.DecimalField(20, 6, help_text="The most.")
+    amount = serializers.DecimalField(20, 6, help_text="The maximum.")
     used = serializers.DecimalField(26, 12)
-    resets = serializers.DateTimeField(allow_null=True, help_text="When it begins anew; null of what does not.")
+    resets = serializers.DateTimeField(allow_null=True, help_text="When the count restarts; null if it does not.")
 
 
 class MyselfSerializer(MeSerializer):
     limits = serializers.SerializerMethodField(
-        help_text="What may be used at most, and how much of it is. Of a token its own limits, too."
+        help_text="The limits and how much of each is used. For a token, also its own limits."
     )
 
     class Meta(MeSerializer.Meta):

@@ -86,14 +86,14 @@ class Conversation(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
     title = models.CharField(max_length=200, blank=True)
     titled = models.BooleanField(
-        default=False, editable=False, help_text="A person gave the title, or a model was asked for one, once."
+        default=False, editable=False, help_text="A person wrote the title, or a model was asked for one."
     )
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL)
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.SET_NULL, related_name="conversations"
     )
     effort = effort_field(
-        help_text="As the person chose it last; empty: as the persona, the profile or the model has it."
+        help_text="The person's last choice; empty: the default of the persona, the profile or the model."
     )
     # The citation number of each document that has appeared here, by the file's id. It never changes.
     documents: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
@@ -101,17 +101,17 @@ class Conversation(models.Model):
     state = models.CharField(max_length=20, choices=State, default=State.IDLE)
     origin = models.CharField(max_length=20, choices=Origin, default=Origin.WORKSPACE, editable=False)
     archived = models.BooleanField(default=False)
-    pinned = models.DateTimeField(null=True, blank=True, help_text="Stands above the list since then.")
+    pinned = models.DateTimeField(null=True, blank=True, help_text="Pinned above the list since then.")
     tags: "models.ManyToManyField[Tag, Any]" = models.ManyToManyField(Tag, blank=True, related_name="conversations")
-    deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; gone a day later.")
+    deleted = models.DateTimeField(null=True, blank=True, help_text="Hidden since then; erased a day later.")
     imported_from = models.CharField(
-        max_length=200, blank=True, editable=False, help_text="The product it was written in, and its id there."
+        max_length=200, blank=True, editable=False, help_text="The product that it was imported from, and its id there."
     )
-    legal_hold = models.BooleanField(default=False, db_default=False, help_text="Kept, also when it is deleted.")
+    legal_hold = models.BooleanField(default=False, db_default=False, help_text="Not erased, even if it is deleted.")
     tasks_in_prompts = models.BooleanField(
         default=True, db_default=True, help_text="Whether its owner's tasks go along with its messages."
     )
-    automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone one.")
+    automatic_summaries = models.BooleanField(default=True, help_text="Off after a person has undone a summary.")
     created = models.DateTimeField(auto_now_add=True)
     updated = models.DateTimeField(auto_now_add=True)
 
@@ -242,7 +242,7 @@ class Message(models.Model):
     feedback_at = models.DateTimeField(null=True, editable=False)
     depth = models.PositiveIntegerField(default=0, help_text="Number of messages above it on its branch.")
     created = models.DateTimeField(auto_now_add=True)
-    deleted = models.DateTimeField(null=True, editable=False, help_text="Hidden since then; gone a day later.")
+    deleted = models.DateTimeField(null=True, editable=False, help_text="Hidden since then; erased a day later.")
 
     objects = MessageManager()
     with_deleted = MessageQuerySet.as_manager()
@@ -321,7 +321,7 @@ class Attachment(models.Model):
 
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="attachments")
     file = models.ForeignKey("files.File", null=True, on_delete=models.SET_NULL, related_name="attachments")
-    name = models.CharField(max_length=255, help_text="What it was called, also after the file was deleted.")
+    name = models.CharField(max_length=255, help_text="The file's name, also after its deletion.")
     ordinal = models.PositiveSmallIntegerField()
 
     class Meta:
@@ -391,7 +391,7 @@ class Turn(models.Model):
     user_message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="turns")
     answer = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="turn")
     model = models.ForeignKey("llm.Model", null=True, on_delete=models.SET_NULL, related_name="+")
-    slot = models.PositiveSmallIntegerField(default=0, help_text="Which of the models side by side, from 0.")
+    slot = models.PositiveSmallIntegerField(default=0, help_text="The index among the models side by side, from 0.")
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0)
     seq = models.PositiveIntegerField(default=0, help_text="Last event that the stored answer contains.")
@@ -400,22 +400,22 @@ class Turn(models.Model):
     stop_asked = models.DateTimeField(null=True, blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
     idempotency_key = models.CharField(max_length=100, null=True, blank=True)  # noqa: DJ001 - NULLs are distinct in the unique constraint
-    effort = effort_field(help_text="As the person chose it; a program's is in its options.")
+    effort = effort_field(help_text="The person's choice. A program's effort is in its options.")
     # Options of a program's request (`chat.prompts.turn_context.ProgramOptions`); empty for a person's turn.
     options: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)
     fallback_reason = models.CharField(
-        max_length=60, blank=True, help_text="The error for which a fallback of the model was asked instead."
+        max_length=60, blank=True, help_text="The error after which a fallback of the model was asked."
     )
-    finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the model's last step ended.")
+    finish_reason = models.CharField(max_length=20, blank=True, help_text="Why the last step of the model ended.")
     finish_detail = models.CharField(
-        max_length=100, blank=True, default="", db_default="", help_text="The provider's word for a reason not known."
+        max_length=100, blank=True, default="", db_default="", help_text="The provider's word for an unknown reason."
     )
     usage: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     report: "models.JSONField[Any, Any]" = models.JSONField(default=dict)
     # A `chat.turns.store.RequestedCall` for each request to a model so far; empty once the turn has ended.
     asked: "models.JSONField[Any, Any]" = models.JSONField(default=list, db_default=[], editable=False)
     cost = models.DecimalField(
-        max_digits=26, decimal_places=12, null=True, help_text="US dollars of all its calls; empty without a price."
+        max_digits=26, decimal_places=12, null=True, help_text="US dollars for all its calls; empty without a price."
     )
     # Copied from the last call in the report, so that pages with many answers need not load every report.
     context_limit = models.PositiveIntegerField(null=True, blank=True)
@@ -423,18 +423,18 @@ class Turn(models.Model):
     context_left_out = models.PositiveIntegerField(default=0)
     context_unread = models.PositiveIntegerField(default=0, help_text="Tokens that the provider's server did not read.")
     context_notice = SentenceColumn(
-        blank=True, default="", help_text="What is said of that and what to do, or of a count that is oddly low."
+        blank=True, default="", help_text="An explanation and advice, also for an unusually low count."
     )
     # A `TurnScope` of its last call: the next turn names what is gone since. Empty in turns of earlier versions.
     scope: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     prompt_cap = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Tokens that its prompt may take at most, where its person asked to send less."
+        null=True, blank=True, help_text="The maximum tokens of its prompt, if the person asked to send less."
     )
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)
     first_token_ms = models.PositiveIntegerField(
-        null=True, blank=True, help_text="From asking to the first token, thoughts included; waiting is part of it."
+        null=True, blank=True, help_text="Time from the question to the first token, including reasoning and waiting."
     )
     token = asked_with()
     # Tokens and money that are reserved from the user's limits (`chat.ledger.limits`) while the turn is live.
@@ -526,7 +526,9 @@ class RenderedAnswer(models.Model):
     message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="rendered")
     language = models.CharField(max_length=10)
     linked = models.BooleanField()
-    digest = models.CharField(max_length=64, help_text="Of all that it was made from; another one: it no longer holds.")
+    digest = models.CharField(
+        max_length=64, help_text=("A digest of all inputs. Another digest means that it is outdated.")
+    )
     numbers = models.JSONField(default=list)
     blocks = models.JSONField(default=list)
 

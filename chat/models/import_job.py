@@ -43,24 +43,25 @@ class Import(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="imports")
-    name = models.CharField(max_length=255, help_text="What the uploaded file was called.")
-    blob = models.CharField(
-        max_length=200, blank=True, editable=False, help_text="In the storage until it is imported."
-    )
+    name = models.CharField(max_length=255, help_text="The name of the uploaded file.")
+    blob = models.CharField(max_length=200, blank=True, editable=False, help_text="Stored until it is imported.")
     size = models.PositiveBigIntegerField(
-        default=0, db_default=0, editable=False, help_text="Bytes of the upload that are stored, 0 once it is gone."
+        default=0, db_default=0, editable=False, help_text="Stored bytes of the upload; 0 after its deletion."
     )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, editable=False)
     progress = models.PositiveSmallIntegerField(default=0, help_text="Percent of the export that was read.")
     imported = models.PositiveIntegerField(default=0)
-    known = models.PositiveIntegerField(default=0, help_text="Conversations that had been imported before.")
+    known = models.PositiveIntegerField(default=0, help_text="Conversations that were imported before.")
     skipped = models.PositiveIntegerField(default=0)
     results: "models.JSONField[Any, Any]" = models.JSONField(default=list, editable=False)
     error_code = models.CharField(max_length=60, blank=True)
     error_detail = SentenceColumn(blank=True)
     counting = models.BooleanField(
-        default=False, db_default=False, editable=False, help_text="Tokens of what it brought are still to be counted."
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=("The tokens of the imported messages are not counted yet."),
     )
     heartbeat = models.DateTimeField(auto_now_add=True)
     created = models.DateTimeField(auto_now_add=True)

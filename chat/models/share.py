@@ -42,22 +42,25 @@ class Share(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey("chat.Conversation", on_delete=models.CASCADE, related_name="shares")
     leaf = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="shares")
-    title = models.CharField(max_length=200, blank=True, help_text="Of the conversation at that time.")
+    title = models.CharField(max_length=200, blank=True, help_text="The conversation's title at that time.")
     token = models.CharField(max_length=64, unique=True, default=new_token, editable=False)
     password = models.CharField(max_length=128, blank=True, default="", db_default="", editable=False)
-    expires = models.DateTimeField(null=True, blank=True, help_text="From then on it leads nowhere; empty: never.")
+    expires = models.DateTimeField(null=True, blank=True, help_text="The link ends at this time; empty: never.")
     shows_context = models.BooleanField(
         default=False,
         db_default=False,
-        help_text="With each answer goes how much its model saw, and of which kinds; no names and no texts.",
+        help_text="Readers see how many tokens of each kind the model saw, without names and texts.",
     )
     names_sources = models.BooleanField(
         default=False,
         db_default=False,
-        help_text="With `shows_context`: the names of the files, and what tools were asked for, go along too.",
+        help_text="With `shows_context`: also the names of files and the arguments of tools.",
     )
     characters = models.PositiveBigIntegerField(
-        default=0, db_default=0, editable=False, help_text="Of what can be read by it; 0 of a link from before this."
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text=("Characters that can be read through it; 0 for an older link."),
     )
     created = models.DateTimeField(auto_now_add=True)
 

@@ -45,21 +45,27 @@ class Summary(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey("chat.Conversation", on_delete=models.CASCADE, related_name="summaries")
     leaf = models.ForeignKey(
-        "chat.Message", null=True, on_delete=models.SET_NULL, related_name="+", help_text="The branch's end then."
+        "chat.Message",
+        null=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text=("The end of the branch at that time."),
     )
     first = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="+")
     last = models.ForeignKey("chat.Message", on_delete=models.CASCADE, related_name="summaries_to_here")
-    messages = models.PositiveIntegerField(help_text="How many it covers.")
+    messages = models.PositiveIntegerField(help_text="Number of messages that it covers.")
     span_start = models.DateTimeField()
     span_end = models.DateTimeField()
     sections: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     shortened: "models.JSONField[Any, Any]" = models.JSONField(default=list)
-    left_aside: "models.JSONField[Any, Any]" = models.JSONField(default=list, help_text="Ids of messages not in it.")
-    tokens_in = models.PositiveIntegerField(help_text="Tokens of the messages it stands for.")
-    tokens_out = models.PositiveIntegerField(help_text="Tokens of its text as it is sent.")
-    as_of = models.DateTimeField(help_text="The moment from which “Today” and “Now” are seen.")
-    timezone = models.CharField(max_length=64, help_text="Where “Today” was that day.")
-    model_name = models.CharField(max_length=200, blank=True, help_text="Who wrote it; empty for a person.")
+    left_aside: "models.JSONField[Any, Any]" = models.JSONField(
+        default=list, help_text=("Ids of messages that are not in it.")
+    )
+    tokens_in = models.PositiveIntegerField(help_text="Tokens of the messages that it covers.")
+    tokens_out = models.PositiveIntegerField(help_text="Tokens of its text in a prompt.")
+    as_of = models.DateTimeField(help_text="The time that “Today” and “Now” refer to.")
+    timezone = models.CharField(max_length=64, help_text="The time zone of “Today”.")
+    model_name = models.CharField(max_length=200, blank=True, help_text="The model that wrote it; empty for a person.")
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -269,17 +275,17 @@ class SummaryJob(models.Model):
     token = asked_with()
     target = models.ForeignKey(Summary, null=True, on_delete=models.CASCADE, related_name="+")
     used = models.PositiveIntegerField(default=0, help_text="Tokens of the turn that asked for it.")
-    fixed = models.PositiveIntegerField(default=0, help_text="Tokens of the parts that every prompt has.")
+    fixed = models.PositiveIntegerField(default=0, help_text="Tokens of the parts that all prompts have.")
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     code = models.CharField(max_length=60, blank=True)
     detail = SentenceColumn(blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
     created = models.DateTimeField(
-        default=timezone.now, editable=False, help_text="Of one that stands in for another: when that was created."
+        default=timezone.now, editable=False, help_text="For a replacement: when the replaced job was created."
     )
     finished = models.DateTimeField(null=True, blank=True)
     again = models.BooleanField(
-        default=False, db_default=False, help_text="Stands in for one whose worker was gone; there is no third."
+        default=False, db_default=False, help_text="It replaces a job whose worker was lost. It is not replaced again."
     )
 
     objects = SummaryJobQuerySet.as_manager()

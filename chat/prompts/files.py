@@ -258,7 +258,9 @@ class PromptFiles:
         `required`: the tokens of these sections. Files attached to the question are removed: each file is sent once.
         """
         question = request.messages[current_turn_start(request.messages)]
-        project = self.project.without(frozenset(each.id for each in (*question.files, *question.images)))
+        project = self.project.without(
+            frozenset([*(each.id for each in question.files), *(each.id for each in question.images)])
+        )
         limit = request.room.input_limit
         overhead = request.message_overhead
         while project.is_sent:
@@ -337,7 +339,7 @@ class PromptFiles:
         ]
         reports += self._unsent_images(request, project)
         messages = []
-        sent_ids = {each.id for each in (*inline, *project.images)}
+        sent_ids = {*(each.id for each in inline), *(each.id for each in project.images)}
         for message in request.messages:
             files = tuple(file for file in message.files if file.id not in sent_ids)
             images = tuple(image for image in message.images if image.id not in sent_ids)

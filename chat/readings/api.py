@@ -35,13 +35,17 @@ class QuestionSerializer(Strict):
 
 
 class NewReadingSerializer(QuestionSerializer):
-    calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
+    calls = serializers.IntegerField(
+        min_value=1, help_text=("The number in the plan. Another number is refused with 409.")
+    )
 
 
 class AgainSerializer(Strict):
-    calls = serializers.IntegerField(min_value=1, help_text="As the plan says; another number is refused with 409.")
+    calls = serializers.IntegerField(
+        min_value=1, help_text=("The number in the plan. Another number is refused with 409.")
+    )
     only_answer = serializers.BooleanField(
-        default=False, help_text="Answer from what was read, and leave the rest unread."
+        default=False, help_text="Answer from the parts that were read, without the rest."
     )
 
 
@@ -65,7 +69,7 @@ class ReadingPlanSerializer(serializers.Serializer[services.EstimateJson]):
     calls = serializers.IntegerField()
     parts = serializers.IntegerField()
     folds = serializers.IntegerField()
-    checks = serializers.IntegerField(help_text="Calls of the model that checks citations, beside `calls`")
+    checks = serializers.IntegerField(help_text="Calls of the model that checks citations, in addition to `calls`")
     input = serializers.IntegerField(help_text="Tokens")
     output = serializers.IntegerField(help_text="Tokens")
     cost = MoneyField()
@@ -266,7 +270,7 @@ class ReadingViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixi
         return Response(WholeReadingSerializer(reading).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(
-        parameters=[OpenApiParameter("only_answer", bool, description="Of an answer from what was read.")],
+        parameters=[OpenApiParameter("only_answer", bool, description="For an answer from the parts that were read.")],
         responses=ReadingPlanSerializer,
     )
     @action(detail=True, methods=["get"], url_path="plan")

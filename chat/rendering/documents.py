@@ -78,6 +78,7 @@ def _with_signs(text: str, marks: Sequence[TextMark]) -> str:
 def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
     """Yield the blocks with `mark` elements in the place of the signs."""
     place = ' id="passage"' if anchor else ""
+    focus = ' tabindex="-1"' if anchor else ""
     sign = _CLOSES
     in_formula = False
     for block in blocks:
@@ -95,7 +96,7 @@ def _marked(blocks: Iterable[str], *, anchor: bool) -> Iterator[str]:
                 elif sign == _OPENS_FAINT:
                     written.append(f'<mark class="around">{text}</mark>')
                 else:
-                    written.append(f'<mark{place} tabindex="-1">{text}</mark>')
+                    written.append(f"<mark{place}{focus}>{text}</mark>")
                     place = ""
         yield "".join(written)
 

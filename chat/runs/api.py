@@ -25,7 +25,7 @@ class NewRunSerializer(Strict):
     persona = serializers.UUIDField(required=False, allow_null=True, default=None)
     model = serializers.UUIDField(required=False, allow_null=True, default=None)
     start = serializers.BooleanField(
-        default=True, help_text="Begin the drafted checklist at once; false: wait for `runs/{id}/start/`."
+        default=True, help_text="Start the drafted checklist at once; false: wait for `runs/{id}/start/`."
     )  # fmt: skip
 
 
@@ -35,12 +35,12 @@ class AnswerSerializer(Strict):
         trim_whitespace=False,
         allow_blank=True,
         default="",
-        help_text="What it waits for; may be left out to confirm a breakpoint.",
+        help_text="The answer to its question. Omit it to confirm a breakpoint.",
     )
 
 
 class RunStepSerializer(serializers.ModelSerializer[RunStep]):
-    item = serializers.CharField(source="code", help_text="The item's code; empty for drafting the checklist.")
+    item = serializers.CharField(source="code", help_text="The item's code; empty while the checklist is drafted.")
     message = serializers.UUIDField(
         source="turn.answer_id", read_only=True, allow_null=True, help_text="The answer's message."
     )

@@ -34,7 +34,7 @@ class SectionSerializer(Strict):
 class SummarySerializer(serializers.ModelSerializer[Summary]):
     sections = SectionSerializer(many=True)
     shortened = serializers.ListField(
-        child=serializers.UUIDField(), help_text="Messages that were too long to be read whole."
+        child=serializers.UUIDField(), help_text="Messages that were too long to be read completely."
     )
 
     class Meta:
@@ -60,7 +60,11 @@ class SummaryJobSerializer(serializers.ModelSerializer[SummaryJob]):
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=[OpenApiParameter("conversation", OpenApiTypes.UUID, description="Only of this.")])
+    list=extend_schema(
+        parameters=[
+            OpenApiParameter("conversation", OpenApiTypes.UUID, description=("Only summaries of this conversation."))
+        ]
+    )
 )
 class SummaryViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Summary]):
     """Versions of summaries, including versions that are no longer used."""
@@ -107,7 +111,9 @@ class ConversationSummaryView(ScopedView):
 
 class SummariseSerializer(Strict):
     model = serializers.UUIDField(
-        required=False, allow_null=True, help_text="In whose window they are to fit; else that of the newest answer's."
+        required=False,
+        allow_null=True,
+        help_text=("The model whose window they must fit; default: the model of the newest answer."),
     )
 
 

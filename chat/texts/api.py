@@ -55,22 +55,28 @@ class PromptTextSerializer(serializers.Serializer[Any]):
     """A text that the product sends to models, with the version that it sends now."""
 
     name = serializers.CharField()
-    group = serializers.CharField(help_text="Where it stands.")
+    group = serializers.CharField(help_text="Its place in the prompt.")
     title = serializers.CharField()
     purpose = serializers.CharField()
     placeholders = PlaceholderSerializer(many=True)
-    may_be_empty = serializers.BooleanField(help_text="Then nothing is sent in its place.")
+    may_be_empty = serializers.BooleanField(help_text="Nothing is sent if it is empty.")
     most = serializers.IntegerField(help_text="Characters.")
     built_in = serializers.CharField()
-    version = serializers.IntegerField(allow_null=True, help_text="The active one; null: the built-in text is sent.")
-    text = serializers.CharField(help_text="What is sent.")
-    tokens = serializers.IntegerField(help_text="Of what is sent, counted with the catch-all.")
+    version = serializers.IntegerField(
+        allow_null=True, help_text=("The active version; null: the built-in text is sent.")
+    )
+    text = serializers.CharField(help_text="The text that is sent.")
+    tokens = serializers.IntegerField(
+        help_text=("Tokens of the text that is sent, counted with the catch-all tokenizer.")
+    )
 
 
 class PromptTextVersionSerializer(Strict, serializers.ModelSerializer[PromptText]):
     text = serializers.CharField(allow_blank=True, max_length=Persona.MAX_INSTRUCTIONS, trim_whitespace=False)
     activate = serializers.BooleanField(default=True, write_only=True)
-    tokens = serializers.IntegerField(source="token_count", read_only=True, help_text="Counted with the catch-all.")
+    tokens = serializers.IntegerField(
+        source="token_count", read_only=True, help_text=("Counted with the catch-all tokenizer.")
+    )
 
     class Meta:
         model = PromptText

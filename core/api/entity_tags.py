@@ -10,9 +10,9 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag that was read. Refused with 412 when something has changed since; without it, never.",
+    description="The ETag of the state that you read. If the row has changed since, the request is refused with 412.",
 )
-ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="For If-Match.")
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=True, description="The value for If-Match.")
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 

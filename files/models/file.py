@@ -105,7 +105,7 @@ class File(models.Model):
     height = models.PositiveIntegerField(null=True, blank=True)
     encoding = models.CharField(max_length=40, blank=True, db_default="", default="")
     chosen_encoding = models.CharField(max_length=40, blank=True, db_default="", default="")
-    searchable = models.BooleanField(default=False, help_text="Its chunks are in the index.")
+    searchable = models.BooleanField(default=False, help_text="Its passages are in the index.")
     language = models.CharField(max_length=20, default="simple")
     languages: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={})
     indexed_chunks = models.PositiveIntegerField(default=0)

@@ -33,18 +33,18 @@ class Reranker(models.Model):
         "http://127.0.0.1:8001/v1 for vLLM or llama.cpp, http://127.0.0.1:8080 for Text Embeddings Inference.",
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
-    model = models.CharField(max_length=200, blank=True, help_text="Empty for a server that has one model alone.")
+    model = models.CharField(max_length=200, blank=True, help_text="Empty for a server with a single model.")
     candidates = models.PositiveSmallIntegerField(
         "passages",
         default=30,
         validators=[MinValueValidator(2), MaxValueValidator(100)],
-        help_text="So many of the first passages of a search get its order.",
+        help_text="Number of the best passages of a search that it reorders.",
     )
     longest = models.PositiveIntegerField(
         "longest passage",
         default=1_024,
         validators=[MinValueValidator(32)],
-        help_text="Tokens of a passage that it is given. What a search cuts is said in its note.",
+        help_text="Tokens of a passage that it reads. A search that cuts a passage says so in its note.",
     )
     input_price = price("price of what it reads", "US dollars a million tokens. Empty: they cost nothing.")
     search_price = price(
@@ -54,7 +54,7 @@ class Reranker(models.Model):
         "longest wait",
         default=5,
         validators=[MinValueValidator(1), MaxValueValidator(15)],
-        help_text="Seconds after which the first order stays.",
+        help_text="Seconds after which the original order is used.",
     )
     active = models.BooleanField(default=False, editable=False)
     created = models.DateTimeField(auto_now_add=True)

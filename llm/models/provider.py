@@ -50,7 +50,7 @@ class Provider(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="Empty for the provider's own. For example http://127.0.0.1:8001/v1 for vLLM.",
+        help_text="Empty: the provider's own address. For example http://127.0.0.1:8001/v1 for vLLM.",
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
     enabled = models.BooleanField(default=True)
@@ -58,14 +58,16 @@ class Provider(models.Model):
         "longest silence",
         default=120,
         validators=[MinValueValidator(1)],
-        help_text="Seconds without a byte from the provider after which an answer is given up.",
+        help_text="Seconds without data from the provider after which an answer fails.",
     )
     max_tools = models.PositiveIntegerField(
         "most tools",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Tools that one request may define. Empty: 128 with OpenAI's protocols, any number with the others.",
+        help_text=(
+            "Maximum number of tools in one request. Empty: 128 with OpenAI's protocols, no limit with the others."
+        ),
     )
     created = models.DateTimeField(auto_now_add=True)
 
@@ -198,17 +200,17 @@ class Model(models.Model):
         "window",
         default=UNKNOWN_WINDOW,
         validators=[MinValueValidator(256)],
-        help_text="In tokens: the room that prompt and answer share.",
+        help_text="In tokens: the room for prompt and answer together.",
     )
     max_output = models.PositiveIntegerField(
         "longest answer",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="In tokens; empty: the model's own, or the room that is left.",
+        help_text="In tokens; empty: the model's own limit, or the remaining room.",
     )
     learnt_window = models.PositiveIntegerField(
-        null=True, blank=True, help_text="A smaller window than the row's, which its server has proven to have."
+        null=True, blank=True, help_text="A window smaller than the configured one, proven by its server."
     )
     window_evidence: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     max_images = models.PositiveSmallIntegerField(
@@ -216,12 +218,12 @@ class Model(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Of one prompt, all messages together; older ones are left out. Empty: no limit is known.",
+        help_text="The maximum in one prompt. Older images are left out. Empty: no limit is known.",
     )
     learnt_max_images = models.PositiveSmallIntegerField(null=True, blank=True, editable=False)
     images_evidence: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     tokenizer = models.CharField(max_length=20, choices=Tokenizer, blank=True, default=Tokenizer.CATCH_ALL)
-    vision = models.BooleanField("sees images", default=False, help_text="Pictures of a message are sent to it.")
+    vision = models.BooleanField("sees images", default=False, help_text="It gets the pictures of messages.")
     tools = models.BooleanField("calls tools", default=False, help_text="It can call tools.")
     reasoning = models.BooleanField("reasons", default=False, help_text="It can reason before it answers.")
     efforts = ArrayField(
@@ -229,32 +231,34 @@ class Model(models.Model):
         verbose_name="efforts of reasoning",
         default=list,
         blank=True,
-        help_text="Those that its provider takes; none: off and on of a model that reasons, else nothing to choose.",
+        help_text=(
+            "The efforts that its provider accepts. Empty: off and on for a model that reasons, otherwise no choice."
+        ),
     )
-    effort = effort_field(help_text="Where nobody chooses one; empty: as its provider does.")
+    effort = effort_field(help_text="The effort without a choice; empty: the provider's default.")
     several_system_messages = models.BooleanField(
         "takes several system messages",
         default=True,
-        help_text="Off: all system messages are sent as one, at the start.",
+        help_text="Off: all system messages are joined into one at the start.",
     )
     # Deviations of its server from the protocol. The first comes from reported facts, the others from answers.
     written_calls = models.BooleanField(
         "writes tool calls as text",
         default=False,
         db_default=False,
-        help_text="Tool calls that it writes into its text are run. “Test connection” finds this out.",
+        help_text="Tool calls in its text are run. “Test connection” detects this.",
     )
     whole_answers = models.BooleanField(
         "answers only whole",
         default=False,
         db_default=False,
-        help_text="Its server refuses to stream, so an answer comes at once and not piece by piece.",
+        help_text="Its server does not stream, so an answer arrives in one piece.",
     )
     untagged_reasoning = models.BooleanField(
         "reasons without an opening tag",
         default=False,
         db_default=False,
-        help_text="Its text begins with reasoning that only a closing tag ends.",
+        help_text="Its text begins with reasoning that ends with a closing tag, without an opening tag.",
     )
     own_effort = models.CharField(
         "effort for titles and summaries",
@@ -263,7 +267,7 @@ class Model(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Of what Glasshouse itself asks. Empty: the least that the model takes.",
+        help_text="The effort for Glasshouse's own calls. Empty: the lowest that the model accepts.",
     )
     learnt_on: "models.JSONField[Any, Any]" = models.JSONField(default=dict, db_default={}, editable=False)
     fallback = models.ForeignKey(
@@ -272,7 +276,7 @@ class Model(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="The model to ask instead when this one's provider is down or over its limit.",
+        help_text="The model to use if the provider of this one is down or over its limit.",
     )
     default = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
@@ -394,7 +398,7 @@ class WebSearch(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="For example http://searxng:8080, with its JSON format allowed. Empty for Brave's own.",
+        help_text="For example http://searxng:8080, with JSON output enabled. Empty: the address of Brave.",
     )
     api_key = EncryptedTextField("API key", blank=True, default="")
     active = models.BooleanField(default=False, editable=False)
@@ -438,8 +442,10 @@ class ToolServer(models.Model):
         max_length=24,
         unique=True,
         validators=[RegexValidator(r"^[A-Za-z0-9-]+\Z", "Use only letters without accents, digits and hyphens.")],
-        help_text="Models see its tools as this name, two underscores, and the tool's own; a persona names those it "
-        "may use.",
+        help_text=(
+            "Models see its tools as this name, two underscores and the tool's "
+            "name. A persona names the tools that it may use."
+        ),
     )
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.HTTP)
     base_url = models.CharField(
@@ -447,32 +453,35 @@ class ToolServer(models.Model):
         max_length=200,
         blank=True,
         validators=[validate_base_url],
-        help_text="Of streamable HTTP, such as https://tools.example/mcp.",
+        help_text="The address of streamable HTTP, such as https://tools.example/mcp.",
     )
     command = models.CharField(
         max_length=500,
         blank=True,
         validators=[validate_command],
-        help_text="Of a process: a program and its arguments. It runs with the rights of the worker.",
+        help_text="A program and its arguments. It runs with the rights of the worker.",
     )
     secret_name = models.CharField(
         max_length=100,
         default="Authorization",
         validators=[RegexValidator(r"^[A-Za-z0-9_-]+\Z", "Use only letters, digits, hyphens and underscores.")],
-        help_text="The HTTP header, or of a process the environment variable, that carries the secret.",
+        help_text="The HTTP header with the secret; for a process, the environment variable.",
     )
     api_key = EncryptedTextField("secret", blank=True, default="")
     approval_required = models.BooleanField(
         "ask before each call",
         default=True,
-        help_text="Each call of its tools waits until the person whose conversation it is allows it. For tools that "
-        "change something, send something or cost money.",
+        help_text=(
+            "Each call of its tools waits until the owner of the conversation "
+            "allows it. For tools that change or send something or cost money."
+        ),
     )
     reaches_out = models.BooleanField(
         "reaches out",
         default=True,
-        help_text="Its tools reach the internet or somebody else's service. Projects that have the web switched off go "
-        "without them.",
+        help_text=(
+            "Its tools use the internet or an outside service. Projects with the web switched off do not offer them."
+        ),
     )
     tools = models.JSONField(null=True, editable=False)  # the last listing, see `llm.tools.mcp.StoredServerTool`
     # Problems of the same listing, see `llm.tools.mcp.StoredProblem`.

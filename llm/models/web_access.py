@@ -29,14 +29,17 @@ class WebAccess(models.Model):
     allowed_hosts = models.TextField(
         blank=True,
         validators=[validate_hosts],
-        help_text="One a line. Addresses of these are opened without asking. *.example.org stands for everything below "
-        "example.org, but not for itself.",
+        help_text=(
+            "One per line. Addresses of these hosts are opened without asking. "
+            "*.example.org means all hosts below example.org, but not example.org."
+        ),
     )
     denied_hosts = models.TextField(
         blank=True,
         validators=[validate_hosts],
-        help_text="One a line. These are never reached, whoever names them, also not over a redirect. A host on both "
-        "lists is denied.",
+        help_text=(
+            "One per line. These hosts are never opened, also not through a redirect. A host on both lists is denied."
+        ),
     )
 
     class Meta:

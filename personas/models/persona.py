@@ -34,7 +34,7 @@ class PromptVersion(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     version = models.PositiveIntegerField(unique=True, editable=False)
     text = models.TextField()
-    note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for whoever compares.")
+    note = models.CharField(max_length=200, blank=True, help_text="What this version changes, for comparisons.")
     tokens: "models.JSONField[Any, Any]" = models.JSONField(default=dict, editable=False)  # by the tokenizer's name
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, editable=False, related_name="+"
@@ -112,7 +112,7 @@ class Reminder(models.Model):
     MAX_TEXT = 2_000
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    text = models.TextField(help_text="One or two short sentences; they stand at the very end of the prompt.")
+    text = models.TextField(help_text="One or two short sentences at the end of the prompt.")
     scope = models.CharField(max_length=20, choices=Scope, default=Scope.EVERYWHERE)
     enabled = models.BooleanField(default=True)
     created = models.DateTimeField(auto_now_add=True)
@@ -157,12 +157,12 @@ class BudgetProfile(models.Model):
     )
     layout = models.CharField("order of the prompt", max_length=20, choices=Layout, default=Layout.NEAR_END)
     window = models.PositiveIntegerField(
-        "most of the model's window to use", null=True, blank=True, help_text="In tokens; empty: all of it."
+        "most of the model's window to use", null=True, blank=True, help_text="In tokens; empty: no limit."
     )
     reserved_output = models.PositiveIntegerField("kept free for the answer", default=1024, help_text="In tokens.")
     buffer = models.PositiveIntegerField("kept free against counting errors", default=40, help_text="In tokens.")
     message_overhead = models.PositiveIntegerField(
-        "added to each message", default=4, help_text="In tokens: what a message costs beside its text."
+        "added to each message", default=4, help_text="In tokens: the overhead of a message in addition to its text."
     )
     safety_margin = share(
         "kept free where tokens are counted exactly",
@@ -175,7 +175,7 @@ class BudgetProfile(models.Model):
         "As a share of the window, 0 to 1: of models whose tokenizer is not known.",
     )
     expected_user = models.PositiveIntegerField(
-        "expected of the next message", default=512, help_text="In tokens: room planned for the message being written."
+        "expected of the next message", default=512, help_text="In tokens: the room for the next message."
     )
     ui_share = share("share of the room that files may fill", "0.5", "0 to 1, of the room for documents.")
     select_margin = models.PositiveIntegerField(
@@ -189,7 +189,7 @@ class BudgetProfile(models.Model):
     omission_note = models.BooleanField(
         "tell the model what was left out",
         default=True,
-        help_text="A sentence in the place of earlier messages for which there is no room.",
+        help_text="Put a sentence in the place of earlier messages without room.",
     )
     note_form = models.CharField(
         "mark of reminders, instructions and lists of files",
@@ -197,8 +197,11 @@ class BudgetProfile(models.Model):
         choices=NoteForm,
         default=NoteForm.AUTOMATIC,
         db_default=NoteForm.AUTOMATIC,
-        help_text="How the model tells them from the person's words. By size: without a mark for models below 3 "
-        "billion parameters, under a heading for others.",
+        help_text=(
+            "How the model distinguishes them from the person's words. By size: "
+            "without a mark for models below 3 billion parameters, below a heading "
+            "for others."
+        ),
     )
     reminder_place = models.CharField(
         "place of the reminders",
@@ -212,10 +215,10 @@ class BudgetProfile(models.Model):
         "remind of citations whenever documents are in the prompt",
         default=False,
         db_default=False,
-        help_text="Otherwise after a search only.",
+        help_text="Off: only after a search.",
     )
     summaries = models.BooleanField(
-        "summarise long conversations", default=True, help_text="In the background, before the room runs out."
+        "summarise long conversations", default=True, help_text="Summarise in the background, before the room is full."
     )
     summary_model = models.ForeignKey(
         "llm.Model",
@@ -224,19 +227,19 @@ class BudgetProfile(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Empty: the model of the conversation.",
+        help_text="Empty: the conversation's model.",
     )
     ceiling = models.PositiveIntegerField(
         "summarise above (the ceiling)",
         null=True,
         blank=True,
-        help_text="In tokens; empty, as the number below: by the shares.",
+        help_text="In tokens. If this and the next number are empty, the shares apply.",
     )
     floor = models.PositiveIntegerField(
         "summarise down to (the floor)",
         null=True,
         blank=True,
-        help_text="In tokens; empty, as the number above: by the shares.",
+        help_text="In tokens. If this and the previous number are empty, the shares apply.",
     )
     ceiling_share = share(
         "summarise above this share of the room (the ceiling)", "0.65", "0 to 1, of what a prompt may have."
@@ -245,32 +248,32 @@ class BudgetProfile(models.Model):
         "summarise down to this share of the room (the floor)", "0.25", "0 to 1, of what a prompt may have."
     )
     keep_recent = models.PositiveIntegerField(
-        "newest messages that stay word for word", default=8, help_text="How many of them no summary replaces."
+        "newest messages that stay word for word", default=8, help_text="The newest messages that no summary replaces."
     )
-    effort = effort_field(help_text="Of models that take it, where neither the person nor the persona chooses one.")
+    effort = effort_field(help_text="For models that accept one, if neither the person nor the persona chooses.")
     max_cycles = models.PositiveSmallIntegerField(
         "model calls of one turn at most",
         default=6,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="1 to 20; after each the model may call tools.",
+        help_text="1 to 20. The model may call tools after each step.",
     )
     run_max_steps = models.PositiveSmallIntegerField(
         "turns of one run at most",
         default=50,
         validators=[MinValueValidator(1), MaxValueValidator(1_000)],
-        help_text="1 to 1,000; a run works through a task's checklist.",
+        help_text="1 to 1,000. A run works through a task's checklist.",
     )
     run_max_tokens = models.PositiveIntegerField(
         "tokens of one run at most",
         default=500_000,
         validators=[MinValueValidator(1_000)],
-        help_text="Read and written; above them a run begins no other turn.",
+        help_text="Tokens read and written. A run above the limit starts no other turn.",
     )
     run_max_minutes = models.PositiveSmallIntegerField(
         "minutes of work of one run at most",
         default=60,
         validators=[MinValueValidator(1), MaxValueValidator(1_440)],
-        help_text="1 to 1,440; what it waits for a person does not count.",
+        help_text="1 to 1,440. Time that a run waits for a person does not count.",
     )
 
     class Meta:
@@ -356,16 +359,16 @@ class Persona(models.Model):
     description = models.CharField(max_length=300, blank=True)
     instructions = models.TextField(blank=True)
     replaces_system_prompt = models.BooleanField(
-        default=False, help_text="Send these instructions in the system prompt's place."
+        default=False, help_text="Send these instructions instead of the system prompt."
     )
     model = models.ForeignKey("llm.Model", null=True, blank=True, on_delete=models.SET_NULL)
     budget_profile = models.ForeignKey(BudgetProfile, null=True, blank=True, on_delete=models.SET_NULL)
-    effort = effort_field(help_text="Of models that take it, where the person chooses none.")
+    effort = effort_field(help_text="For models that accept one, if the person does not choose.")
     tools = ArrayField(
         models.CharField(max_length=100),
         default=list,
         blank=True,
-        help_text="web_search, open_url, tasks, or a tool server's as server__tool; server__* for all of them.",
+        help_text="web_search, open_url, tasks, or a tool of a server as server__tool; server__* for all its tools.",
     )
     reminders = models.ManyToManyField(Reminder, blank=True, related_name="personas")
     date_awareness = models.CharField(max_length=10, choices=DateAwareness, default=DateAwareness.DAY)

@@ -36,7 +36,7 @@ class Project(models.Model):
     instructions = models.TextField(blank=True)
     persona = models.ForeignKey("personas.Persona", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     web = models.BooleanField(
-        default=True, help_text="Whether models may reach the web in its conversations: search it, open pages."
+        default=True, help_text="Whether models may search the web and open pages in its conversations."
     )
     version = models.PositiveIntegerField(default=1, editable=False)
     created = models.DateTimeField(auto_now_add=True)

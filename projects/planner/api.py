@@ -39,7 +39,7 @@ FILTERS = {
 
 class ProgressSerializer(serializers.Serializer[TaskProgress]):
     done = serializers.IntegerField()
-    total = serializers.IntegerField(help_text="Without what was dropped or moved.")
+    total = serializers.IntegerField(help_text="Without dropped and moved items.")
 
 
 @extend_schema_serializer(component_name="Draft")
@@ -59,15 +59,17 @@ class TaskSerializer(serializers.ModelSerializer[Task]):
     """A task. `code` is the id for mentions with @. `position` is its index in its list, from 0."""
 
     archetype = serializers.ChoiceField(
-        choices=Task.Archetype.choices, allow_blank=True, read_only=True, help_text="Of tasks only."
+        choices=Task.Archetype.choices, allow_blank=True, read_only=True, help_text="Only for tasks."
     )
     progress = ProgressSerializer(read_only=True, allow_null=True)
     made_by = serializers.CharField(
-        source="model", read_only=True, help_text="The name of the model that made it; empty for people."
+        source="model", read_only=True, help_text="The name of the model that created it; empty for people."
     )
     proposed = serializers.BooleanField(
         read_only=True,
-        help_text="A model made it and nobody has accepted it: it stands in no prompt. See `accept/` and `decline/`.",
+        help_text=(
+            "A model created it and nobody has accepted it, so no prompt contains it. See `accept/` and `decline/`."
+        ),
     )
     moved_from = serializers.SerializerMethodField()
     draft = serializers.SerializerMethodField()
@@ -96,23 +98,23 @@ class NewTaskSerializer(Strict):
     date = serializers.DateField(
         required=False,
         allow_null=True,
-        help_text="Any day of the year or month; your today without it. An item is of the day of its task.",
+        help_text="Any day of the year or month; default: today in your time zone. An item has the day of its task.",
     )
     archetype = serializers.ChoiceField(
-        choices=Task.Archetype.choices, required=False, allow_blank=True, help_text="Of tasks; user without it."
+        choices=Task.Archetype.choices, required=False, allow_blank=True, help_text="For tasks; default: user."
     )
     # The metaclass removes declared fields, so the name does not shadow the serializer's own `parent`.
     parent = VisibleField(Task, required=False, allow_null=True)  # type: ignore[assignment]  # see above
     breakpoint = serializers.BooleanField(
-        required=False, help_text="Of items: work by a model stops here until you clear it."
+        required=False, help_text="For items: a model's work stops here until you clear it."
     )
     needs = serializers.CharField(
-        required=False, allow_blank=True, max_length=MAX_NEEDS, help_text="What the breakpoint needs from you."
+        required=False, allow_blank=True, max_length=MAX_NEEDS, help_text="Your part at the breakpoint."
     )
     notes = serializers.CharField(required=False, allow_blank=True, max_length=MAX_NOTES)
     project = VisibleField(Project, required=False, allow_null=True)
     draft = serializers.BooleanField(
-        default=True, help_text="Of a model's or hybrid task of a day: the server has a model draft its checklist."
+        default=True, help_text="For a model or hybrid task of a day: a model drafts its checklist."
     )
 
 
@@ -130,16 +132,16 @@ class ChangeTaskSerializer(Strict):
 class FilterSerializer(serializers.Serializer[None]):
     """Filters of a list. `status` and `level` may be repeated."""
 
-    code = serializers.CharField(required=False, help_text="Finds one by its code.")
+    code = serializers.CharField(required=False, help_text="Only the task with this code.")
     level = serializers.MultipleChoiceField(required=False, choices=Task.Level.choices)
     horizon = serializers.ChoiceField(required=False, choices=Task.Horizon.choices)
     date = serializers.DateField(required=False, help_text="The day, or the first day of the year or month.")
-    to = serializers.DateField(required=False, help_text="Up to this date, itself included.")
+    to = serializers.DateField(required=False, help_text="Up to and including this date.")
     status = serializers.MultipleChoiceField(required=False, choices=Task.Status.choices)
     project = serializers.UUIDField(required=False)
     parent = serializers.UUIDField(required=False)  # type: ignore[assignment]  # as above
     proposed = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Only what a model proposes, or only what counts."
+        required=False, allow_null=True, help_text="true: only proposals of models; false: only accepted tasks."
     )
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -157,7 +159,7 @@ class MoveSerializer(Strict):
 
 
 class PlaceSerializer(Strict):
-    after = VisibleField(Task, allow_null=True, help_text="The one to stand behind, or null to be the first.")
+    after = VisibleField(Task, allow_null=True, help_text="The task to put it after, or null for the first place.")
 
 
 class DraftItemSerializer(Strict):

@@ -20,7 +20,7 @@ from projects.saved_prompts.variables import require_usable, variables
 class SavedPromptForm(forms.ModelForm[SavedPrompt]):
     text = prompt_text(
         SavedPrompt.MAX_TEXT,
-        help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen.",
+        help_text="{{name}} is a field, {{name:text}} is a field with a default, {{name:one|two}} is a choice.",
     )
 
     class Meta:

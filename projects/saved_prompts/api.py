@@ -29,23 +29,29 @@ HOLDERS = ("own", "project", "workspace")
 
 class VariableSerializer(serializers.Serializer[Variable]):
     name = serializers.CharField()
-    default = serializers.CharField(help_text="What it begins with; empty where it has to be said.")
-    choices = serializers.ListField(child=serializers.CharField(), help_text="Empty: anything.")
+    default = serializers.CharField(help_text="The default value; empty if a value is required.")
+    choices = serializers.ListField(child=serializers.CharField(), help_text="The choices; empty: any text.")
 
 
 class PromptSerializer(Strict, serializers.ModelSerializer[SavedPrompt]):
     text = serializers.CharField(
         max_length=SavedPrompt.MAX_TEXT,
-        help_text="{{name}} is asked for, {{name:text}} begins with a text, {{name:one|two}} is chosen.",
+        help_text="{{name}} is a field, {{name:text}} is a field with a default, {{name:one|two}} is a choice.",
     )
     project = VisibleField(
-        Project, required=False, allow_null=True, help_text="Whose members see it; those who may edit it change it."
+        Project,
+        required=False,
+        allow_null=True,
+        help_text=("The project whose members see it. Members who may edit the project may change it."),
     )
     workspace = serializers.BooleanField(
-        required=False, help_text="Everybody sees it; administrators with the right change it. Else it is your own."
+        required=False,
+        help_text=("Everyone sees it, and administrators with the right change it. False: it is your own."),
     )
     variables = serializers.SerializerMethodField()
-    editable = serializers.SerializerMethodField(help_text="Whether you may change it; what you see you may use.")
+    editable = serializers.SerializerMethodField(
+        help_text=("Whether you may change it. You may use everything that you see.")
+    )
 
     class Meta:
         model = SavedPrompt
@@ -83,7 +89,7 @@ class ValuesField(serializers.DictField):
 
 
 class ValuesSerializer(Strict):
-    values = ValuesField(source="chosen_values", default=dict, help_text="By the variable's name.")
+    values = ValuesField(source="chosen_values", default=dict, help_text="Values by the variables' names.")
 
 
 class FilledPrompt(NamedTuple):

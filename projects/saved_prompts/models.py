@@ -42,7 +42,7 @@ class SavedPrompt(models.Model):
     project = models.ForeignKey(
         "projects.Project", null=True, blank=True, on_delete=models.CASCADE, related_name="saved_prompts"
     )
-    name = models.CharField(max_length=MAX_NAME, help_text="What one types behind a / to find it.")
+    name = models.CharField(max_length=MAX_NAME, help_text="The word that people type after / to find it.")
     text = models.TextField()
     created = models.DateTimeField(auto_now_add=True)
 

@@ -31,12 +31,9 @@ def labels(user: User) -> list[str]:
 
 
 def test_people_get_the_admins_names_in_the_admins_order(provider: Provider, anna: User) -> None:
-    for name, fields in {
-        "m-2407": {"display_name": "Our lawyer", "order": 1},
-        "z-fast": {},
-        "a-slow": {"display_name": "Writer"},
-    }.items():
-        Model.objects.create(provider=provider, name=name, **fields)
+    Model.objects.create(provider=provider, name="m-2407", display_name="Our lawyer", order=1)
+    Model.objects.create(provider=provider, name="z-fast")
+    Model.objects.create(provider=provider, name="a-slow", display_name="Writer")
     assert labels(anna) == ["Our lawyer", "Writer", "z-fast"]
 
 

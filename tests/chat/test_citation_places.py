@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -105,7 +106,7 @@ def test_a_citation_leads_to_its_sentence_on_its_page(
     text = "On Thursday crane 5 lifted 35 containers [1]. On Tuesday the harbour master was called Tuesdayson [1]."
     turn = ask(person, place, caller_of_tools, "Who?", SEARCH, {"text": text})
     part = turn["parts"][-1]
-    whole = FileText.objects.get(file=file).text
+    whole = FileText.objects.get(file=UUID(file)).text
     assert [(each["citation"], each["number"], each["page"]) for each in part["places"]] == [(0, 1, 4), (1, 1, 2)]
     sentences = [whole[each["sentence_start"] : each["sentence_end"]] for each in part["places"]]
     assert sentences[0].startswith("On Thursday crane 5 lifted 35 containers")
@@ -129,7 +130,7 @@ def test_a_citation_leads_to_its_sentence_on_its_page(
 def test_a_page_marks_a_sentence_strongly_and_its_passage_faintly(client: Client, report: tuple[str, str]) -> None:
     file, _ = report
     shown = client.get(f"/files/{file}/?start=0&end=40&from=3&to=9").content.decode()
-    text = FileText.objects.get(file=file).text
+    text = FileText.objects.get(file=UUID(file)).text
     assert f'<mark class="around">{text[:3]}</mark><mark id="passage" tabindex="-1">{text[3:9]}</mark>' in shown
     outside = client.get(f"/files/{file}/?start=0&end=40&from=30&to=90").content.decode()
     assert 'class="around"' not in outside  # no sentence of the passage

@@ -13,7 +13,7 @@ from core.errors import ProductError
 from personas import services
 from personas.models import Persona, PersonaShare
 from personas.sharing.roles import role_of
-from personas.sharing.services import MOST, change_share, groups_to_choose, hand_over, remove_share, share
+from personas.sharing.services import MAX_SHARES, change_share, groups_to_choose, hand_over, remove_share, share
 
 pytestmark = pytest.mark.django_db
 
@@ -136,12 +136,12 @@ def test_a_name_that_nobody_has_is_shared_with_like_any_other(olga: User, person
 def test_a_persona_has_a_greatest_number_of_shares_and_those_that_are_there_can_change(
     olga: User, persona: Persona
 ) -> None:
-    names = (f"person-{number}" for number in range(MOST - 1))
+    names = (f"person-{number}" for number in range(MAX_SHARES - 1))
     PersonaShare.objects.bulk_create(PersonaShare(persona=persona, username=name) for name in names)
     assert code(share, user=olga, persona=persona, username="binh") == ""
     assert code(share, user=olga, persona=persona, username="anna") == "too_many_shares"
     assert code(share, user=olga, persona=persona, username="binh", role=Role.EDITOR) == ""
-    assert persona.shares.count() == MOST
+    assert persona.shares.count() == MAX_SHARES
 
 
 def test_groups_to_share_with_are_ones_own_and_for_administrators_all(olga: User, binh: User, persona: Persona) -> None:

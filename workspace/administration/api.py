@@ -28,7 +28,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         max_length=len("#0f6b5c"),
         required=False,
         allow_blank=True,
-        help_text="Such as #0f6b5c; empty: the product's own.",
+        help_text="Such as #0f6b5c; empty: the default.",
     )
     notice = serializers.CharField(required=False, allow_blank=True, max_length=Workspace.MAX_NOTICE)
     languages = serializers.ListField(
@@ -37,15 +37,15 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         min_length=1,
         max_length=len(settings.LANGUAGES),
     )
-    logo = serializers.SerializerMethodField(help_text="Its address; null where there is none. PUT one to logo/.")
+    logo = serializers.SerializerMethodField(help_text="Its address; null without a logo. PUT a logo to logo/.")
     default_profile = serializers.PrimaryKeyRelatedField[BudgetProfile](
         queryset=BudgetProfile.objects.all(),
         required=False,
         allow_null=True,
-        help_text="The budget profile where a persona names none; null where there is none yet.",
+        help_text="The budget profile if a persona names none; null without one.",
     )
     layout = serializers.ChoiceField(
-        BudgetProfile.Layout.choices, required=False, help_text="The order of the prompt, of the default profile."
+        BudgetProfile.Layout.choices, required=False, help_text="The order of the prompt in the default profile."
     )
 
     class Meta:

@@ -35,8 +35,9 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         required=False,
         widget=UnfoldAdminFileFieldWidget(),
         help_text=(
-            "PNG, JPEG or WebP, at most 2 MB; it is kept as a PNG of at most 256 pixels a side. It stands "
-            "beside the name, and is the icon of the pages in the browser."
+            "PNG, JPEG or WebP, at most 2 MB. It is stored as a PNG of at most 256 "
+            "× 256 pixels. Pages show it beside the name and as their icon in the "
+            "browser."
         ),
     )
     remove_logo = forms.BooleanField(label="Remove the logo", required=False, widget=UnfoldBooleanSwitchWidget())
@@ -45,13 +46,13 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
         label="Default budget profile",
         required=False,
         widget=UnfoldAdminSelectWidget(),
-        help_text="For conversations without a persona, and for personas that name none.",
+        help_text="For conversations without a persona, and for personas without a profile.",
     )
     layout = forms.ChoiceField(
         label="Default order of the prompt",
         choices=BudgetProfile.Layout.choices,
         widget=UnfoldAdminSelectWidget(),
-        help_text="Of the default budget profile, on whose page it stands, too.",
+        help_text="A field of the default budget profile, which also has it on its page.",
     )
 
     class Meta:

@@ -69,7 +69,7 @@ class Workspace(models.Model):
         "name",
         max_length=MAX_NAME,
         default="Glasshouse",
-        help_text="Stands in the side, on the sign-in page, in the titles of pages and in the admin.",
+        help_text="Shown in the sidebar, on the sign-in page, in page titles and in the admin.",
     )
     logo = models.BinaryField(default=bytes, editable=False)
     accent = models.CharField(
@@ -77,8 +77,9 @@ class Workspace(models.Model):
         max_length=7,
         blank=True,
         help_text=(
-            "Of buttons and links, such as #0f6b5c; empty: the product's own. It must be readable on light pages; "
-            "the colour for dark pages and the tints are made of it."
+            "The colour of buttons and links, such as #0f6b5c; empty: the default. "
+            "It must be readable on light pages. The colour for dark pages and the "
+            "tints are derived from it."
         ),
     )
     notice = models.TextField(
@@ -91,38 +92,43 @@ class Workspace(models.Model):
         models.CharField(max_length=10),
         verbose_name="languages offered",
         default=all_languages,
-        help_text="What people can choose in their settings, and what pages follow of what a browser asks for.",
+        help_text="The languages that people can choose, and that pages use if a browser asks for them.",
     )
     default_language = models.CharField(
         "default language",
         max_length=10,
         choices=settings.LANGUAGES,
         default="en",
-        help_text="For whoever has chosen none and whose browser asks for none that is offered.",
+        help_text="The language if the person has not chosen one and the browser asks for none of these.",
     )
     date_awareness = models.CharField(
         "date in prompts without a persona",
         max_length=10,
         choices=DateAwareness,
         default=DateAwareness.DAY,
-        help_text="What the model is told of the time of a message. A persona says this for itself.",
+        help_text="What the model learns about the time of a message. Personas have their own setting.",
     )
     task_tools = models.BooleanField(
         "task tools without a persona",
         default=False,
-        help_text="Models that call tools may list, make and mark the person's tasks. A persona says this for itself.",
+        help_text=(
+            "Models that call tools may list, create and mark the person's tasks. Personas have their own setting."
+        ),
     )
     today_tasks = models.BooleanField(
         "today's tasks in prompts",
         default=True,
-        help_text="Every prompt lists the person's tasks of the day. Off: only tasks that they mention with @ID.",
+        help_text="Each prompt lists the person's tasks of the day. Off: only tasks that the person mentions with @ID.",
     )
     search_approval = models.BooleanField(
         "ask before each web search",
         default=False,
         db_default=False,
-        help_text="A search of the web by a model waits until the person whose conversation it is allows it. Off: "
-        "people decide for themselves in their settings. What a model searches for goes to the search service.",
+        help_text=(
+            "A model's web search waits until the owner of the conversation allows "
+            "it. Off: people decide in their settings. The search terms are sent to "
+            "the search service."
+        ),
     )
     citation_model = models.ForeignKey(
         "llm.Model",
@@ -131,38 +137,43 @@ class Workspace(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
-        help_text="Empty: citations are checked by rules alone. It is asked once more for each answer that cites; the "
-        "answer ends when it has said of each sentence whether its passage carries it.",
+        help_text=(
+            "Empty: only rules check citations. The model is called once for each "
+            "answer with citations. It says for each sentence whether the cited "
+            "passage supports it, and the answer ends after that."
+        ),
     )
     sharing = models.BooleanField(
         "links to conversations",
         default=True,
-        help_text="Whether people may share conversations by link. Off: existing links answer as if ended, until on.",
+        help_text=(
+            "Whether people may share conversations by link. Off: existing links do not work until it is on again."
+        ),
     )
     session_days = days(
         "days until a browser is signed out",
         365,
         default=14,
-        help_text="1 to 365, without use. Holds for a browser from its next visit on.",
+        help_text="1 to 365 days without use. It applies to a browser from its next visit on.",
     )
     session_most_days = days(
         "days until a browser is signed out, used or not",
         3650,
         default=90,
         db_default=90,
-        help_text="1 to 3650, from the sign-in on. Holds for a browser from its next visit on.",
+        help_text="1 to 3650 days after the sign-in. It applies to a browser from its next visit on.",
     )
     password_length = models.PositiveSmallIntegerField(
         "least length of a password",
         default=10,
         validators=[MinValueValidator(8), MaxValueValidator(64)],
-        help_text="8 to 64 characters, of passwords that are chosen from now on.",
+        help_text="8 to 64 characters, for new passwords.",
     )
     sign_up = models.BooleanField(
         "people sign up by themselves",
         default=False,
         db_default=False,
-        help_text="With an e-mail address that they confirm; it needs EMAIL_URL, which is set where the product runs.",
+        help_text="With a confirmed e-mail address. It needs the setting EMAIL_URL of the installation.",
     )
     sign_up_domains = models.CharField(
         "domains of those who sign up",
@@ -170,7 +181,7 @@ class Workspace(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="Such as example.org, separated by commas: others are refused. Empty: whoever has an address.",
+        help_text="Domains such as example.org, separated by commas. Other domains are refused. Empty: all domains.",
     )
     second_factor = models.CharField(
         "second factor",
@@ -179,7 +190,7 @@ class Workspace(models.Model):
         default=SecondFactor.NOBODY,
         db_default=SecondFactor.NOBODY,
         help_text=(
-            "Whoever has to have one and has none can open only the page on which they set one up. API tokens go on."
+            "People who need a second factor and have none can open only the page to set it up. API tokens still work."
         ),
     )
     api_conversation_days = days(
@@ -189,8 +200,9 @@ class Workspace(models.Model):
         null=True,
         blank=True,
         help_text=(
-            "Of conversations that programs make in the OpenAI protocol, with their images; 0 is for ever. Empty: "
-            "as API_CONVERSATION_DAYS says, which is set where the product runs."
+            "Days for conversations of programs in the OpenAI protocol, with their "
+            "images; 0 is for ever. Empty: the setting API_CONVERSATION_DAYS of the "
+            "installation."
         ),
     )
     page_reader = models.ForeignKey(
@@ -201,8 +213,9 @@ class Workspace(models.Model):
         blank=True,
         related_name="+",
         help_text=(
-            "Reads pages that are pictures instead of Tesseract. It must see images; each page is a call of the "
-            "file's owner. Where it fails, Tesseract reads the page, if the machine has it."
+            "Reads scanned pages instead of Tesseract. It must see images. Each "
+            "page is a model call of the file's owner. If it fails, Tesseract reads "
+            "the page if it is installed."
         ),
     )
     conversation_days = days(
@@ -212,8 +225,9 @@ class Workspace(models.Model):
         default=0,
         db_default=0,
         help_text=(
-            "After their last message, with files that were used nowhere else; 0 is for ever. Then they are erased for "
-            "good, unless they or their owner are under a legal hold."
+            "Days after the last message; 0 is for ever. Then conversations are "
+            "erased, with files that nothing else uses, unless they or their owner "
+            "are under a legal hold."
         ),
     )
     setup = models.CharField(max_length=10, choices=Setup, default=Setup.NEW, editable=False)

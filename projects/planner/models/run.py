@@ -52,9 +52,9 @@ class Run(models.Model):
     )
     token = asked_with()
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFTING)
-    starts_itself = models.BooleanField(default=False, help_text="Its draft need not be accepted.")
+    starts_itself = models.BooleanField(default=False, help_text="Its draft starts without being accepted.")
     unasked = models.BooleanField(
-        default=False, db_default=False, help_text="The server began it; whoever asks for a run takes it over."
+        default=False, db_default=False, help_text="The server started it. A person's request for a run takes it over."
     )
     item = models.ForeignKey("projects.Task", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     needs = models.TextField(blank=True)
@@ -63,7 +63,7 @@ class Run(models.Model):
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)
-    heartbeat = models.DateTimeField(help_text="When somebody last looked what comes next.")
+    heartbeat = models.DateTimeField(help_text="When the next step was last determined.")
 
     objects = RunQuerySet.as_manager()
 

@@ -107,7 +107,7 @@ class Task(models.Model):
     date = models.DateField()
     title = models.CharField(max_length=MAX_TITLE)
     notes = models.TextField(blank=True)
-    archetype = models.CharField(max_length=10, choices=Archetype, blank=True, help_text="Of tasks only.")
+    archetype = models.CharField(max_length=10, choices=Archetype, blank=True, help_text="Only for tasks.")
     status = models.CharField(max_length=10, choices=Status, default=Status.OPEN)
     breakpoint = models.BooleanField(default=False)
     needs = models.CharField(max_length=MAX_NEEDS, blank=True)
