@@ -30,7 +30,7 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
         read_only=True,
         help_text="The model that is used if this one's provider is not available.",
     )
-    label = serializers.CharField(read_only=True, help_text="The name that people read.")
+    label = serializers.CharField(read_only=True, help_text="The name that people read.")  # type: ignore[assignment]  # DRF's own attribute is a text
     favourite = serializers.BooleanField(read_only=True, help_text="Whether you have put it at the top of your list.")
     exact = serializers.SerializerMethodField(help_text="Whether its tokenizer is known, so that counts are exact.")
 

@@ -131,7 +131,7 @@ def test_a_page_marks_a_sentence_strongly_and_its_passage_faintly(client: Client
     file, _ = report
     shown = client.get(f"/files/{file}/?start=0&end=40&from=3&to=9").content.decode()
     text = FileText.objects.get(file=UUID(file)).text
-    assert f'<mark class="around">{text[:3]}</mark><mark id="passage" tabindex="-1">{text[3:9]}</mark>' in shown
+    assert f'<mark class="around">{text[:2]}</mark> <mark id="passage" tabindex="-1">{text[3:9]}</mark>' in shown
     outside = client.get(f"/files/{file}/?start=0&end=40&from=30&to=90").content.decode()
     assert 'class="around"' not in outside  # no sentence of the passage
     lost = client.get(f"/files/{file}/?start=0&end=40&from=3&to=9&page=2").content.decode()
