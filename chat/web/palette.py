@@ -119,7 +119,7 @@ def _messages(user: User, query: str) -> Iterable[PaletteGroup]:
 def _named(user: User, query: str) -> Iterable[PaletteGroup]:
     """Yield the projects, personas and files whose names match."""
     kinds: dict[str, tuple[str, str, str]] = {
-        "projects": (_("Projects"), "folder", "projects:project"),
+        "projects": (_("Projects"), "folder", "chat:project"),
         "personas": (_("Personas"), "persona", "personas:persona"),
         "files": (_("Files"), "file", "files:file"),
     }

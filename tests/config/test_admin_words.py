@@ -64,4 +64,4 @@ def test_every_page_of_a_table_is_made(vietnamese: Client) -> None:
 
 def test_the_description_of_the_api_is_in_english_for_everybody(vietnamese: Client) -> None:
     answer = vietnamese.get("/api/v1/schema/?format=json", headers={"Accept-Language": "vi"})
-    assert "What the uploaded file was called." in answer.content.decode()
+    assert "The name of the uploaded file." in answer.content.decode()
