@@ -409,10 +409,16 @@ class ModelViewSet(ScopedView, viewsets.ReadOnlyModelViewSet[Model]):
     def get_queryset(self) -> QuerySet[Model]:
         return with_favourites(models_of(self.person), self.person)
 
-    @extend_schema(request=None, responses=ModelSerializer, methods=["POST"])
-    @extend_schema(request=None, responses=ModelSerializer, methods=["DELETE"])
-    @action(detail=True, methods=["post", "delete"])
+    @extend_schema(request=None, responses=ModelSerializer)
+    @action(detail=True, methods=["post"])
     def favourite(self, request: Request, pk: str) -> Response:
-        """POST puts the model at the top of your list of choices, DELETE takes it from there."""
-        model = set_favourite(user=self.person, model=pk, favourite=request.method == "POST")
+        """Put the model at the top of your list of choices."""
+        model = set_favourite(user=self.person, model=pk, favourite=True)
         return Response(self.get_serializer(model).data)
+
+    @extend_schema(request=None, responses={204: None})
+    @favourite.mapping.delete
+    def remove_favourite(self, request: Request, pk: str) -> Response:
+        """Remove the model from the top of your list of choices."""
+        set_favourite(user=self.person, model=pk, favourite=False)
+        return Response(status=status.HTTP_204_NO_CONTENT)

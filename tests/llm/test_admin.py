@@ -37,7 +37,7 @@ def provider_form(row: Provider, **changes: Any) -> dict[str, Any]:
 def model_form(provider: Provider, name: str, **changes: Any) -> dict[str, Any]:
     form = {"provider": str(provider.pk), "name": name, "context_window": "", "max_output": "", "tokenizer": ""}
     more = {"vision": "unknown", "tools": "unknown", "several_system_messages": "on", "enabled": "on"}
-    return form | more | {"input_price": "", "output_price": ""} | changes
+    return form | more | {"input_price": "", "output_price": "", "order": "100", "icon": ""} | changes
 
 
 def messages_of(response: Any) -> list[str]:

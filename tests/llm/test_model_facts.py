@@ -243,6 +243,7 @@ def test_a_model_added_by_form_has_the_window_of_its_server(admin_client: Client
     with model_servers.vllm() as server:
         provider = provider_at(server)
         form = {"provider": str(provider.pk), "name": "qwen", "vision": "unknown", "tools": "false", "enabled": "on"}
+        form["order"] = "100"
         page = admin_client.post(reverse("admin:llm_model_add"), form, follow=True).content.decode()
     model = Model.objects.get()
     assert (model.context_window, model.set_by_hand) == (32_768, ["tools"])

@@ -180,6 +180,12 @@ def test_models_are_listed_with_what_they_can_and_without_their_keys(olga: Progr
     expected = {
         "id": str(model.pk),
         "name": "m",
+        "label": "m",
+        "description": "",
+        "icon": "",
+        "order": 100,
+        "hidden": False,
+        "favourite": False,
         "provider": "P",
         "window": 6_000,
         "max_output": None,
