@@ -171,15 +171,24 @@ def test_deleting_says_what_went_and_is_taken_back(page: Page) -> None:
     expect(answer(page)).to_contain_text("First answer.")
 
 
+def leave_reason(page: Page) -> None:
+    """Close the question why an answer is good or bad."""
+    expect(page.locator(".why-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".why-dialog")).to_be_hidden()
+
+
 def test_an_answer_is_judged_and_the_judgement_taken_back(page: Page) -> None:
     ask(page, "One", text="First answer.")
     expect_complete(page)
     good, bad = (answer(page).get_by_role("button", name=name) for name in ("Good answer", "Bad answer"))
     good.click()
     expect(good).to_have_attribute("aria-pressed", "true")
+    leave_reason(page)
     bad.click()
     expect(bad).to_have_attribute("aria-pressed", "true")
     expect(good).to_have_attribute("aria-pressed", "false")
+    leave_reason(page)
     page.reload()
     expect(bad).to_have_attribute("aria-pressed", "true")
     bad.click()
