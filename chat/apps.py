@@ -13,6 +13,8 @@ class ChatConfig(AppConfig):
         from chat.background.tasks import end_lost_summaries
         from chat.conversations.importing.counting import COUNTS
         from chat.conversations.importing.jobs import IMPORTS, give_up
+        from chat.conversations.importing.own_conversations import update_conversations_with
+        from chat.conversations.services import update_conversation
         from chat.models import Conversation, Import, ToolResult
         from chat.summaries.ending import SUMMARIES
         from core.jobs import register
@@ -30,6 +32,7 @@ class ChatConfig(AppConfig):
         count_as_stored(Import)
         count_as_stored(ToolResult)
         read_pages_with(read_page)
+        update_conversations_with(update_conversation)
         register(SUMMARIES, on_lost=end_lost_summaries)
         register(IMPORTS, give_up=give_up)
         register(COUNTS)

@@ -27,7 +27,7 @@ from projects.planner.services import create as create_task
 
 pytestmark = pytest.mark.django_db
 MANY = 55  # more than a list has on a page
-MOST_BYTES = 152_000  # of a page, before it is compressed; 200 bytes for each entry of the side
+MOST_BYTES = 152_000  # of a page, before it is compressed
 WITHOUT = {"webaccess"}  # has one row, and its list leads there
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 from uuid import UUID
 
 from django.db import transaction
@@ -15,6 +15,7 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
+from accounts.models import User
 from chat.conversations.importing.own_rows import ExportedRow, is_uuid
 from chat.conversations.importing.reading import (
     MAX_MESSAGES,
@@ -26,7 +27,6 @@ from chat.conversations.importing.reading import (
     too_long,
 )
 from chat.conversations.importing.restoring import OwnLists, joined, past
-from chat.conversations.services import update_conversation
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
 from chat.models.parts import FoundDocument, MessagePart
 from core.errors import ProductError
@@ -83,6 +83,20 @@ class Losses:
             sentences.append(Sentence("Answers whose checks of citations did not come: {count}.", count=self.checks))
         sentences += self.others
         return joined(sentences) if sentences else Sentence("")
+
+
+class UpdateConversation(Protocol):
+    """The service that changes tags and the place above the list (`chat.conversations.services`)."""
+
+    def __call__(self, *, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation: ...
+
+
+_update_conversation: list[UpdateConversation] = []
+
+
+def update_conversations_with(service: UpdateConversation) -> None:
+    """Register the service. It belongs to the package above, which this package does not import."""
+    _update_conversation.append(service)
 
 
 class StoredConversation(NamedTuple):
@@ -420,7 +434,7 @@ class _OwnConversation:
         for name, value in fields.items():
             try:
                 with transaction.atomic():
-                    update_conversation(user=self.owner, conversation=conversation, fields={name: value})
+                    _update_conversation[-1](user=self.owner, conversation=conversation, fields={name: value})
             except ProductError as error:
                 self.losses.others.append(error.sentence)
         since = self.row.moment("pinned_since")
