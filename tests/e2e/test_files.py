@@ -172,7 +172,9 @@ def test_a_draft_survives_the_chips_that_refresh_below_it(page: Page) -> None:
 def test_files_are_listed_and_uploaded_without_scripts(visit: OpenBrowser) -> None:
     page = visit(java_script_enabled=False).sign_in()
     go_to(page, "Files")
-    page.get_by_label("Files to upload").set_input_files([text_file("a.txt", "words"), text_file("b.txt", "words")])
+    page.get_by_label("Files to upload").set_input_files(
+        [text_file("a.txt", "words"), text_file("b.txt", "other words")]
+    )
     page.get_by_role("button", name="Upload", exact=True).click()
     expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_role("link", name="a.txt").click()

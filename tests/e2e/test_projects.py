@@ -210,7 +210,9 @@ def test_a_project_is_deleted_after_saying_what_goes(page: Page) -> None:
 def test_a_project_works_without_scripts(visit: OpenBrowser) -> None:
     page = visit(java_script_enabled=False).sign_in()
     make(page, "Contracts")
-    page.get_by_label("Files to upload").set_input_files([text_file("a.txt", "words"), text_file("b.txt", "words")])
+    page.get_by_label("Files to upload").set_input_files(
+        [text_file("a.txt", "words"), text_file("b.txt", "other words")]
+    )
     page.get_by_role("button", name="Upload", exact=True).click()
     assert names(page) == ["a.txt", "b.txt"]
     page.get_by_role("button", name="Move b.txt up").click()
