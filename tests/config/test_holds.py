@@ -86,7 +86,7 @@ def test_no_address_removes_what_is_under_a_hold(household: Household, people: C
     assert not wrong
     assert refused > 12
     Reminder.objects.filter(text=PRIVATE).exclude(pk__in=[row.pk for row in household.rows]).delete()  # of copies
-    written = [row.pk for row in household.rows if isinstance(row, Message)]
+    written = {row.pk for row in household.rows if isinstance(row, Message)}
     assert Message.with_deleted.filter(pk__in=written).count() == len(written) == 2
 
 
