@@ -89,7 +89,7 @@ def test_a_message_is_put_together_and_sent(composer_data: str, second_model: st
     field(page).press_sequentially("@reci")
     screen.press(things.get_by_role("option", name="recipe.txt"))
     for name in ("dropped.txt", "removed.txt"):
-        carry(page, "drop", name, b"some words")
+        carry(page, "drop", name, f"words of {name}".encode())
         expect(chip(page, name)).to_have_attribute("data-status", "ready")
     screen.press(page.get_by_role("button", name="Remove removed.txt"))
     expect(page.locator("#chips .chip")).to_have_count(2)
