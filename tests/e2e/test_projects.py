@@ -194,7 +194,7 @@ def test_a_file_dropped_on_the_list_joins_the_project_and_elsewhere_the_message(
     expect(page.get_by_text("Drop files here")).to_be_visible()
     carry(page, "drop", "listed.txt", b"words", "#files")
     expect(row(page, "listed.txt")).to_contain_text("Ready")
-    carry(page, "drop", "attached.txt", b"words")
+    carry(page, "drop", "attached.txt", b"other words")
     expect(chip(page, "attached.txt").locator("input[name=files]")).to_have_count(1)
     expect(row(page, "attached.txt")).to_have_count(0)
 
