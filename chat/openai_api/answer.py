@@ -95,6 +95,9 @@ class AnswerEnd:
     finish: str
 
 
+# Reasons of an answer that its limit of length cut off. Its last call must not be run.
+LENGTH_REASONS = ("length", "context_window")
+
 Piece: TypeAlias = AnswerText | AnswerReasoning | TextMoved | AnswerCall | AnswerArguments | AnswerEnd
 
 

@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from chat.openai_api import errors
 from chat.openai_api.answer import (
+    LENGTH_REASONS,
     AnswerArguments,
     AnswerCall,
     AnswerEnd,
@@ -96,8 +97,6 @@ REASONS = {
     "refusal": "refusal",
     "content_filter": "refusal",
 }
-# Reasons of an answer that its limit of length cut off. Its last call must not be run.
-CUT = ("length", "context_window")
 
 
 class MessageWriter(AnswerWriter):
@@ -222,7 +221,7 @@ class MessageWriter(AnswerWriter):
                 text = "".join(arguments[piece.id])
                 events += [self._delta({"type": "input_json_delta", "partial_json": text}, text), *self._close()]
         events += self._close()
-        self._stop_reason = "tool_use" if calls and finish not in CUT else REASONS.get(finish, "end_turn")
+        self._stop_reason = "tool_use" if calls and finish not in LENGTH_REASONS else REASONS.get(finish, "end_turn")
         delta = {"stop_reason": self._stop_reason, "stop_sequence": None}
         return [*events, _event("message_delta", delta=delta, usage=self._usage()), _event("message_stop")]
 

@@ -11,6 +11,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from chat.openai_api import errors
 from chat.openai_api.answer import (
+    LENGTH_REASONS,
     AnswerArguments,
     AnswerCall,
     AnswerEnd,
@@ -190,8 +191,6 @@ REASONS = {
     "refusal": "content_filter",
     "content_filter": "content_filter",
 }
-# The reasons after which a call is complete and can be run. A call that was cut off must not be run.
-CUT = ("length", "context_window")
 
 
 @dataclass(slots=True)
@@ -426,7 +425,7 @@ class ResponseWriter(AnswerWriter):
         status: ItemStatus = "incomplete" if reason else "completed"
         events = self._close(status)
         for open_call in self._calls.values():
-            events += self._close_call(open_call, "incomplete" if finish in CUT else "completed")
+            events += self._close_call(open_call, "incomplete" if finish in LENGTH_REASONS else "completed")
         self._status = status
         self._completed = int(time.time()) if status == "completed" else None
         self._incomplete = {"reason": reason} if reason else None

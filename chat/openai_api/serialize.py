@@ -5,6 +5,7 @@ from typing import NotRequired, TypedDict
 
 from chat.openai_api import errors
 from chat.openai_api.answer import (
+    LENGTH_REASONS,
     AnswerArguments,
     AnswerCall,
     AnswerEnd,
@@ -162,9 +163,6 @@ REASONS = {
     "other": "length",
 }
 
-# Reasons of an answer that its limit of length cut off.
-CUT = ("length", "context_window")
-
 
 class Completion(AnswerWriter):
     """Writes the chunks of an answer."""
@@ -226,7 +224,7 @@ class Completion(AnswerWriter):
     def _close(self, finish: str) -> list[StreamEvent]:
         """Return the last chunks."""
         # A call that was cut off by the length limit of the answer must not be run.
-        self._finish = "tool_calls" if self._calls and finish not in CUT else REASONS.get(finish, finish)
+        self._finish = "tool_calls" if self._calls and finish not in LENGTH_REASONS else REASONS.get(finish, finish)
         annotations = self._annotations()
         last = self._chunk({"annotations": annotations} if annotations else {}, self._finish)
         totals: CompletionChunk = {**self._base("chat.completion.chunk"), "choices": [], "usage": self._usage()}

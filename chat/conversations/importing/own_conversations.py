@@ -91,12 +91,14 @@ class UpdateConversation(Protocol):
     def __call__(self, *, user: User, conversation: Conversation, fields: Mapping[str, Any]) -> Conversation: ...
 
 
-_update_conversation: list[UpdateConversation] = []
+_updates: list[UpdateConversation] = []
 
 
 def update_conversations_with(service: UpdateConversation) -> None:
-    """Register the service. It belongs to the package above, which this package does not import."""
-    _update_conversation.append(service)
+    """Register the service of the package above, which this one does not import. Raises ValueError for a second one."""
+    if _updates:
+        raise ValueError(f"the service {_updates[0]!r} is registered already")
+    _updates.append(service)
 
 
 class StoredConversation(NamedTuple):
@@ -434,7 +436,7 @@ class _OwnConversation:
         for name, value in fields.items():
             try:
                 with transaction.atomic():
-                    _update_conversation[-1](user=self.owner, conversation=conversation, fields={name: value})
+                    _updates[0](user=self.owner, conversation=conversation, fields={name: value})
             except ProductError as error:
                 self.losses.others.append(error.sentence)
         since = self.row.moment("pinned_since")
