@@ -406,7 +406,9 @@ def test_strange_values_of_an_own_export_become_usual_ones(ivan: User, upload: U
     answer = {
         "id": "a", "parent": "q", "role": "assistant", "status": "pending", "usage": {"input": "many", "x": -1},
         "cost": "NaN", "finish_reason": "odd", "report": [{"limit": "x", "used": 10**30}], "created": "2999-01-01",
-        "parts": [{"type": "odd"}, {"type": "text", "text": "a\0b"}, {"type": "tool_result", "documents": [{}, 7]}],
+        "parts": [{"type": "odd"}, {"type": "text", "text": "a\0b"}, {"type": "tool_result", "documents": [
+            {}, 7, {"number": 1, "url": "javascript:alert(1)"}, {"number": 2, "url": "https://example.org/"},
+        ]}],
         "attachments": [{"id": "not an id", "name": "n", "sha256": "x"}],
     }  # fmt: skip
     job = upload(conversation_json(messages=[QUESTION, answer], **odd))
@@ -414,6 +416,7 @@ def test_strange_values_of_an_own_export_become_usual_ones(ivan: User, upload: U
     conversation = Conversation.objects.get(owner=ivan)
     row = Message.objects.get(conversation=conversation, depth=1)
     assert (row.text, row.status) == ("ab", "interrupted") and row.turn.cost is None
+    assert [each.get("url") for each in row.parts[-1]["documents"]] == [None, None, "https://example.org/"]
     assert conversation.leaf == row and conversation.documents == {} and not conversation.archived
 
 

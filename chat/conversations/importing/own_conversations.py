@@ -31,10 +31,13 @@ from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, T
 from chat.models.parts import FoundDocument, MessagePart
 from core.errors import ProductError
 from core.json_types import JsonObject
+from core.net.url_safety import is_http
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
 from llm.types.model_call import FinishReason
+from personas.models import Persona
+from projects.models import Project
 
 PRODUCT = "glasshouse"
 MAX_CHARACTERS = 40_000_000  # of one conversation
@@ -171,14 +174,14 @@ class _OwnConversation:
         )
         return StoredConversation(conversation, self.losses.sentence())
 
-    def _persona(self) -> Any:
+    def _persona(self) -> Persona | None:
         name = self.row.text("persona", 100)
         persona = self.lists.persona_named(self.row.text("persona_id", 40), name)
         if name and persona is None:
             self.losses.others.append(Sentence("You have no persona “{name}” here.", name=name))
         return persona
 
-    def _project(self) -> Any:
+    def _project(self) -> Project | None:
         name = self.row.text("project", 100)
         project = self.lists.project_named(self.row.text("project_id", 40), name)
         if name and project is None:
@@ -300,7 +303,8 @@ class _OwnConversation:
                 document["start"] = each.number("start")
                 document["end"] = each.number("end")
                 document["page"] = each.number("page")
-            if url := each.text("url", 2_000):
+            url = each.text("url", 2_000)
+            if is_http(url):  # pages make a link of it
                 document["url"] = url
             if heading := each.text("heading", 1_000):
                 document["heading"] = heading
