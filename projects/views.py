@@ -143,7 +143,7 @@ def members(request: Request, row: Project) -> HttpResponse:
             username=request.POST.get("username", ""),
             role=request.POST.get("role", Role.READER),
         )
-        return _go(request, reverse("chat:project", args=[row.pk]))
+        return _members_of(row)
     mine = roles.role_of(request.user, row) == Role.OWNER
     context = {"project": row, "mine": mine, **pages.people(request.user, row, mine=mine)}
     return render(request, "projects/_members.html", context)
@@ -154,26 +154,26 @@ def add_group(request: Request, row: Project) -> HttpResponse:
     """Share the project with a group."""
     role = request.POST.get("role", Role.READER)
     membership.add_group(user=request.user, project=row, group=request.POST.get("group", ""), role=role)
-    return redirect("chat:project", row.pk)
+    return _members_of(row)
 
 
 @with_row(roles.visible_project)
 def hand_over(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.hand_over(user=request.user, project=row, member=member)
-    return redirect("chat:project", row.pk)
+    return _members_of(row)
 
 
 @with_row(roles.visible_project)
 def withdraw(request: Request, row: Project, invitation: UUID) -> HttpResponse:
     invitations.withdraw(user=request.user, project=row, invitation=invitation)
-    return redirect("chat:project", row.pk)
+    return _members_of(row)
 
 
 @with_row(roles.visible_project)
 def change_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     role = request.POST.get("role", "")
     membership.change_role(user=request.user, project=row, member=member, role=role)
-    return redirect("chat:project", row.pk)
+    return _members_of(row)
 
 
 @with_row(roles.visible_project)
@@ -181,13 +181,18 @@ def remove_member(request: Request, row: Project, member: UUID) -> HttpResponse:
     membership.remove_member(user=request.user, project=row, member=member)
     if member == request.user.pk:
         return redirect("projects:list")
-    return redirect("chat:project", row.pk)
+    return _members_of(row)
 
 
 @with_row(roles.visible_project)
 def delete(request: Request, row: Project) -> HttpResponse:
     services.delete_project(user=request.user, project=row)
     return redirect("projects:list")
+
+
+def _members_of(row: Project) -> HttpResponse:
+    """Redirect to the members on the page of the project. The fragment makes a browser unfold the part around them."""
+    return redirect(f"{reverse('chat:project', args=[row.pk])}#members")
 
 
 def _go(request: Request, url: str) -> HttpResponse:

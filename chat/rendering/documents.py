@@ -26,7 +26,7 @@ _OPENS_FAINT, _OPENS, _CLOSES = "\ue000", "\ue001", "\ue002"
 _SIGNS = re.compile(f"[{_OPENS_FAINT}{_OPENS}{_CLOSES}]")
 _HEADING = re.compile(r"<h([1-6])>")
 _HEADING_END = re.compile(r"</h[1-6]>")
-_PIECES = re.compile(r"<[^>]*>|[^<]+")
+_PIECES = re.compile(r"<[^<>]*+>|[^<]++|<")
 # Marks at the beginning of a line that would lose their meaning behind another character.
 _LEAD = re.compile(r"(?:\s|#{1,6}[ \t]|>|[-*+][ \t]|\d{1,9}[.)][ \t]|\|)*+")
 

@@ -8,11 +8,12 @@ are offered while a user types.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.db.models import BooleanField, ExpressionWrapper, Q
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from markdown_it.rules_inline import StateInline
@@ -149,8 +150,17 @@ OFFERED_FILES = 4
 
 
 def mention_href(code: str) -> str:
-    """Return the address of the task with this code."""
-    return reverse("chat:task_by_code", args=[code])
+    """Return the address of the task with this valid code, which has no character to escape."""
+    return f"{_tasks_by_code(get_script_prefix())}{code}/"
+
+
+@lru_cache(maxsize=8)
+def _tasks_by_code(script_prefix: str) -> str:
+    """Return the address that precedes a code.
+
+    Cached per prefix: Django builds an address in 0.1 ms, and the longest text has 15,000 mentions.
+    """
+    return reverse("chat:task_by_code", args=["-"]).removesuffix("-/")
 
 
 def mention_rule(state: StateInline, silent: bool) -> bool:

@@ -60,7 +60,7 @@ FEWEST_LETTERS_OF_PASSAGE = 120
 # signs around them are not counted: half of all annual reports counted as code with them.
 CODE_SIGNS = frozenset('{}[]()<>=;_/\\&*+#$@^~`"')
 MOST_CODE_SIGNS = 0.09
-_FIGURES = re.compile(r"[($€£¥<>+~]*[0-9][0-9.,:/'’]*[)%*]*|\|")
+_FIGURES = re.compile(r"(?<![($€£¥<>+~])[($€£¥<>+~]*+[0-9][0-9.,:/'’]*[)%*]*|\|")
 
 _TRIPLED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = (

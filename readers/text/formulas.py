@@ -40,7 +40,7 @@ _FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\r
 
 _LONGEST_MATHML = 200_000  # characters of one formula
 _NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
-_STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b\s*(.*)\}$", re.S)
+_STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b(.*)\}$", re.S)
 _WITHOUT_TEXT = frozenset(("mspace", "mphantom", "annotation", "annotation-xml", "none", "mprescripts"))
 _IN_PARTS = frozenset(("mfrac", "mroot", "msup", "msub", "msubsup", "mover", "munder", "munderover"))
 _OVER = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "‾": "overline", "_": "overline"}

@@ -37,7 +37,7 @@ def test_everything_that_is_theirs_is_in_it_and_nothing_of_others(
         f"Greet {person.username}.",
         f"Call {person.username}",
     ]
-    assert json.loads(content["projects.json"])[0]["files"] == [f"report of {person.username}.txt"]
+    assert json.loads(content["projects.json"])[0]["files"][0]["file__name"] == f"report of {person.username}.txt"
     [original] = [text for name, text in content.items() if name.startswith("files/")]
     assert original == f"Written by {person.username}."
     assert content["missing.txt"] == f"{lost.name}\n"

@@ -135,7 +135,8 @@ def test_a_removed_model_is_named_with_the_one_that_answers(
 def test_the_model_is_told_of_a_deleted_file_and_of_one_that_cannot_be_read_any_more(
     application: Application, person: Person
 ) -> None:
-    files = [upload(person, name, b"The fee is due in May.") for name in ("fees.txt", "dates.txt", "both.txt")]
+    names = ("fees.txt", "dates.txt", "both.txt")
+    files = [upload(person, name, f"The fee of {name} is due in May.".encode()) for name in names]
     place = person.caller.conversation()
     mark = uuid4().hex
     ask_and_wait(person, place, f"When? {mark}-1", files=[file["id"] for file in files])

@@ -261,7 +261,7 @@ def test_old_requests_are_forgotten_with_their_images_and_nothing_else(
     picture = f"data:image/png;base64,{base64.b64encode(image('PNG', 9, 9)).decode()}"
     openai_client.chat.completions.create(model=eye.name, messages=pictured(picture))
     openai_client.chat.completions.create(model="scripted", messages=user_messages("Still new"))
-    person.caller.http.post("files/", files={"file": ("mine.png", image("PNG", 9, 9))}).raise_for_status()
+    person.caller.http.post("files/", files={"file": ("mine.png", image("PNG", 8, 8))}).raise_for_status()
     person.caller.ended(person.caller.ask("A conversation")["id"])
     mine = Conversation.objects.filter(owner=person.user)
     mine.exclude(title="Still new").update(updated=timezone.now() - timedelta(days=40))

@@ -92,7 +92,7 @@ OF_THE_TABLE = {
     "/personas/…/#persona-form",
     "/personas/prompts/#",
     "/files/…/read/#ask-all",
-    "/projects/…/#",
+    "/projects/…/settings/#",
     "/tasks/#",
     "/setup/persona/#",
     "/admin/personas/systemprompt/add/#systemprompt_form",

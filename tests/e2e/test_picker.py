@@ -67,7 +67,7 @@ def test_files_are_found_by_name_first_and_then_by_their_words(page: Page, perso
 
 def test_a_file_that_would_cross_the_line_cannot_be_chosen_and_says_by_how_much(page: Page, person: Person) -> None:
     size = uploaded(person.caller, "most.txt", "word " * 40_000)["tokens"]
-    uploaded(person.caller, "more.txt", "word " * 40_000)
+    uploaded(person.caller, "more.txt", "term " * 40_000)
     uploaded(person.caller, "all.txt", "word " * 80_000)
     uploaded(person.caller, "little.txt", "word")
     line = person.caller.get("max-selected-document-tokens/")["selectable_up_to"]

@@ -159,12 +159,12 @@ def sent(project: Project) -> str:
 def test_who_is_invited_stands_among_the_members_until_they_come(visit: OpenBrowser, colleague: Person) -> None:
     page = visit().sign_in()
     make(page, "Contracts")
+    unfold(page, "Members")
     for name in (colleague.username, "nobody-of-this-name"):
-        unfold(page, "Members")
         page.get_by_label("User name").fill(name)
         page.get_by_role("button", name="Invite").click()
         expect(page.locator("#members li", has_text=name)).to_contain_text("invited until")
-    unfold(page, "Members")
+        expect(page.get_by_label("User name")).to_be_visible()  # the part stays open
     page.locator("#members li", has_text="nobody-of-this-name").get_by_role("button", name="Withdraw").click()
     expect(page.locator("#members li", has_text="nobody-of-this-name")).to_have_count(0)
     got = in_thread(lambda: Invitation.objects.get(person=colleague.user))

@@ -33,7 +33,10 @@ def test_a_scan_opens_at_its_passage_and_its_places_go_with_it(
     caller.post(f"files/{file}/reread/", {})
     read(caller, file)
     assert RecognisedPage.objects.filter(file=file).count() == 1  # those of the reading before are gone
-    assert caller.http.delete(f"files/{uploaded(caller, 'again.pdf', path.read_bytes())['id']}/").status_code == 204
+    sheet().rotate(90, expand=True).save(tmp_path / "turned.pdf", "PDF")
+    turned = uploaded(caller, "turned.pdf", (tmp_path / "turned.pdf").read_bytes())["id"]
+    assert RecognisedPage.objects.filter(file__owner=person.user).count() == 2
+    assert caller.http.delete(f"files/{turned}/").status_code == 204
     assert RecognisedPage.objects.filter(file__owner=person.user).count() == 1
     RecognisedPage.objects.filter(file=file).delete()
     page = browser.get(f"/files/{file}/{passage}").content.decode()
