@@ -157,6 +157,22 @@ async def completed(work: Coroutine[Any, Any, Result]) -> Result:
         return await task
 
 
+async def ended_early(work: Callable[[threading.Event], Coroutine[Any, Any, Result]]) -> Result:
+    """Return the result of the coroutine of `work`.
+
+    If the caller is cancelled, the event that `work` got is set. The cancellation goes on when the coroutine has ended,
+    so that nothing of it runs beside what the caller does next.
+    """
+    abandoned = threading.Event()
+    task = asyncio.create_task(work(abandoned))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        abandoned.set()
+        await asyncio.wait([task])
+        raise
+
+
 def _with_connection(work: Callable[[], Result]) -> Result:
     close_old_connections()
     try:

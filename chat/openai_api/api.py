@@ -41,7 +41,7 @@ from chat.realtime import event_stream
 from chat.realtime.event_stream import threaded
 from core.api.rate_limit import RateAllowance, count, require
 from core.api.views import missing_scope
-from core.background import completed
+from core.background import ended_early
 from core.errors import ProductError
 from core.json_types import JsonObject
 from core.requests import settle
@@ -285,8 +285,8 @@ async def _close(relay: Relay) -> None:
 async def embeddings(request: HttpRequest, caller: Caller) -> HttpResponseBase:
     body = await asyncio.to_thread(body_of, request)
     async with _embedding_calls.turn(caller.user.pk):
-        # The next call must not start before this one has ended, even if the client disconnects.
-        return JsonResponse(await completed(threaded(embedding.answer)(caller.user, body)))
+        # The next call must not start before this one has ended. It ends early if the client disconnects.
+        return JsonResponse(await ended_early(partial(threaded(embedding.answer), caller.user, body)))
 
 
 @for_tokens("POST", "chat")

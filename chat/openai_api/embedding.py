@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,9 +78,10 @@ class PersonalCalls:
             self._waiting -= Counter([person])  # also removes a count of zero
 
 
-def answer(user: User, body: JsonObject) -> EmbeddingList:
+def answer(user: User, body: JsonObject, abandoned: threading.Event) -> EmbeddingList:
     """Embed the texts of a request. The caller has removed the null members of `body`.
 
+    `abandoned` is set when the client has left. Then no further batch of texts is embedded.
     Raises `model_not_found` (404), `ProductError` (400), `limit_reached` (429), and `ModelError` of the embedder.
     """
     embedder = active_embedder()
@@ -94,7 +96,7 @@ def answer(user: User, body: JsonObject) -> EmbeddingList:
     client = client_of(embedder)
     payer = Payer(user.pk, origin().token_id)
     with record_search_call(embedder, payer, count_tokens(texts), limited=True) as read:
-        vectors = [zero if vector is None else vector for vector in client.embed(texts, read)]
+        vectors = [zero if vector is None else vector for vector in client.embed(texts, read, abandoned)]
     used = read.reported + read.counted
     return {
         "object": "list",

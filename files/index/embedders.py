@@ -1,6 +1,7 @@
 """Embedders, which turn texts into vectors of length 1: the bundled one, and any OpenAI-compatible `/embeddings`."""
 
 import re
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -44,10 +45,12 @@ _KNOWN_LETTERS = re.compile(
 
 
 class EmbeddingClient(Protocol):
-    def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
+    def embed(
+        self, texts: Sequence[str], usage: SearchUsage, abandoned: threading.Event | None = None
+    ) -> list[Vector | None]:
         """Return one vector for each text; None for a text without known words. Adds to `usage`.
 
-        Raises `ModelError`.
+        Raises `ModelError`: `abandoned` before the next batch if nobody waits for the vectors any more.
         """
 
 
@@ -135,12 +138,15 @@ class _BundledClient:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
 
-    def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
-        usage.add(0, count_tokens(texts))
+    def embed(
+        self, texts: Sequence[str], usage: SearchUsage, abandoned: threading.Event | None = None
+    ) -> list[Vector | None]:
         # Batches have texts of similar length, since all texts of a batch are padded to the longest one.
         order = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         vectors: list[Vector | None] = [None] * len(texts)
         for batch in batches(order, texts):
+            _require_wanted(abandoned)
+            usage.add(0, count_tokens([texts[at] for at in batch]))
             rows = self._embed_batch([texts[at][:LONGEST_TEXT] for at in batch])
             for at, vector in zip(batch, rows, strict=True):
                 vectors[at] = vector
@@ -153,6 +159,11 @@ class _BundledClient:
         # Imported late, since web processes never embed.
         vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
         return vectors
+
+
+def _require_wanted(abandoned: threading.Event | None) -> None:
+    if abandoned is not None and abandoned.is_set():
+        raise ModelError("abandoned", "The client left before all texts were embedded.", retryable=False)
 
 
 def _is_known(text: str) -> bool:
@@ -201,10 +212,13 @@ class _RemoteClient:
             base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > SEARCH_TIMEOUT else 0
         )
 
-    def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:
+    def embed(
+        self, texts: Sequence[str], usage: SearchUsage, abandoned: threading.Event | None = None
+    ) -> list[Vector | None]:
         with_words = [at for at, text in enumerate(texts) if text.strip()]
         vectors: list[Vector | None] = [None] * len(texts)
         for first in range(0, len(with_words), REMOTE_BATCH):
+            _require_wanted(abandoned)
             batch = with_words[first : first + REMOTE_BATCH]
             for at, vector in zip(batch, self._embed_batch([texts[at] for at in batch], usage), strict=True):
                 vectors[at] = vector

@@ -104,6 +104,22 @@ async def test_what_must_not_be_left_half_done_is_done_although_whoever_waits_is
     assert waiting.cancelling() == 1
 
 
+async def test_work_ends_early_before_a_cancellation_goes_on() -> None:
+    loop, began = asyncio.get_running_loop(), asyncio.Event()
+    noticed = []
+
+    def work(abandoned: threading.Event) -> None:
+        loop.call_soon_threadsafe(began.set)
+        noticed.append(abandoned.wait(30))
+
+    waiting = asyncio.create_task(background.ended_early(lambda abandoned: asyncio.to_thread(work, abandoned)))
+    await began.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert noticed == [True]
+
+
 TASK_NAME = re.compile(r"\"((?:\w+\.)+tasks\.\w+)\"")
 
 

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -95,6 +96,29 @@ def test_a_remote_embedder_gives_unit_vectors_in_the_order_of_many_texts(scripte
 def test_a_remote_embedder_is_not_asked_about_empty_texts(scripted_model: ScriptedModel) -> None:
     assert client_of(remote(scripted_model.openai_url)).embed(["", " "], SearchUsage()) == [None, None]
     assert scripted_model.requests() == []
+
+
+class LeavingClient(SearchUsage):
+    """Usage of a call whose client leaves while the first batch is embedded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.abandoned = threading.Event()
+
+    def add(self, reported: int, counted: int, searches: int = 0) -> None:
+        super().add(reported, counted, searches)
+        self.abandoned.set()
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_no_further_batch_is_embedded_for_a_client_that_has_left(bundled: bool, scripted_model: ScriptedModel) -> None:
+    embedder = Embedder() if bundled else remote(scripted_model.openai_url)
+    texts, usage = [f"text {number}" for number in range(200)], LeavingClient()
+    with pytest.raises(ModelError) as caught:
+        client_of(embedder).embed(texts, usage, usage.abandoned)
+    assert caught.value.code == "abandoned"
+    assert len(scripted_model.requests()) == (0 if bundled else 1)
+    assert 0 < usage.reported + usage.counted < embedders.count_tokens(texts)  # what was embedded is still counted
 
 
 def test_vectors_of_another_size_than_the_row_says_are_refused_with_the_right_size(
