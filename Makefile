@@ -12,7 +12,7 @@ UV ?= $(BIN)/uv
 EXPORT := $(UV) export --quiet --frozen --no-default-groups
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint lint-python test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium docs \
+.PHONY: help setup run lint lint-python check-types check-style check-migrations check-templates check-browser test test-all coverage fuzz bench bench-peers screenshots messages lock sbom audit check-deploy chromium docs \
         gettext test-beside cluster test-cluster cluster-packages
 
 help:
@@ -45,17 +45,32 @@ setup: $(INSTALLED_TO_TEST) $(NODE_CLIENT) $(NODE_CHECKS)
 run: $(INSTALLED_TO_RUN) $(BROWSER_PACKAGES)
 	@exec $(BIN)/python manage.py up
 
+# mypy takes longer than the other checks together, so they run beside it. Each prints when it has ended.
+PARALLEL := $(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 lint-python: $(INSTALLED_TO_TEST)
+	@$(PARALLEL) check-types check-style check-migrations
+
+lint: $(INSTALLED_TO_TEST) $(NODE_CHECKS)
+	@$(PARALLEL) check-types check-style check-migrations check-templates check-browser
+
+check-types:
+	$(BIN)/mypy .
+
+check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.language
-	$(BIN)/mypy .
-	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
 
-lint: lint-python $(NODE_CHECKS)
-	$(BIN)/djlint templates --check --lint --quiet
+check-migrations:
+	$(BIN)/python -m scripts.services manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
+
+check-templates:
+	$(BIN)/djlint templates --check --lint --quiet
+
+check-browser:
 	@test ! -x $(NODE_BIN)/biome || { set -x; \
 	  $(NODE_BIN)/biome ci --error-on-warnings static scripts/node && $(NODE_BIN)/tsc --project scripts/node; }
 
