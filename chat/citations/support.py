@@ -9,11 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from chat.citations.differences import DoubtKind, Reason, Similarity, differences
-from chat.citations.vocabulary import UNITS
-from chat.citations.words import Word, approximate, same_number, words_of
+from chat.citations.vocabulary import FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE, NUMBER_WORDS, OFTEN_NO_NUMBER, ONE, UNITS
+from chat.citations.words import Word, approximate, same_number, same_origin, words_of
 
 BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
@@ -24,6 +24,9 @@ COVERED = 0.4
 SIMILAR = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
+LEAST_OF_CLAUSE = 0.6  # share of the words of a clause that its sentence has
+FIXED_ORDER = 0.12  # share of English or Vietnamese function words in a text of the language
+SAMPLE = 50  # sentences that tell the language
 LONGEST_ABBREVIATION = 8  # characters
 LONGEST_ROW = 2_000  # characters of a row of a table with commas
 
@@ -31,6 +34,7 @@ _SENTENCE_ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
     r"|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))|(?P<line>\n)"
 )
+_CLAUSE_ENDS = re.compile(r"[,;] (?:(?:and|but|while|whereas|und|aber|während|còn|và) )?")
 _SEPARATOR = re.compile(r"\t|(?<=\S)[;,](?=\S)")
 _ROW = re.compile(r"^\||(?<=\S)[;,\t](?=[^\W\d])|(?<=[^\W\d])[;,\t](?=\S)")
 _ABBREVIATION = re.compile(
@@ -114,7 +118,16 @@ class IndexedPassage:
         self.sentences.append(sentence)
         for stem in {word.stem for word in sentence.words}:
             self._stems.setdefault(stem, []).append(at)
-        self._numbers += [(at, word) for word in sentence.words if word.values]
+        self._numbers += [(at, word) for word in sentence.words if word.values or word.amounts]
+
+    @cached_property
+    def has_fixed_order(self) -> bool:
+        """Whether the text has the function words of a language in which the order of words tells who does what."""
+        words = [word.lower for each in self.sentences[:SAMPLE] for word in each.words]
+        return any(
+            sum(word in function_words for word in words) >= FIXED_ORDER * len(words)
+            for function_words in (FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE["vi"])
+        )
 
     @property
     def words(self) -> list[Word]:
@@ -169,8 +182,29 @@ def compare(
     if best >= LEAST_COMMON_SHARE:
         nearest = all_sentences[shares.index(best)]
         reasons += _replaced_numbers(content, nearest)
-        reasons += differences(words, nearest.words, passage_words, similarity)
+        reasons += differences(
+            words, nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
+        )
+        for part, its_nearest in _parts_from_elsewhere(sentence, indexed, nearest):
+            reasons += differences(
+                part, its_nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
+            )
     return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
+
+
+def _parts_from_elsewhere(
+    sentence: str, passage: IndexedPassage, nearest: PassageSentence
+) -> Iterator[tuple[list[Word], PassageSentence]]:
+    """Yield the clauses of a sentence that joins two of the passage, with the sentence that each comes from."""
+    clauses = _CLAUSE_ENDS.split(sentence)
+    for clause in clauses if len(clauses) > 1 else ():
+        words = words_of(clause)
+        content = [word for word in words if word.content]
+        shares = passage.shares(content)
+        best = max(shares, default=0.0)
+        place = passage.sentences[shares.index(best)] if shares else nearest
+        if len(content) >= LEAST_OF_SUBJECT and best >= LEAST_OF_CLAUSE and place != nearest:
+            yield words, place
 
 
 def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
@@ -185,7 +219,7 @@ def _each_word_once(reasons: Sequence[Reason]) -> Iterator[Reason]:
 def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
     """Return the share of the content words that the other words contain."""
     stems = {word.stem for word in other}
-    numbers = [word for word in other if word.values]
+    numbers = [word for word in other if word.values or word.amounts]
     contained = sum(
         any(same_number(word, each, approximately=False) for each in numbers) if word.values else word.stem in stems
         for word in content
@@ -205,12 +239,17 @@ def _missing_numbers(
     sentence: str, content: Sequence[Word], passage: Sequence[Word]
 ) -> Iterator[tuple[DoubtKind, str]]:
     """Yield the numbers of the sentence that the passage lacks."""
-    numbers = [word for word in passage if word.values]
+    numbers = [word for word in passage if word.values or word.amounts]
     stems = {word.stem for word in passage}
+    # “A” may stand for the number 1, and “năm” is five or a year.
+    possible = {1.0} if any(word.lower in ONE for word in passage) else set()
+    possible |= {NUMBER_WORDS[word.lower] for word in passage if word.lower in OFTEN_NO_NUMBER}
     approximately = approximate(sentence)
     for word in content:
         # A number word such as “one” may be no number. It is compared only if the passage has numbers.
         compared = word.values and (word.text[0].isdigit() or (numbers and word.stem not in stems))
+        if not word.values.isdisjoint(possible):
+            continue
         if compared and not any(same_number(word, each, approximately=approximately) for each in numbers):
             yield DoubtKind.NUMBER, word.text
 
@@ -219,7 +258,7 @@ def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iter
     """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
     others = [word for word in content if not word.values]
     least = LEAST_COMMON_SHARE if _ROW.search(nearest.text) else ALMOST_THE_SAME
-    numbers = [word for word in nearest.words if word.values]
+    numbers = [word for word in nearest.words if word.values or word.amounts]
     if not numbers or not others or _share(others, nearest.words) < least:
         return
     if all(any(same_number(word, each, approximately=True) for each in content) for word in numbers):
@@ -232,10 +271,13 @@ def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iter
 def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Reason]:
     """Yield the names of the sentence that the passage lacks, also as initials."""
     stems = {word.stem for word in passage}
+    capitals = [word for word in passage if word.text[0].isupper()]
     letters = "".join(word.lower[0] for word in passage if word.content)
     for word in words:
         abbreviates = word.text.isupper() and word.lower in letters
-        if word.name and word.content and not word.values and word.stem not in stems and not abbreviates:
+        if not word.name or not word.content or word.values or word.stem in stems or abbreviates:
+            continue
+        if not any(same_origin(word, each) for each in capitals):
             yield DoubtKind.NAME, word.text
 
 
@@ -247,6 +289,8 @@ def _wrong_units(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Rea
         if unit is None:
             continue
         others = [other for number, other in numbers if same_number(word, number, approximately=False)]
+        if any(other is not None and not unit.amounts.isdisjoint(other.amounts) for other in others):
+            continue
         measure = UNITS[unit.lower][0]
         stems = {other.stem for other in others if other is not None and UNITS[other.lower][0] == measure}
         if stems and unit.stem not in stems:

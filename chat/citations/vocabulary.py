@@ -31,6 +31,23 @@ GERMAN_WORDS = word_set(
     "der die das und ist sind wird werden wurde wurden nicht für von vom mit dem den des ein eine einer einem einen "
     "muss müssen dürfen darf kann können zum zur im am um bei nach aus auf auch sich"
 )
+# Function words of a German or Vietnamese sentence. Some of them are words of content in English: “die”, “war”, “do”.
+FUNCTION_WORDS_BY_LANGUAGE = {
+    "de": GERMAN_WORDS
+    | word_set(
+        "als an ab bis durch gegen in ohne oder aber sondern wenn dass da weil damit so wie was wer welche welcher "
+        "welches dieser diese dieses diesem diesen jener er sie es ihr ihre ihren ihrem seine sein seinen seinem "
+        "seiner man wir ich uns hat haben hatte hatten war waren sei bin worden soll sollen sollte sollten wollen "
+        "will kein keine keinen keiner keinem noch nur schon sowie sowohl je pro über unter vor zwischen während "
+        "dann dort hier dessen deren denen jedoch dabei davon dafür daran darauf zu ins ans beim"
+    ),
+    "vi": word_set(
+        "là của và các những được bị cho với trong trên dưới tại từ đến tới có này đó ấy khi thì mà như để về vào ra "
+        "do bởi vì nên cũng đã đang sẽ rất mỗi hoặc hay nhưng nếu sau trước cùng việc sự còn rồi lại nữa theo bằng "
+        "thuộc phải gồm không chưa ở một chỉ mới hằng hàng mọi cả lúc xuống lên trở ai gì nào"
+    ),
+}
+LEAST_FUNCTION_WORDS = 2  # of a language, in a sentence of it
 # Words of content that a sentence may add or leave out: they tell how something is said.
 LIGHT_WORDS = word_set(
     "accord account call include contain involve make give get take use provide state name title entitle allow able "
@@ -40,7 +57,15 @@ LIGHT_WORDS = word_set(
     "today year thing one different same new well known so-called particularly especially further additional need "
     "passage document text file section table answer source report handbook page clause go goes bear"
 )
+MONTHS = {
+    **_values_of("january february march april may june july august september october november december"),
+    **_values_of("jan feb mar apr"),
+    **_values_of("jul aug sep oct nov dec", first=7),
+    **_values_of("januar februar märz april mai juni juli august september oktober november dezember"),
+    **_values_of("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
+}
 NUMBER_WORDS = {
+    **MONTHS,
     **_values_of(
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
         "seventeen eighteen nineteen twenty",
@@ -48,20 +73,17 @@ NUMBER_WORDS = {
     ),
     **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
     **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
-    **_values_of("january february march april may june july august september october november december"),
-    **_values_of("jan feb mar apr"),
-    **_values_of("jul aug sep oct nov dec", first=7),
     **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
     **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
     **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
     **_values_of("zweiten dritten vierten fünften sechsten siebten achten neunten zehnten", first=2),
-    **_values_of("januar februar märz april mai juni juli august september oktober november dezember"),
     **_values_of("deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize", first=2),
     **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
-    **_values_of("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
     **_values_of("dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince", first=2),
     **_values_of("hai ba bốn năm sáu bảy tám chín mười", first=2),
+    "noon": 12.0,
     "twice": 2.0,
+    "thrice": 3.0,
     "double": 2.0,
     "triple": 3.0,
     "dozen": 12.0,
@@ -78,10 +100,17 @@ SCALES = {
     "trillion": 1e12,
     **dict.fromkeys(("cent", "cents"), 1e-2),
 }
+ONE = word_set("one a an once single ein eine einen einem einer eines un une một")  # they may stand for the number 1
 MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
 NEGATIONS = word_set(
     "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
     "keinen keiner keinem nie niemals ohne ne pas jamais sans sin nunca nessun non"
+)
+# Words that deny something themselves, so that a sentence with one of them may say what another says with “not”.
+DENYING = word_set(
+    "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
+    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike refrain free "
+    "vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
     "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
@@ -104,7 +133,12 @@ _OPPOSITES = (
     "demolish, construct demolish, create destroy, arrive depart, begin end, start stop, start end, rich poor, hot "
     "cold, warm cold, wet dry, urban rural, heavy light, deep shallow, thick thin, wide narrow, augmenté diminué, "
     "hausse baisse, avant après, adopté rejeté, tăng giảm, trước sau, cao thấp, steigt sinkt, stieg sank, vor nach, "
-    "erlaubt verboten, angenommen abgelehnt, größer kleiner, höher niedriger"
+    "erlaubt verboten, angenommen abgelehnt, größer kleiner, höher niedriger, mindestens höchstens, least most, "
+    "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
+    "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
+    "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
+    "also except, even except, including except, "
+    "including excluding, guilty innocent, agree disagree, agree object, minimum maximum"
 )
 OPPOSITES = [tuple(pair.split()) for pair in _OPPOSITES.split(", ")]
 # Each line has words that may replace one another in most sentences. Vectors of words know others.
@@ -144,7 +178,9 @@ SYNONYMS = [
         "call name term title entitle dub label know",
         "say state claim argue assert declare maintain report explain tell believe",
         "think believe suppose assume consider",
-        "choose select pick elect",
+        "choose select pick elect set specify define",
+        "break violate breach infringe",
+        "number count amount quantity",
         "keep retain preserve maintain hold store",
         "get receive obtain gain acquire",
         "give provide supply offer grant furnish deliver hand",
@@ -324,13 +360,18 @@ SYNONYMS = [
 ]
 # Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
 _GROUPS = (
-    "all every each everyone everything both whole|most majority|many much numerous several various multiple|some "
-    "certain|few little|none no neither nobody nothing",
-    "must shall required need needs obliged mandatory|may can could might|should ought",
+    "all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many much "
+    "numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
+    "nothing keiner niemand",
+    "must shall required need needs obliged mandatory muss müssen|may can could might kann können darf dürfen|should "
+    "ought soll sollte sollen sollten",
     "always constantly|often frequently commonly usually generally typically mostly normally regularly|sometimes "
     "occasionally|rarely seldom infrequently|never",
     "first|second|third|fourth|fifth|sixth|last final",
-    "before prior|after following|during|until",
+    "once|twice|thrice",
+    "before prior vor|after following nach|during während|until bis",
+    "spring frühling|summer sommer|autumn herbst|winter",
+    "morning|afternoon|evening",
     "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
     "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
     "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
@@ -344,16 +385,16 @@ for _kind, _row in enumerate(_GROUPS):
 _UNITS = (
     "seconds second sec secs sekunde sekunden secondes|minutes minute min mins minuten|hours hour hr hrs h stunde "
     "stunden heure heures|days day tag tage tagen jour jours|weeks week woche wochen semaine semaines|months "
-    "month monat monate monaten mois|years year yr yrs jahr jahre jahren an ans année années|decades decade|"
-    "centuries century",
+    "month monat monate monaten mois|years year yr yrs jahr jahre jahren an ans année années năm|decades decade|"
+    "centuries century|giây|phút|giờ|ngày|tuần|tháng",
     "millimeters mm millimeter millimetre millimetres|centimeters cm centimeter centimetre centimetres|meters m meter "
     "metre metres|kilometers km kilometer kilometre kilometres|miles mile mi|feet foot ft|inches inch|yards yard",
     "m2|km2|acres acre|hectares hectare ha",
     "mg milligram milligrams|grams g gram|kg kilogram kilograms|tonnes tonne|tons ton|lb lbs|ounces ounce oz",
     "ml millilitre millilitres|litres l litre liter liters|gallons gallon",
     "bytes byte|kb|mb|gb|tb",
-    "% percent prozent pourcent|€ euro euros eur|$ dollar dollars usd|£ sterling gbp|¥ yen|crowns crown|"
-    "francs franc chf",
+    "% percent prozent pourcent|€ euro euros eur|$ dollar dollars usd|£ sterling gbp pounds pound|¥ yen|crowns crown|"
+    "francs franc chf|dong đồng vnd",
     "celsius|fahrenheit|kelvin",
     "watts watt w|kw|mw|gw",
 )
@@ -362,6 +403,17 @@ for _measure, _row in enumerate(_UNITS):
     for _names in _row.split("|"):
         for _name in _names.split():
             UNITS[_name] = (_measure, _names.split()[0])
+# The size of units in the smallest unit of their measure, so that “24 months” are “two years”.
+UNIT_SIZES = {
+    **{"seconds": 1.0, "minutes": 60.0, "hours": 3_600.0, "days": 86_400.0, "weeks": 604_800.0},
+    **{"months": 2_629_800.0, "years": 31_557_600.0, "decades": 315_576_000.0, "centuries": 3_155_760_000.0},
+    **{"giây": 1.0, "phút": 60.0, "giờ": 3_600.0, "ngày": 86_400.0, "tuần": 604_800.0, "tháng": 2_629_800.0},
+    **{"millimeters": 1.0, "centimeters": 10.0, "meters": 1_000.0, "kilometers": 1_000_000.0},
+    **{"m2": 1.0, "hectares": 10_000.0, "km2": 1_000_000.0},
+    **{"mg": 1.0, "grams": 1_000.0, "kg": 1_000_000.0, "tonnes": 1_000_000_000.0},
+    **{"ml": 1.0, "litres": 1_000.0},
+    **{"watts": 1.0, "kw": 1_000.0, "mw": 1_000_000.0, "gw": 1_000_000_000.0},
+}
 # Irregular forms, the base form first.
 _IRREGULAR = (
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"

@@ -2,21 +2,28 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from os.path import commonprefix
+from typing import NamedTuple
 
 from chat.citations.vocabulary import (
     BASE_FORMS,
     FUNCTION_WORDS,
-    GERMAN_WORDS,
+    FUNCTION_WORDS_BY_LANGUAGE,
+    LEAST_FUNCTION_WORDS,
     LIGHT_WORDS,
+    MONTHS,
     MONTHS_OR_NOT,
     NUMBER_WORDS,
     OFTEN_NO_NUMBER,
+    ONE,
     OPPOSITES,
     SCALES,
     SYNONYMS,
+    UNIT_SIZES,
     UNITS,
     word_set,
 )
@@ -48,10 +55,36 @@ _ENDINGS = word_set(
     "ization ship ication ications cation en em n t te ten et st ung ungen lich liche lichen isch ische ischen keit "
     "heit ig ige igen ieren iert ierung a as o os ée és ées ez ait aient era ront eur eurs elle elles"
 ) | {""}
+# What follows the shared letters of a place and of its people or things.
+_OF_PLACES = word_set("a e o y n an ean ian nian ese nese ish ic i er isch ische ischen ischer isches") | {""}
 _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
 UMLAUTS = str.maketrans("äöü", "aou")
-_SPELLINGS = re.compile(r"\bper cent\b|\bpour cent\b|\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b", re.IGNORECASE)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_DIGITS = "one two three four five six seven eight nine".split()
+_FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
+# Spellings of one thing in several words or signs. Each becomes the spelling that the lists have.
+_SPELLINGS = re.compile(
+    r"(?P<percent>\bper cent\b|\bpour cent\b)"
+    r"|(?P<area>\bsquare (?:kilomet(?:er|re)s?|km)\b|\bsq km\b|\bkm²)"
+    r"|\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?"
+    r"|\b(?P<full_hour>\d{1,2}):00\b"
+    r"|(?P<ordinal>\d)(?:st|nd|rd|th)\b"
+    r"|(?:(?P<whole>\b\d{1,3}) ?)?(?P<fraction>[½¼¾⅓⅔])"
+    r"|(?<![\d/.,])(?:(?P<units>\d{1,3}) )?(?P<numerator>[1-9])/(?P<denominator>[2-9])(?![\d/])"
+    rf"|\b(?P<ten>{'|'.join(_TENS)})[- ](?P<digit>{'|'.join(_DIGITS)})\b"
+    r"|(?P<most>\b(?:no|not) (?:more|longer|higher|larger|later|greater|bigger|older) than\b"
+    r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
+    r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
+    re.IGNORECASE,
+)
+
+
+class Amount(NamedTuple):
+    """A number of units, in the smallest unit of the measure. `measure` is the number of the measure in `UNITS`."""
+
+    measure: int
+    size: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +93,7 @@ class Word:
 
     `lower` is the text in lower case. `stem` is the same for all forms of a word. `values` holds the possible values of
     a number; it is empty for other words. `name`: the word has a capital letter inside a sentence. `content`: the word
-    has a meaning of its own.
+    has a meaning of its own. `amounts` holds what a number and its unit measure together; both words have it.
     """
 
     text: str
@@ -69,6 +102,7 @@ class Word:
     values: frozenset[float] = frozenset()
     name: bool = False
     content: bool = True
+    amounts: frozenset["Amount"] = frozenset()
 
     @property
     def light(self) -> bool:
@@ -83,29 +117,76 @@ def words_of(sentence: str) -> list[Word]:
     matches = list(_TOKEN.finditer(text))
     words = []
     lower = {match[0].casefold() for match in matches}
-    german = len(lower & GERMAN_WORDS) > 1 and lower.isdisjoint(("the", "of"))
+    language = _language_of(lower)
     for index, match in enumerate(matches):
         following = matches[index + 1][0].casefold() if index + 1 < len(matches) else ""
         if match[0].istitle() and match[0].casefold() in MONTHS_OR_NOT:
             dated = following[:1].isdigit() or (index > 0 and matches[index - 1][0][0].isdigit())
             following = _A_DAY if dated else following
         initial = not index or bool(re.search(r"[.:!?•*\"“|(\[]\s*$", text[max(0, match.start() - 4) : match.start()]))
-        words.append(_word(match[0], following, initial=initial, german=german))
-    return words
+        words.append(_word(match[0], following, initial=initial, language=language))
+    return _with_amounts(words)
+
+
+def _language_of(lower: Set[str]) -> str:
+    """Return the language of function words that the words in lower case have; empty for English and all others."""
+    if not lower.isdisjoint(("the", "of")):
+        return ""
+    counts = {language: len(lower & words) for language, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
+    best = max(counts, key=lambda language: counts[language])
+    return best if counts[best] >= LEAST_FUNCTION_WORDS else ""
+
+
+def _with_amounts(words: Sequence[Word]) -> list[Word]:
+    """Return the words, with the amounts of the numbers and units that stand together."""
+    measured = list(words)
+    for at, word in enumerate(words):
+        following = words[at + 1] if at + 1 < len(words) else None
+        if following is None or UNITS.get(following.lower, ("", ""))[1] not in UNIT_SIZES:
+            continue
+        measure, unit = UNITS[following.lower]
+        values = word.values or ({1.0} if word.lower in ONE else set())
+        if at and word.lower in ONE and words[at - 1].lower == "half":
+            values = {0.5}
+        if amounts := frozenset(Amount(measure, round(value * UNIT_SIZES[unit], 6)) for value in values):
+            measured[at] = replace(word, amounts=amounts) if word.values else word
+            measured[at + 1] = replace(following, amounts=amounts)
+    return measured
 
 
 @lru_cache(maxsize=65_536)
-def _word(text: str, following: str, *, initial: bool, german: bool) -> Word:
+def _word(text: str, following: str, *, initial: bool, language: str) -> Word:
     lower = text.casefold()
     values = _values(text, following)
-    capital = text[:1].isupper() and lower not in FUNCTION_WORDS and lower not in NUMBER_WORDS
+    function_words = FUNCTION_WORDS_BY_LANGUAGE.get(language, FUNCTION_WORDS)
+    capital = text[:1].isupper() and lower not in function_words and lower not in NUMBER_WORDS
     base = stem(text)
-    content = bool(values) or not (lower in FUNCTION_WORDS or (len(base) < LEAST_CONTENT and lower not in UNITS))
-    return Word(text, lower, base, values, capital and not initial and not german and len(text) > 1, content)
+    content = bool(values) or not (lower in function_words or (len(base) < LEAST_CONTENT and lower not in UNITS))
+    return Word(text, lower, base, values, capital and not initial and language != "de" and len(text) > 1, content)
 
 
 def _one_spelling(match: re.Match[str]) -> str:
-    return "percent" if match[0].casefold().endswith("cent") else "km2"
+    """Return the spelling of the lists for a spelling of `_SPELLINGS`."""
+    match match.lastgroup:
+        case "percent":
+            return "percent"
+        case "area":
+            return "km2"
+        case "half":
+            hour = int(match["hour"]) % 12 + (12 if match["half"] in "pP" else 0)
+            minute = match["minute"] or ""
+            return f"{hour}:{minute}" if minute.strip("0") else str(hour)
+        case "fraction":
+            return f"{int(match['whole'] or 0) + _FRACTIONS[match['fraction']]:g}"
+        case "denominator":
+            return f"{int(match['units'] or 0) + int(match['numerator']) / int(match['denominator']):g}"
+        case "digit":
+            value = NUMBER_WORDS[match["ten"].casefold()] + _DIGITS.index(match["digit"].casefold()) + 1
+            return f"{value:g}"
+        case "most" | "least" as bound:
+            return f"at {bound}"
+        case _:
+            return match["full_hour"] or match["ordinal"]
 
 
 def _in_digits(match: re.Match[str]) -> str:
@@ -200,7 +281,13 @@ def same_number(word: Word, source: Word, *, approximately: bool) -> bool:
 
     With `approximately`, numbers that differ by at most 5 % are the same.
     """
-    return not word.values.isdisjoint(source.values) or any(
+    if not word.amounts.isdisjoint(source.amounts):
+        return True
+    if word.text.isalpha() and source.text.isalpha() and (word.lower in MONTHS) != (source.lower in MONTHS):
+        return False
+    if not word.values.isdisjoint(source.values):
+        return True
+    return any(
         (approximately and abs(value - source_value) <= 0.05 * abs(source_value)) or _is_rounded(value, source_value)
         for value, source_value in product(word.values, source.values)
     )
@@ -212,6 +299,16 @@ def _is_rounded(one: float, other: float) -> bool:
         return False
     digits = len(f"{one:g}".replace(".", "").replace("-", "").split("e")[0].rstrip("0"))
     return digits > 1 and float(f"{other:.{digits}g}") == one
+
+
+def same_origin(one: Word, other: Word) -> bool:
+    """Return whether two words with capital letters are a place and what comes from it, as “Asia” and “Asian”."""
+    if not (one.text[0].isupper() and other.text[0].isupper()):
+        return False
+    shared = len(commonprefix((one.lower, other.lower)))
+    return (
+        shared >= LEAST_SHARED and one.lower[shared:] in _OF_PLACES and other.lower[shared:] in _OF_PLACES
+    ) or are_synonyms(one, other)
 
 
 def are_opposites(one: Word, other: Word) -> bool:
