@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from chat.citations.vocabulary import DENYING, GROUPS, NEGATIONS, UNITS, word_set
+from chat.citations.vocabulary import DENYING, GROUPS, NEGATIONS, ONE_OR_NOT, UNITS, word_set
 from chat.citations.words import UMLAUTS, Word, are_opposites, are_synonyms, is_unspaced, same_number, same_origin, same_root
 
 Similarity = Callable[[str, str], float]  # the cosine of two texts
@@ -38,8 +38,10 @@ AGENTS = word_set("by von vom durch par bởi")
 CONJUNCTIONS = word_set("and or und oder et ou và hoặc sowie as well nor")
 PREPOSITIONS = word_set("nach zu bis gegen vers à contre a đến tới sang")  # between two places or sides
 DEFINITE = word_set("the this that these those its their his her der die das dieser diese le la les ce cette")
+UNIVERSAL = word_set("all every any no alle jeder jede jedes kein keine")
+POSSESSIVES = word_set("its his her their own sein seine seiner ihr ihre ihrer")
 PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
-CLAUSE_BEGINNINGS = word_set("and but or who which because while whereas so since und aber oder weil")
+CLAUSE_BEGINNINGS = word_set("and but or who which because while whereas so since if when unless und aber oder weil wenn")
 MARKERS = word_set(
     "from to in at on by for with of during until before after into under over von nach aus bei mit für zu bis vor "
     "từ đến tới ở tại de à en pour"
@@ -243,9 +245,11 @@ def _replaced(
     negated = any(_is_before_negation(alignment.source, gap.place + at) for at in range(len(gap.source)))
     for at, word in enumerate(gap.claim):
         group = GROUPS.get(word.lower)
-        if group is None or group in groups or not any(kind == group[0] for kind, _ in groups):
-            continue
-        if not (negated and _is_before_negation(alignment.claim, gap.start + at)):  # “must not” is “may not”
+        replaced = group is not None and group not in groups and any(kind == group[0] for kind, _ in groups)
+        # “must not” is “may not”
+        if replaced and not (negated and _is_before_negation(alignment.claim, gap.start + at)):
+            yield DoubtKind.WORD, word.text
+        if word.lower in UNIVERSAL and any(each.lower in POSSESSIVES for each in gap.source):
             yield DoubtKind.WORD, word.text
     equal = alignment.share >= EQUAL_OTHERWISE
     moved, left = alignment.unpaired
@@ -280,7 +284,9 @@ def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequenc
     `pronoun`: a pronoun of the source may stand for a name that the sentence has instead.
     """
     if word.values:
-        return not any(each.values for each in lost)
+        return not any(each.values or each.lower in ONE_OR_NOT for each in gap.source)
+    if not word.name and all(each.name for each in lost) and len(lost) > 1:
+        return True  # a thing takes no names' place
     if any(are_opposites(word, each) for each in lost):
         return False
     if any(_is_compound(word, each) or are_synonyms(word, each) or _abbreviates(each, gap.claim) for each in lost):
@@ -288,8 +294,10 @@ def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequenc
     # “The company” stands for a name that the passage has before, and a name for “it”.
     definite = gap.before is not None and gap.before.lower in DEFINITE
     named = any(each.name for each in lost)
+    if any(each.lower in ("one", "ones") for each in gap.source):
+        return True
     if among(word, context) and (
-        (definite and named)
+        (definite and named and not word.name)
         or (word.name and not named and (pronoun or any(each.lower in DEFINITE for each in gap.source)))
         or any(each.lower in PRONOUNS for each in gap.source)
     ):
@@ -414,7 +422,9 @@ def _exchanged(alignment: Alignment, *, fixed_order: bool) -> Iterator[Reason]:
     Words around an “and” may stand in any order. A change between active and passive is no exchange.
     """
     pair = _exchanged_gaps(alignment, fixed_order) or _exchanged_runs(alignment, fixed_order)
-    if pair is not None and not _keep_their_markers(*pair, alignment):
+    if pair is None or len({all(word.values for word in words) for words in pair}) > 1:
+        return  # a number takes no other word's place
+    if not _keep_their_markers(*pair, alignment) and _keep_their_forms(*pair, alignment.source):
         yield DoubtKind.ORDER, ", ".join(" ".join(word.text for word in words) for words in pair)
 
 
@@ -426,17 +436,32 @@ def _exchanged_gaps(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
             between = alignment.claim[one.start + len(one.claim) : two.start]
             other = alignment.source[one.place + len(one.source) : two.place]
             same = all(among(word, other) for word in between if word.content)
-            if same and _stand_alike(between, other, fixed_order):
+            articles = all(_follows_its_article(gap, alignment) for gap in (one, two))
+            if same and (articles or _stand_alike(between, other, fixed_order)):
                 return own, others
     return None
 
 
 def _keep_their_markers(one: Sequence[Word], two: Sequence[Word], alignment: Alignment) -> bool:
-    """Return whether each follows a preposition of its own, the same in both sentences: both have only moved."""
+    """Return whether each follows its own preposition, or none, in both sentences, so that they have only moved.
+
+    After an exchange the prepositions stay, and the words have that of the other.
+    """
     first, second = (
         {_marker_of(words[0], alignment.claim), _marker_of(words[0], alignment.source)} for words in (one, two)
     )
-    return len(first) == len(second) == 1 and first != second and None not in first | second
+    return len(first) == len(second) == 1 and first != second
+
+
+def _keep_their_forms(one: Sequence[Word], two: Sequence[Word], source: Sequence[Word]) -> bool:
+    """Return whether the source has the words in the same forms. Other forms tell of another construction."""
+    return all(
+        word.values or any(_without_plural(word) == _without_plural(each) for each in source) for word in (*one, *two)
+    )
+
+
+def _without_plural(word: Word) -> str:
+    return word.lower.rstrip("s'’")
 
 
 def _marker_of(word: Word, words: Sequence[Word]) -> str | None:
@@ -444,6 +469,17 @@ def _marker_of(word: Word, words: Sequence[Word]) -> str | None:
     at = next((at for at, each in enumerate(words) if same_word(word, each)), 0)
     before = words[max(0, at - MARKER_DISTANCE) : at]
     return next((each.lower for each in reversed(before) if each.lower in MARKERS), None)
+
+
+def _follows_its_article(gap: WordGap, alignment: Alignment) -> bool:
+    """Return whether the gap has only words of content, and stands behind one article in both sentences.
+
+    The article tells who does what where the order does not, as in German. A noun that moves takes it along.
+    """
+    words = [*gap.claim, *gap.source]
+    if not gap.start or gap.before is None or not all(word.content for word in words):
+        return False
+    return gap.before.lower in ARTICLES and gap.before.lower == alignment.claim[gap.start - 1].lower
 
 
 def _are_same(words: Sequence[Word], others: Sequence[Word]) -> bool:

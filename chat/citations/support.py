@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from chat.citations.differences import DoubtKind, Reason, Similarity, differences
+from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
 from chat.citations.vocabulary import FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE, NUMBER_WORDS, OFTEN_NO_NUMBER, ONE, UNITS
 from chat.citations.words import Word, approximate, same_number, same_origin, words_of
 
@@ -24,6 +24,8 @@ COVERED = 0.4
 SIMILAR = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
+CANDIDATES = 4  # sentences of the passage that are compared word by word
+UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
 LEAST_OF_CLAUSE = 0.6  # share of the words of a clause that its sentence has
 FIXED_ORDER = 0.12  # share of English or Vietnamese function words in a text of the language
 SAMPLE = 50  # sentences that tell the language
@@ -180,7 +182,7 @@ def compare(
     reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
                *_wrong_units(words, passage_words)]  # fmt: skip
     if best >= LEAST_COMMON_SHARE:
-        nearest = all_sentences[shares.index(best)]
+        nearest = _nearest(words, all_sentences, shares)
         reasons += _replaced_numbers(content, nearest)
         reasons += differences(
             words, nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
@@ -190,6 +192,16 @@ def compare(
                 part, its_nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
             )
     return CitationVerdict(tuple(_each_word_once(reasons)), evidence)
+
+
+def _nearest(words: Sequence[Word], passage: Sequence[PassageSentence], shares: Sequence[float]) -> PassageSentence:
+    """Return the sentence that has most of the words in one order, among those that have most of them."""
+    best = max(shares)
+    near = sorted((at for at, share in enumerate(shares) if share >= best - UNDECIDED), key=lambda at: -shares[at])
+    if len(near) == 1:
+        return passage[near[0]]
+    at = max(near[:CANDIDATES], key=lambda at: shares[at] + Alignment(words, passage[at].words).share)
+    return passage[at]
 
 
 def _parts_from_elsewhere(
@@ -203,7 +215,7 @@ def _parts_from_elsewhere(
         shares = passage.shares(content)
         best = max(shares, default=0.0)
         place = passage.sentences[shares.index(best)] if shares else nearest
-        if len(content) >= LEAST_OF_SUBJECT and best >= LEAST_OF_CLAUSE and place != nearest:
+        if len(content) >= LEAST_OF_SUBJECT and best >= LEAST_OF_CLAUSE and best > _share(content, nearest.words):
             yield words, place
 
 

@@ -55,7 +55,9 @@ LIGHT_WORDS = word_set(
     "amount kind type form part example instance term case way thing fact time total together current usual general "
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
     "today year thing one different same new well known so-called particularly especially further additional need "
-    "passage document text file section table answer source report handbook page clause go goes bear"
+    "passage document text file section table answer source report handbook page clause go goes bear speed length "
+    "height width depth weight size age duration date capacity volume distance price rate value level limit area "
+    "position location result reason purpose role process method feature aspect option approximately"
 )
 MONTHS = {
     **_values_of("january february march april may june july august september october november december"),
@@ -72,7 +74,8 @@ NUMBER_WORDS = {
         first=0,
     ),
     **_values_of("thirty forty fifty sixty seventy eighty ninety", first=30, step=10),
-    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth"),
+    **_values_of("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth"),
+    **_values_of("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", first=14),
     **_values_of("zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn", first=2),
     **_values_of("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig", first=20, step=10),
     **_values_of("zweite dritte vierte fünfte sechste siebte achte neunte zehnte", first=2),
@@ -81,7 +84,6 @@ NUMBER_WORDS = {
     **_values_of("vingt trente quarante cinquante soixante", first=20, step=10),
     **_values_of("dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince", first=2),
     **_values_of("hai ba bốn năm sáu bảy tám chín mười", first=2),
-    "noon": 12.0,
     "twice": 2.0,
     "thrice": 3.0,
     "double": 2.0,
@@ -100,7 +102,16 @@ SCALES = {
     "trillion": 1e12,
     **dict.fromkeys(("cent", "cents"), 1e-2),
 }
+# Parts of a whole in percent, as in “a fifth” and “two thirds”.
+PARTS = {
+    **dict.fromkeys(("half", "halves"), 50.0),
+    **dict.fromkeys(("third", "thirds"), 100 / 3),
+    **dict.fromkeys(("quarter", "quarters"), 25.0),
+    **dict.fromkeys(("fifth", "fifths"), 20.0),
+    **dict.fromkeys(("tenth", "tenths"), 10.0),
+}
 ONE = word_set("one a an once single ein eine einen einem einer eines un une một")  # they may stand for the number 1
+ONE_OR_NOT = word_set("one single ba")  # numbers where they stand in the place of a number
 MONTHS_OR_NOT = word_set("may mar mars mai")  # months only beside a number
 NEGATIONS = word_set(
     "not no never none neither nor cannot without nobody nothing nowhere hardly không chưa chẳng nicht kein keine "
@@ -109,7 +120,7 @@ NEGATIONS = word_set(
 # Words that deny something themselves, so that a sentence with one of them may say what another says with “not”.
 DENYING = word_set(
     "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
-    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike refrain free "
+    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent refrain free "
     "vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
@@ -137,7 +148,7 @@ _OPPOSITES = (
     "minimum most, maximum least, exceed most, before when, before upon, well poorly, well badly, good bad, good poor, "
     "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
     "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
-    "also except, even except, including except, "
+    "both one, both neither, also except, even except, including except, "
     "including excluding, guilty innocent, agree disagree, agree object, minimum maximum"
 )
 OPPOSITES = [tuple(pair.split()) for pair in _OPPOSITES.split(", ")]
@@ -180,6 +191,129 @@ SYNONYMS = [
         "think believe suppose assume consider",
         "choose select pick elect set specify define",
         "break violate breach infringe",
+        "france french frenchman",
+        "germany german deutschland",
+        "netherlands dutch holland",
+        "britain british uk kingdom",
+        "spain spanish spaniard",
+        "switzerland swiss",
+        "norway norwegian",
+        "denmark danish dane",
+        "poland polish",
+        "sweden swedish swede",
+        "finland finnish finn",
+        "turkey turkish turk",
+        "greece greek",
+        "wales welsh",
+        "ireland irish",
+        "scotland scottish scot",
+        "china chinese",
+        "us usa america american states",
+        "europe european eu",
+        "thailand thai",
+        "exist survive remain",
+        "observe follow monitor track watch",
+        "vanish disappear",
+        "inform notify alert warn",
+        "last endure persist",
+        "pay settle remit",
+        "reimburse refund repay return",
+        "extend prolong lengthen renew",
+        "expire lapse end",
+        "liable responsible accountable",
+        "entitle right allow",
+        "confidential secret",
+        "appoint nominate name designate",
+        "resign quit leave",
+        "retire leave",
+        "succeed replace follow",
+        "attend present participate",
+        "chair head lead preside",
+        "approve adopt accept pass endorse",
+        "reject decline refuse dismiss",
+        "oppose object against disagree",
+        "favour favor prefer support",
+        "postpone delay defer adjourn put",
+        "request ask demand seek",
+        "suggest propose recommend advise",
+        "report state say announce inform",
+        "warn caution",
+        "praise commend laud",
+        "criticize criticise fault",
+        "swallow ingest take",
+        "apply put spread administer",
+        "prescribe recommend",
+        "cure heal treat",
+        "avoid prevent",
+        "symptom sign",
+        "effect influence impact consequence",
+        "affect influence impact",
+        "danger risk hazard threat",
+        "trial study test experiment",
+        "participant subject volunteer",
+        "patient person people",
+        "doctor physician medic",
+        "surgery operation operate",
+        "fridge refrigerator",
+        "beat whisk whip",
+        "mix blend combine stir mixture",
+        "heat warm",
+        "chill cool refrigerate",
+        "cut slice chop",
+        "pan skillet frypan",
+        "disable deactivate off switch",
+        "enable activate on switch",
+        "administrator admin",
+        "setting option preference configuration",
+        "folder directory",
+        "picture photo image",
+        "login signin",
+        "erase delete remove wipe",
+        "save store keep record retain",
+        "view see read display show",
+        "limit cap restrict maximum",
+        "automatic automatically itself",
+        "manual manually hand",
+        "retry repeat again",
+        "fee charge cost price",
+        "salary wage pay",
+        "staff employee personnel workforce worker",
+        "shop store branch outlet",
+        "factory plant works",
+        "turnover revenue sales",
+        "debt loan borrowing",
+        "dividend distribution payout",
+        "invest investment spend",
+        "expect forecast anticipate predict estimate",
+        "stable constant unchanged steady same",
+        "cheap inexpensive",
+        "dear expensive costly",
+        "slight slightly marginally",
+        "sharp sharply strongly significantly considerably",
+        "mainly mostly chiefly primarily largely predominantly",
+        "immediately instantly directly promptly",
+        "approximately roughly around about circa",
+        "initially originally first",
+        "eventually finally ultimately",
+        "permission consent approval authorization authorisation",
+        "condition requirement prerequisite",
+        "author writer novelist",
+        "sail travel cross",
+        "rise start begin originate source",
+        "flow run drain",
+        "join meet enter merge",
+        "rock stone",
+        "inhabit live dwell",
+        "breed nest reproduce",
+        "destroy burn wreck ruin",
+        "flood submerge inundate",
+        "border adjoin neighbour",
+        "famous renowned known",
+        "study learn train",
+        "teach instruct train",
+        "open inaugurate launch",
+        "kill slaughter cull",
+        "visible seen see",
         "number count amount quantity",
         "keep retain preserve maintain hold store",
         "get receive obtain gain acquire",
@@ -371,7 +505,7 @@ _GROUPS = (
     "once|twice|thrice",
     "before prior vor|after following nach|during während|until bis",
     "spring frühling|summer sommer|autumn herbst|winter",
-    "morning|afternoon|evening",
+    "morning|noon midday|afternoon|evening|midnight",
     "monday mon|tuesday tue|wednesday wed|thursday thu|friday fri|saturday sat|sunday sun",
     "red|blue|green|yellow|black|white|grey gray|orange|purple|pink|brown",
     "nightly night|daily day|weekly week|monthly month|quarterly|yearly annually annual year",
@@ -405,6 +539,7 @@ for _measure, _row in enumerate(_UNITS):
             UNITS[_name] = (_measure, _names.split()[0])
 # The size of units in the smallest unit of their measure, so that “24 months” are “two years”.
 UNIT_SIZES = {
+    "%": 1.0,
     **{"seconds": 1.0, "minutes": 60.0, "hours": 3_600.0, "days": 86_400.0, "weeks": 604_800.0},
     **{"months": 2_629_800.0, "years": 31_557_600.0, "decades": 315_576_000.0, "centuries": 3_155_760_000.0},
     **{"giây": 1.0, "phút": 60.0, "giờ": 3_600.0, "ngày": 86_400.0, "tuần": 604_800.0, "tháng": 2_629_800.0},
@@ -414,6 +549,16 @@ UNIT_SIZES = {
     **{"ml": 1.0, "litres": 1_000.0},
     **{"watts": 1.0, "kw": 1_000.0, "mw": 1_000_000.0, "gw": 1_000_000_000.0},
 }
+# Vietnamese words of several syllables that mean the same. The first stands for all.
+_PHRASES = (
+    "đa số,phần lớn,đa phần,hầu hết|bắt đầu,khai mạc,khởi đầu,mở đầu|kết thúc,bế mạc|đề nghị,đề xuất,kiến nghị|"
+    "kéo dài,gia hạn|tối đa,nhiều nhất,cao nhất|tối thiểu,ít nhất,thấp nhất|nhân viên,người lao động|"
+    "khách hàng,người mua|người bán,bên bán|sử dụng,dùng|thanh toán,trả tiền|giảm xuống,giảm còn|"
+    "trước kia,trước đây,trước đó|hiện nay,hiện tại,bây giờ|cho phép,được phép|nghiêm cấm,cấm|"
+    "thành lập,sáng lập|tổng cộng,tất cả|"
+    "khoảng,chừng,xấp xỉ|chấm dứt,hủy bỏ"
+)
+PHRASES = {phrase: row.split(",")[0] for row in _PHRASES.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, the base form first.
 _IRREGULAR = (
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"

@@ -20,6 +20,8 @@ from chat.citations.vocabulary import (
     NUMBER_WORDS,
     OFTEN_NO_NUMBER,
     ONE,
+    PARTS,
+    PHRASES,
     OPPOSITES,
     SCALES,
     SYNONYMS,
@@ -75,6 +77,9 @@ _SPELLINGS = re.compile(
     rf"|\b(?P<ten>{'|'.join(_TENS)})[- ](?P<digit>{'|'.join(_DIGITS)})\b"
     r"|(?P<most>\b(?:no|not) (?:more|longer|higher|larger|later|greater|bigger|older) than\b"
     r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
+    r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]+ ){0,3})"
+    r"(?P<more>more|longer|higher|larger|later|greater|older) than\b"
+    r"|(?P<degrees>° ?[cf]\b)"
     r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
     re.IGNORECASE,
 )
@@ -85,6 +90,9 @@ class Amount(NamedTuple):
 
     measure: int
     size: float
+
+
+_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(PHRASES, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,7 @@ class Word:
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
+    text = _PHRASE.sub(lambda match: PHRASES[match[0].casefold()], text)
     text = readable(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
     words = []
@@ -142,12 +151,17 @@ def _with_amounts(words: Sequence[Word]) -> list[Word]:
     measured = list(words)
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else None
+        if following is not None and following.lower in PARTS and (word.values or word.lower in ONE):
+            share = next(iter(word.values), 1.0) * PARTS[following.lower]
+            measured[at + 1] = replace(following, amounts=frozenset({Amount(UNITS["%"][0], round(share))}))
         if following is None or UNITS.get(following.lower, ("", ""))[1] not in UNIT_SIZES:
             continue
         measure, unit = UNITS[following.lower]
         values = word.values or ({1.0} if word.lower in ONE else set())
         if at and word.lower in ONE and words[at - 1].lower == "half":
             values = {0.5}
+            half = replace(words[at - 1], amounts=frozenset({Amount(measure, 0.5 * UNIT_SIZES[unit])}))
+            measured[at - 1] = half
         if amounts := frozenset(Amount(measure, round(value * UNIT_SIZES[unit], 6)) for value in values):
             measured[at] = replace(word, amounts=amounts) if word.values else word
             measured[at + 1] = replace(following, amounts=amounts)
@@ -161,8 +175,12 @@ def _word(text: str, following: str, *, initial: bool, language: str) -> Word:
     function_words = FUNCTION_WORDS_BY_LANGUAGE.get(language, FUNCTION_WORDS)
     capital = text[:1].isupper() and lower not in function_words and lower not in NUMBER_WORDS
     base = stem(text)
-    content = bool(values) or not (lower in function_words or (len(base) < LEAST_CONTENT and lower not in UNITS))
-    return Word(text, lower, base, values, capital and not initial and language != "de" and len(text) > 1, content)
+    # A single capital letter is a name, as in “building C”.
+    lettered = len(base) < LEAST_CONTENT and text[0].isupper() and not initial and lower not in ("a", "i")
+    short = len(base) < LEAST_CONTENT and lower not in UNITS and not lettered
+    content = bool(values) or lettered or not (lower in function_words or short)
+    name = lettered or (capital and not initial and language != "de" and len(base) >= LEAST_CONTENT)
+    return Word(text, lower, base, values, name, content)
 
 
 def _one_spelling(match: re.Match[str]) -> str:
@@ -183,6 +201,11 @@ def _one_spelling(match: re.Match[str]) -> str:
         case "digit":
             value = NUMBER_WORDS[match["ten"].casefold()] + _DIGITS.index(match["digit"].casefold()) + 1
             return f"{value:g}"
+        case "more":
+            verb = match["verb"].casefold()
+            return f"{'may' if verb in ('must', 'shall', 'should') else verb} {match['between']}at most"
+        case "degrees":
+            return " celsius" if match[0][-1] in "cC" else " fahrenheit"
         case "most" | "least" as bound:
             return f"at {bound}"
         case _:
