@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
 from chat.citations.vocabulary import FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE, NUMBER_WORDS, OFTEN_NO_NUMBER, ONE, UNITS
-from chat.citations.words import Word, approximate, same_number, same_origin, words_of
+from chat.citations.words import Amount, Word, approximate, same_number, same_origin, words_of
 
 BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
@@ -110,7 +110,7 @@ class IndexedPassage:
     def __init__(self, text: str) -> None:
         self.sentences: list[PassageSentence] = []
         self._stems: dict[str, list[int]] = {}
-        self._numbers: list[tuple[int, Word]] = []
+        self._numbers: dict[tuple[str, frozenset[float], frozenset[Amount]], tuple[Word, set[int]]] = {}
         for start, end in spans(text):
             if line := " ".join(text[start:end].split()):
                 self._add(PassageSentence(start, end, line, words_of(line)))
@@ -120,7 +120,9 @@ class IndexedPassage:
         self.sentences.append(sentence)
         for stem in {word.stem for word in sentence.words}:
             self._stems.setdefault(stem, []).append(at)
-        self._numbers += [(at, word) for word in sentence.words if word.values or word.amounts]
+        for word in sentence.words:
+            if word.values or word.amounts:
+                self._numbers.setdefault((word.lower, word.values, word.amounts), (word, set()))[1].add(at)
 
     @cached_property
     def has_fixed_order(self) -> bool:
@@ -139,7 +141,12 @@ class IndexedPassage:
     def places_of(self, word: Word) -> set[int]:
         """Return the indexes of the sentences that contain the word."""
         if word.values:
-            return {at for at, number in self._numbers if same_number(word, number, approximately=False)}
+            return {
+                at
+                for number, places in self._numbers.values()
+                if same_number(word, number, approximately=False)
+                for at in places
+            }
         return set(self._stems.get(word.stem, ()))
 
     def shares(self, content: Sequence[Word]) -> list[float]:
