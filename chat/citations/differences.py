@@ -13,8 +13,17 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from chat.citations.vocabulary import DENYING, GROUPS, NEGATIONS, ONE_OR_NOT, UNITS, word_set
-from chat.citations.words import UMLAUTS, Word, are_opposites, are_synonyms, is_unspaced, same_number, same_origin, same_root
+from chat.citations.vocabulary import DENYING, GROUPS, NEGATIONS, ONE_OR_NOT, SCALES, UNITS, word_set
+from chat.citations.words import (
+    UMLAUTS,
+    Word,
+    are_opposites,
+    are_synonyms,
+    is_unspaced,
+    same_number,
+    same_origin,
+    same_root,
+)
 
 Similarity = Callable[[str, str], float]  # the cosine of two texts
 
@@ -23,7 +32,7 @@ LONGEST_SOURCE = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as so many pairs of function words
 LEAST_PAIRED_SHARE = 0.6  # share of the words in pairs, by weight; below it, words are not compared by place
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight, of sentences that are equal but for a few words
-SAME_MEANING = 0.5  # cosine of two words that replace one another in sentences that are equal otherwise
+SAME_MEANING = 0.6  # cosine of two words that replace one another in sentences that are equal otherwise
 NEAR_MEANING = 0.28  # the same in sentences that differ more
 LEAST_COMPOUND = 5  # letters of a word that may end a compound
 SCOPE = 3  # a negation applies to so many content words after it
@@ -41,12 +50,15 @@ DEFINITE = word_set("the this that these those its their his her der die das die
 UNIVERSAL = word_set("all every any no alle jeder jede jedes kein keine")
 POSSESSIVES = word_set("its his her their own sein seine seiner ihr ihre ihrer")
 PERSONS = word_set("he she they it his her hers their its er sie es il elle ils elles")
-CLAUSE_BEGINNINGS = word_set("and but or who which because while whereas so since if when unless und aber oder weil wenn")
+CLAUSE_BEGINNINGS = word_set(
+    "and but or who which because while whereas so since if when unless und aber oder weil wenn"
+)
 MARKERS = word_set(
     "from to in at on by for with of during until before after into under over von nach aus bei mit für zu bis vor "
     "từ đến tới ở tại de à en pour"
 )
 MARKER_DISTANCE = 3  # words from a preposition to its noun
+UNTIL = word_set("until till before bis bevor trước")
 OF_VERBS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
 NEAR = 6  # words around a negation in which another word may deny the same
 PRONOUNS = word_set("it they he she we this these one ones")
@@ -70,11 +82,13 @@ Reason = tuple[DoubtKind, str]  # with the words of the sentence that it concern
 
 def same_word(one: Word, other: Word) -> bool:
     """Return whether two words are forms of one word, or numbers of the same value."""
-    if one.values or other.values:
-        return bool(one.values and other.values) and same_number(one, other, approximately=False)
     if not one.amounts.isdisjoint(other.amounts):
         return True
+    if one.values or other.values:
+        return bool(one.values and other.values) and same_number(one, other, approximately=False)
     if one.stem == other.stem:
+        return True
+    if one.lower in SCALES and SCALES[one.lower] == SCALES.get(other.lower):
         return True
     if one.lower in GROUPS and GROUPS[one.lower] == GROUPS.get(other.lower):
         return True
@@ -143,14 +157,19 @@ class Alignment:
         columns: dict[str, list[int]] = {}  # by first letter, as words of one root have the same
         for column, word in enumerate(self.source):
             columns.setdefault(_initial(word), []).append(column)
-        others = [column for column, word in enumerate(self.source) if word.values or word.amounts or word.lower in GROUPS]
+        others = [
+            column
+            for column, word in enumerate(self.source)
+            if word.values or word.amounts or word.lower in GROUPS or word.lower in SCALES
+        ]
         weights = []
         for word in self.claim:
             row = [0] * len(self.source)
             near = [*columns.get(_initial(word), ()), *(columns.get("g", ()) if _initial(word) != "g" else ())]
             if _initial(word) == "g":  # a German participle may begin with “ge”
                 near = list(range(len(self.source)))
-            for column in [*near, *(others if word.values or word.amounts or word.lower in GROUPS else ())]:
+            special = word.values or word.amounts or word.lower in GROUPS or word.lower in SCALES
+            for column in [*near, *(others if special else ())]:
                 row[column] = _weight(word, self.source[column])
             weights.append(row)
         return weights
@@ -257,6 +276,7 @@ def _replaced(
     single = equal and sum(each.content for each in gap.claim) == len(lost) == 1
     new = [word for word in gap.claim if word.content and (single or not word.light) and not _is_present(word, left)]
     pronoun = any(word.lower in PERSONS for word in left)
+    yield from _replaced_names(gap, equal=equal)
     for word in new if lost else ():
         if any(are_synonyms(word, each) for each in left):
             continue
@@ -265,6 +285,14 @@ def _replaced(
         ):
             kind = DoubtKind.NUMBER if word.values else DoubtKind.NAME if word.name else DoubtKind.WORD
             yield kind, word.text
+
+
+def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
+    """Yield a name of the sentence that stands in the place of another, also where the other stands elsewhere in it."""
+    names, others = ([word for word in words if word.content] for words in (gap.claim, gap.source))
+    if equal and names and others and all(word.name for word in (*names, *others)):
+        if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
+            yield DoubtKind.NAME, " ".join(word.text for word in names)
 
 
 def _is_before_negation(words: Sequence[Word], at: int) -> bool:
@@ -343,6 +371,12 @@ def _opposites(alignment: Alignment) -> Iterator[Reason]:
         for word in gap.claim:
             if any(are_opposites(word, other) for other in gap.source) and not among(word, gap.source):
                 yield DoubtKind.OPPOSITE, word.text
+    moved, left = alignment.unpaired
+    for word in moved if alignment.share >= LEAST_PAIRED_SHARE else ():
+        opposites = [other for other in left if are_opposites(word, other)]
+        said = among(word, alignment.source) or any(are_synonyms(word, other) for other in left)
+        if word.content and opposites and not said:
+            yield DoubtKind.OPPOSITE, word.text
 
 
 def _negations(claim: Sequence[Word], source: Sequence[Word]) -> Iterator[Reason]:
@@ -375,9 +409,8 @@ def _is_said_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], pl
     after = words[at + 1 : at + NEAR]
     if any(are_opposites(word, each) for word in after for each in near if not among(each, words)):
         return True
-    # “Do not start before testing” is “test before you start”.
-    ordered = any(word.lower in ("before", "until") for word in words[at : at + NEAR])
-    return ordered and any(word.lower in ("before", "until") for word in other[max(0, place - 2) : place])
+    # “Do not start before testing” is “test before you start”; “until it has started” is “as long as it has not”.
+    return any(word.lower in UNTIL for word in other[max(0, place - NEAR) : place])
 
 
 def _denies(word: Word) -> bool:
@@ -436,8 +469,8 @@ def _exchanged_gaps(alignment: Alignment, fixed_order: bool) -> tuple[Sequence[W
             between = alignment.claim[one.start + len(one.claim) : two.start]
             other = alignment.source[one.place + len(one.source) : two.place]
             same = all(among(word, other) for word in between if word.content)
-            articles = all(_follows_its_article(gap, alignment) for gap in (one, two))
-            if same and (articles or _stand_alike(between, other, fixed_order)):
+            stay = all(_follows_its_word(gap, alignment) for gap in (one, two))
+            if same and (stay or _stand_alike(between, other, fixed_order)):
                 return own, others
     return None
 
@@ -471,15 +504,15 @@ def _marker_of(word: Word, words: Sequence[Word]) -> str | None:
     return next((each.lower for each in reversed(before) if each.lower in MARKERS), None)
 
 
-def _follows_its_article(gap: WordGap, alignment: Alignment) -> bool:
-    """Return whether the gap has only words of content, and stands behind one article in both sentences.
+def _follows_its_word(gap: WordGap, alignment: Alignment) -> bool:
+    """Return whether the gap has only words of content, and stands behind the same word in both sentences.
 
-    The article tells who does what where the order does not, as in German. A noun that moves takes it along.
+    An article or preposition tells who does what where the order does not, as in German. A noun that moves takes it
+    along.
     """
-    words = [*gap.claim, *gap.source]
-    if not gap.start or gap.before is None or not all(word.content for word in words):
+    if not gap.start or gap.before is None or not all(word.content for word in (*gap.claim, *gap.source)):
         return False
-    return gap.before.lower in ARTICLES and gap.before.lower == alignment.claim[gap.start - 1].lower
+    return gap.before.lower == alignment.claim[gap.start - 1].lower
 
 
 def _are_same(words: Sequence[Word], others: Sequence[Word]) -> bool:
@@ -530,7 +563,8 @@ def _words_once(claim: Sequence[Word], source: Sequence[Word]) -> list[tuple[int
     """Return the places in both sentences of the content words that each has once, at most `MOST_ONCE`."""
     once = []
     for at, word in enumerate(claim):
-        if word.content and sum(same_word(word, other) for other in claim) == 1:
+        alike = sum(same_word(word, other) and bool(word.values) == bool(other.values) for other in claim)
+        if word.content and alike == 1:
             places = [place for place, other in enumerate(source) if same_word(word, other)]
             if len(places) == 1:
                 once.append((at, places[0]))

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
-from chat.citations.vocabulary import FUNCTION_WORDS, FUNCTION_WORDS_BY_LANGUAGE, NUMBER_WORDS, OFTEN_NO_NUMBER, ONE, UNITS
+from chat.citations.vocabulary import (
+    FUNCTION_WORDS,
+    FUNCTION_WORDS_BY_LANGUAGE,
+    NUMBER_WORDS,
+    OFTEN_NO_NUMBER,
+    ONE,
+    UNITS,
+)
 from chat.citations.words import Amount, Word, approximate, same_number, same_origin, words_of
 
 BETWEEN_CELLS = " | "
@@ -191,9 +198,7 @@ def compare(
     if best >= LEAST_COMMON_SHARE:
         nearest = _nearest(words, all_sentences, shares)
         reasons += _replaced_numbers(content, nearest)
-        reasons += differences(
-            words, nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order
-        )
+        reasons += differences(words, nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order)
         for part, its_nearest in _parts_from_elsewhere(sentence, indexed, nearest):
             reasons += differences(
                 part, its_nearest.words, passage_words, similarity, fixed_order=indexed.has_fixed_order

@@ -4,6 +4,8 @@ English has full lists. Other languages have their numbers, units, negations and
 language is compared by its letters, and counts as a word of content.
 """
 
+from itertools import product
+
 
 def _values_of(words: str, first: int = 1, step: int = 1) -> dict[str, float]:
     """Return consecutive values for the words: `first`, `first + step`, ..."""
@@ -39,7 +41,7 @@ FUNCTION_WORDS_BY_LANGUAGE = {
         "welches dieser diese dieses diesem diesen jener er sie es ihr ihre ihren ihrem seine sein seinen seinem "
         "seiner man wir ich uns hat haben hatte hatten war waren sei bin worden soll sollen sollte sollten wollen "
         "will kein keine keinen keiner keinem noch nur schon sowie sowohl je pro über unter vor zwischen während "
-        "dann dort hier dessen deren denen jedoch dabei davon dafür daran darauf zu ins ans beim"
+        "weg her hin dann dort hier dessen deren denen jedoch dabei davon dafür daran darauf zu ins ans beim"
     ),
     "vi": word_set(
         "là của và các những được bị cho với trong trên dưới tại từ đến tới có này đó ấy khi thì mà như để về vào ra "
@@ -149,9 +151,35 @@ _OPPOSITES = (
     "alone together, automatic manual, automatically manually, surplus deficit, majority minority, full empty, inside "
     "outside, gross net, fixed variable, improve worsen, presence absence, ascend descend, advance retreat, "
     "both one, both neither, also except, even except, including except, "
-    "including excluding, guilty innocent, agree disagree, agree object, minimum maximum"
+    "including excluding, sale acquisition, sale purchase, trên dưới, trong ngoài, nhiều ít, lớn nhỏ, nhanh chậm, "
+    "đầu cuối, mở đóng, mua bán, guilty innocent, agree disagree, agree object, minimum maximum"
 )
-OPPOSITES = [tuple(pair.split()) for pair in _OPPOSITES.split(", ")]
+# Words of two directions. Each of one is an opposite of each of the other.
+_UPWARD = "up increase rise grow gain raise climb higher more improve expand"
+_DOWNWARD = "down decrease fall drop decline lose reduce lower less fewer worsen shrink"
+
+
+def _compared(word: str) -> list[str]:
+    """Return an English adjective of one syllable with its comparative and superlative."""
+    base = word.removesuffix("e")
+    if word[-1] == "y":
+        base = word[:-1] + "i"
+    elif len(word) == SHORT_ADJECTIVE and word[-1] not in "aeiouwxy" and word[-2] in "aeiou":
+        base = word + word[-1]
+    return [word, base + "er", base + "est"]
+
+
+SHORT_ADJECTIVE = 3  # letters of an adjective that doubles its last one
+_ADJECTIVES = (
+    "high low, large small, big small, great small, long short, fast slow, strong weak, young old, new old, early late, "
+    "rich poor, hot cold, warm cold, wet dry, heavy light, deep shallow, thick thin, wide narrow, hard soft, bright dark, "
+    "loud quiet, safe risky, cheap dear, near far, clean dirty, easy hard, light dark, tall short, broad narrow"
+)
+OPPOSITES = [
+    *(tuple(pair.split()) for pair in _OPPOSITES.split(", ")),
+    *product(_UPWARD.split(), _DOWNWARD.split()),
+    *(pair for each in _ADJECTIVES.split(", ") for pair in zip(*map(_compared, each.split()), strict=True)),
+]
 # Each line has words that may replace one another in most sentences. Vectors of words know others.
 SYNONYMS = [
     frozenset(line.split())
@@ -193,6 +221,7 @@ SYNONYMS = [
         "break violate breach infringe",
         "france french frenchman",
         "germany german deutschland",
+        "england english",
         "netherlands dutch holland",
         "britain british uk kingdom",
         "spain spanish spaniard",
@@ -351,7 +380,7 @@ SYNONYMS = [
         "error mistake fault failure",
         "repair fix mend correct",
         "remove delete erase eliminate",
-        "add append include",
+        "add append include contribute",
         "change alter modify amend revise adjust",
         "kill murder slay",
         "die pass perish death",
@@ -458,7 +487,7 @@ SYNONYMS = [
         "special particular specific",
         "notion idea concept hypothesis theory view",
         "kind type sort form variety",
-        "way manner method mode means",
+        "way manner method mode means measure",
         "goal aim purpose objective target",
         "place location site spot position",
         "beginning start outset",
@@ -494,7 +523,7 @@ SYNONYMS = [
 ]
 # Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
 _GROUPS = (
-    "all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many much "
+    "half|all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many much "
     "numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
     "nothing keiner niemand",
     "must shall required need needs obliged mandatory muss müssen|may can could might kann können darf dürfen|should "

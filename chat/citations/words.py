@@ -140,11 +140,9 @@ def words_of(sentence: str) -> list[Word]:
 
 def _language_of(lower: Set[str]) -> str:
     """Return the language of function words that the words in lower case have; empty for English and all others."""
-    if not lower.isdisjoint(("the", "of")):
-        return ""
     counts = {language: len(lower & words) for language, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
     best = max(counts, key=lambda language: counts[language])
-    return best if counts[best] >= LEAST_FUNCTION_WORDS else ""
+    return best if counts[best] >= max(LEAST_FUNCTION_WORDS, len(lower & FUNCTION_WORDS) + 1) else ""
 
 
 def _with_amounts(words: Sequence[Word]) -> list[Word]:
