@@ -58,6 +58,9 @@ MARKERS = word_set(
     "từ đến tới ở tại de à en pour"
 )
 MARKER_DISTANCE = 3  # words from a preposition to its noun
+WITHOUT = word_set("without ohne sans sin")  # they deny the noun behind them, not the verb
+BOUNDS = word_set("most maximum maximal höchstens đa")
+THAN = word_set("than als hơn")
 UNTIL = word_set("until till before bis bevor trước")
 OF_VERBS = word_set("not cannot never nicht không chưa pas")  # negations of a verb
 NEAR = 6  # words around a negation in which another word may deny the same
@@ -247,10 +250,15 @@ def differences(
     of the words tells who does what, as in English.
     """
     alignment = Alignment(claim, source)
-    denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
     yield from _negations(alignment.claim, alignment.source)
-    yield from (reason for reason in _opposites(alignment) if reason[1] not in denied)
-    yield from _exchanged(alignment, fixed_order=fixed_order)
+    denied = _denied_opposites(alignment.claim, alignment.source) | _denied_opposites(alignment.source, alignment.claim)
+    opposites = [reason for reason in _opposites(alignment) if reason[1] not in denied]
+    exchanged = list(_exchanged(alignment, fixed_order=fixed_order))
+    # “A is higher than B” is “B is lower than A”.
+    compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
+    if not (compares and opposites and exchanged):
+        yield from opposites
+        yield from exchanged
     if alignment.share >= LEAST_PAIRED_SHARE:
         for gap in alignment.gaps:
             yield from _replaced(gap, alignment, context, similarity)
@@ -274,7 +282,7 @@ def _replaced(
     moved, left = alignment.unpaired
     lost = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, moved)]
     single = equal and sum(each.content for each in gap.claim) == len(lost) == 1
-    new = [word for word in gap.claim if word.content and (single or not word.light) and not _is_present(word, left)]
+    new = [word for word in gap.claim if word.content and ((single and word.is_light_noun) or not word.light) and not _is_present(word, left)]
     pronoun = any(word.lower in PERSONS for word in left)
     yield from _replaced_names(gap, equal=equal)
     for word in new if lost else ():
@@ -367,11 +375,11 @@ def _opposites(alignment: Alignment) -> Iterator[Reason]:
     for row, column in alignment.pairs:
         if are_opposites(alignment.claim[row], alignment.source[column]):
             yield DoubtKind.OPPOSITE, alignment.claim[row].text
+    moved, left = alignment.unpaired
     for gap in alignment.gaps:
         for word in gap.claim:
-            if any(are_opposites(word, other) for other in gap.source) and not among(word, gap.source):
+            if any(are_opposites(word, other) for other in gap.source) and not among(word, left):
                 yield DoubtKind.OPPOSITE, word.text
-    moved, left = alignment.unpaired
     for word in moved if alignment.share >= LEAST_PAIRED_SHARE else ():
         opposites = [other for other in left if are_opposites(word, other)]
         said = among(word, alignment.source) or any(are_synonyms(word, other) for other in left)
@@ -395,7 +403,8 @@ def _negations(claim: Sequence[Word], source: Sequence[Word]) -> Iterator[Reason
             if place is None or _is_said_otherwise(words, at, other, place):
                 continue
             # A negation may stand behind its verb, as in German.
-            if not any(place - SCOPE - 2 <= each < place + SCOPE for each in left):
+            near = [each for each in left if place - SCOPE - 2 <= each < place + SCOPE]
+            if all(other[each].lower in WITHOUT for each in near):
                 yield DoubtKind.NEGATION, f"{words[at].text} {other[place].text}"
                 return
 
@@ -408,6 +417,8 @@ def _is_said_otherwise(words: Sequence[Word], at: int, other: Sequence[Word], pl
         return True
     after = words[at + 1 : at + NEAR]
     if any(are_opposites(word, each) for word in after for each in near if not among(each, words)):
+        return True
+    if any(word.lower in THAN for word in own) and any(word.lower in BOUNDS for word in near):
         return True
     # “Do not start before testing” is “test before you start”; “until it has started” is “as long as it has not”.
     return any(word.lower in UNTIL for word in other[max(0, place - NEAR) : place])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
+from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, among, differences
 from chat.citations.vocabulary import (
     FUNCTION_WORDS,
     FUNCTION_WORDS_BY_LANGUAGE,
@@ -20,7 +20,7 @@ from chat.citations.vocabulary import (
     ONE,
     UNITS,
 )
-from chat.citations.words import Amount, Word, approximate, same_number, same_origin, words_of
+from chat.citations.words import Amount, Word, approximate, are_synonyms, same_number, same_origin, words_of
 
 BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
@@ -29,6 +29,7 @@ RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage abov
 # A passage below both limits (share of the words, cosine) is about something else.
 COVERED = 0.4
 SIMILAR = 0.5
+COVERED_IN_OTHER_WORDS = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
 CANDIDATES = 4  # sentences of the passage that are compared word by word
@@ -189,6 +190,7 @@ def compare(
     title_words = words_of(title)
     passage_words = [word for at in relevant for word in all_sentences[at].words] + title_words
     covered = len(content) < LEAST_OF_SUBJECT or _share(content, passage_words) >= COVERED
+    covered = covered or _share_in_other_words(content, passage_words) >= COVERED_IN_OTHER_WORDS
     if not covered and (similarity is None or similarity(sentence, evidence or passage) < SIMILAR):
         return CitationVerdict(((DoubtKind.ABSENT, ""),), evidence or " ".join(passage.split())[:400])
     # A row of a table has its parts from several sentences.
@@ -249,6 +251,12 @@ def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
         for word in content
     )
     return contained / len(content)
+
+
+def _share_in_other_words(content: Sequence[Word], other: Sequence[Word]) -> float:
+    """Return the share of the content words for which the other words have another form or a synonym."""
+    words = [word for word in other if word.content]
+    return sum(among(word, words) or any(are_synonyms(word, each) for each in words) for word in content) / len(content)
 
 
 def _with_antecedents(relevant: Sequence[int], passage: Sequence[PassageSentence]) -> Iterator[int]:

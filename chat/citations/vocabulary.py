@@ -56,7 +56,10 @@ LIGHT_WORDS = word_set(
     "describe mention note show be become remain mean serve consist belong possible various certain several number "
     "amount kind type form part example instance term case way thing fact time total together current usual general "
     "specific particular respective approximate rough typical normal main often sometimes usually generally typically "
-    "today year thing one different same new well known so-called particularly especially further additional need "
+    "today year thing one different same new well known so-called particularly especially further additional need"
+)
+# Nouns that a sentence may add, but that do not replace another noun.
+LIGHT_NOUNS = word_set(
     "passage document text file section table answer source report handbook page clause go goes bear speed length "
     "height width depth weight size age duration date capacity volume distance price rate value level limit area "
     "position location result reason purpose role process method feature aspect option approximately"
@@ -381,6 +384,7 @@ SYNONYMS = [
         "repair fix mend correct",
         "remove delete erase eliminate",
         "add append include contribute",
+        "ready finished complete available done",
         "change alter modify amend revise adjust",
         "kill murder slay",
         "die pass perish death",

@@ -14,6 +14,7 @@ from chat.citations.vocabulary import (
     FUNCTION_WORDS,
     FUNCTION_WORDS_BY_LANGUAGE,
     LEAST_FUNCTION_WORDS,
+    LIGHT_NOUNS,
     LIGHT_WORDS,
     MONTHS,
     MONTHS_OR_NOT,
@@ -44,6 +45,8 @@ _NUMERAL = re.compile(
     f"[{_NUMERALS}两]?[十百千][{_NUMERALS}十百零]*|[{_NUMERALS}两](?=[年月日天周次个名人岁小分秒元条章节页倍])"
 )
 _NUMERAL_PLACES = {"十": 10, "百": 100, "千": 1000}
+_DENYING_PREFIXES = word_set("un in im ir il dis non non-")
+LEAST_NEGATED = 5  # letters of a word that a prefix denies
 _SUFFIXES = ("ingly", "edly", "ings", "ing", "ies", "ied", "ed", "es", "ly", "s", "e")
 _A_DAY = "\0"  # follows a month that stands beside a number
 MOST_BY_ROUNDING = 0.05  # of a number that is rounded to two digits
@@ -116,7 +119,12 @@ class Word:
     @property
     def light(self) -> bool:
         """Return whether a sentence may add the word without saying anything else."""
-        return not self.values and (self.lower in LIGHT_WORDS or self.stem in _LIGHT_STEMS)
+        return not self.values and (self.is_light_noun or self.lower in LIGHT_WORDS or self.stem in _LIGHT_STEMS)
+
+    @property
+    def is_light_noun(self) -> bool:
+        """Return whether the word is a noun that a sentence may add, but that replaces no other noun."""
+        return self.lower in LIGHT_NOUNS or self.stem in _LIGHT_NOUN_STEMS
 
 
 def words_of(sentence: str) -> list[Word]:
@@ -337,6 +345,9 @@ def are_opposites(one: Word, other: Word) -> bool:
     """Return whether one word means the opposite of the other."""
     if one.stem == other.stem:
         return (one.lower, other.lower) in _OPPOSITES
+    short, long = sorted((one.lower, other.lower), key=len)
+    if len(short) >= LEAST_NEGATED and long.endswith(short) and long.removesuffix(short) in _DENYING_PREFIXES:
+        return True
     return (one.lower, other.lower) in _OPPOSITES or (one.stem, other.stem) in _OPPOSITES
 
 
@@ -345,6 +356,7 @@ def are_synonyms(one: Word, other: Word) -> bool:
     return not _SYNONYMS.get(one.stem, frozenset()).isdisjoint(_SYNONYMS.get(other.stem, ()))
 
 
+_LIGHT_NOUN_STEMS = frozenset(stem(word) for word in LIGHT_NOUNS)
 _LIGHT_STEMS = frozenset(stem(word) for word in LIGHT_WORDS)
 _OPPOSITES = {
     each
