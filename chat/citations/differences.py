@@ -30,7 +30,7 @@ Similarity = Callable[[str, str], float]  # the cosine of two texts
 LONGEST_CLAIM = 90  # words of the sentence that are compared
 LONGEST_SOURCE = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as so many pairs of function words
-LEAST_PAIRED_SHARE = 0.6  # share of the words in pairs, by weight; below it, words are not compared by place
+LEAST_PAIRED_SHARE = 0.65  # share of the words in pairs, by weight; below it, words are not compared by place
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight, of sentences that are equal but for a few words
 SAME_MEANING = 0.6  # cosine of two words that replace one another in sentences that are equal otherwise
 NEAR_MEANING = 0.28  # the same in sentences that differ more
@@ -282,7 +282,11 @@ def _replaced(
     moved, left = alignment.unpaired
     lost = [word for word in gap.source if word.content and (equal or not word.light) and not among(word, moved)]
     single = equal and sum(each.content for each in gap.claim) == len(lost) == 1
-    new = [word for word in gap.claim if word.content and ((single and word.is_light_noun) or not word.light) and not _is_present(word, left)]
+    new = [
+        word
+        for word in gap.claim
+        if word.content and ((single and word.is_light_noun) or not word.light) and not _is_present(word, left)
+    ]
     pronoun = any(word.lower in PERSONS for word in left)
     yield from _replaced_names(gap, equal=equal)
     for word in new if lost else ():
@@ -298,9 +302,10 @@ def _replaced(
 def _replaced_names(gap: WordGap, *, equal: bool) -> Iterator[Reason]:
     """Yield a name of the sentence that stands in the place of another, also where the other stands elsewhere in it."""
     names, others = ([word for word in words if word.content] for words in (gap.claim, gap.source))
-    if equal and names and others and all(word.name for word in (*names, *others)):
-        if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
-            yield DoubtKind.NAME, " ".join(word.text for word in names)
+    if not (equal and names and others and all(word.name for word in (*names, *others))):
+        return
+    if not any(among(word, others) or _abbreviates(word, gap.source) for word in names):
+        yield DoubtKind.NAME, " ".join(word.text for word in names)
 
 
 def _is_before_negation(words: Sequence[Word], at: int) -> bool:
@@ -382,8 +387,8 @@ def _opposites(alignment: Alignment) -> Iterator[Reason]:
                 yield DoubtKind.OPPOSITE, word.text
     for word in moved if alignment.share >= LEAST_PAIRED_SHARE else ():
         opposites = [other for other in left if are_opposites(word, other)]
-        said = among(word, alignment.source) or any(are_synonyms(word, other) for other in left)
-        if word.content and opposites and not said:
+        in_source = among(word, alignment.source) or any(are_synonyms(word, other) for other in left)
+        if word.content and opposites and not in_source:
             yield DoubtKind.OPPOSITE, word.text
 
 

@@ -125,8 +125,8 @@ NEGATIONS = word_set(
 # Words that deny something themselves, so that a sentence with one of them may say what another says with “not”.
 DENYING = word_set(
     "avoid refuse fail lack unable prevent forbid forbidden prohibit ban exclude except excepting unless reject deny "
-    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent refrain free "
-    "vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
+    "stop cease earliest instead omit skip ignore miss only rare seldom impossible exempt doubt unlike abstain absent "
+    "refrain free vermeiden vermeidet verboten untersagt außer nur erst frühestens cấm tránh chỉ sauf interdit"
 )
 _OPPOSITES = (
     "up down, increase decrease, increase reduce, increase fall, increase decline, increase drop, rise decline, rise "
@@ -174,9 +174,10 @@ def _compared(word: str) -> list[str]:
 
 SHORT_ADJECTIVE = 3  # letters of an adjective that doubles its last one
 _ADJECTIVES = (
-    "high low, large small, big small, great small, long short, fast slow, strong weak, young old, new old, early late, "
-    "rich poor, hot cold, warm cold, wet dry, heavy light, deep shallow, thick thin, wide narrow, hard soft, bright dark, "
-    "loud quiet, safe risky, cheap dear, near far, clean dirty, easy hard, light dark, tall short, broad narrow"
+    "high low, large small, big small, great small, long short, fast slow, strong weak, young old, new old, early "
+    "late, rich poor, hot cold, warm cold, wet dry, heavy light, deep shallow, thick thin, wide narrow, hard soft, "
+    "bright dark, loud quiet, safe risky, cheap dear, near far, clean dirty, easy hard, light dark, tall short, broad "
+    "narrow"
 )
 OPPOSITES = [
     *(tuple(pair.split()) for pair in _OPPOSITES.split(", ")),
@@ -527,8 +528,8 @@ SYNONYMS = [
 ]
 # Each line has words of one kind. In the same place of two sentences, only words of one group mean the same.
 _GROUPS = (
-    "half|all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many much "
-    "numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
+    "half|all every each everyone everything both whole alle allen jeder jede jedes jeden|most majority meisten|many "
+    "much numerous several various multiple viele|some certain einige manche|few little wenige|none no neither nobody "
     "nothing keiner niemand",
     "must shall required need needs obliged mandatory muss müssen|may can could might kann können darf dürfen|should "
     "ought soll sollte sollen sollten",
@@ -573,17 +574,41 @@ for _measure, _row in enumerate(_UNITS):
 # The size of units in the smallest unit of their measure, so that “24 months” are “two years”.
 UNIT_SIZES = {
     "%": 1.0,
-    **{"seconds": 1.0, "minutes": 60.0, "hours": 3_600.0, "days": 86_400.0, "weeks": 604_800.0},
-    **{"months": 2_629_800.0, "years": 31_557_600.0, "decades": 315_576_000.0, "centuries": 3_155_760_000.0},
-    **{"giây": 1.0, "phút": 60.0, "giờ": 3_600.0, "ngày": 86_400.0, "tuần": 604_800.0, "tháng": 2_629_800.0},
-    **{"millimeters": 1.0, "centimeters": 10.0, "meters": 1_000.0, "kilometers": 1_000_000.0},
-    **{"m2": 1.0, "hectares": 10_000.0, "km2": 1_000_000.0},
-    **{"mg": 1.0, "grams": 1_000.0, "kg": 1_000_000.0, "tonnes": 1_000_000_000.0},
-    **{"ml": 1.0, "litres": 1_000.0},
-    **{"watts": 1.0, "kw": 1_000.0, "mw": 1_000_000.0, "gw": 1_000_000_000.0},
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3_600.0,
+    "days": 86_400.0,
+    "weeks": 604_800.0,
+    "months": 2_629_800.0,
+    "years": 31_557_600.0,
+    "decades": 315_576_000.0,
+    "centuries": 3_155_760_000.0,
+    "giây": 1.0,
+    "phút": 60.0,
+    "giờ": 3_600.0,
+    "ngày": 86_400.0,
+    "tuần": 604_800.0,
+    "tháng": 2_629_800.0,
+    "millimeters": 1.0,
+    "centimeters": 10.0,
+    "meters": 1_000.0,
+    "kilometers": 1_000_000.0,
+    "m2": 1.0,
+    "hectares": 10_000.0,
+    "km2": 1_000_000.0,
+    "mg": 1.0,
+    "grams": 1_000.0,
+    "kg": 1_000_000.0,
+    "tonnes": 1_000_000_000.0,
+    "ml": 1.0,
+    "litres": 1_000.0,
+    "watts": 1.0,
+    "kw": 1_000.0,
+    "mw": 1_000_000.0,
+    "gw": 1_000_000_000.0,
 }
 # Vietnamese words of several syllables that mean the same. The first stands for all.
-_PHRASES = (
+_PHRASE_SYNONYMS = (
     "đa số,phần lớn,đa phần,hầu hết|bắt đầu,khai mạc,khởi đầu,mở đầu|kết thúc,bế mạc|đề nghị,đề xuất,kiến nghị|"
     "kéo dài,gia hạn|tối đa,nhiều nhất,cao nhất|tối thiểu,ít nhất,thấp nhất|nhân viên,người lao động|"
     "khách hàng,người mua|người bán,bên bán|sử dụng,dùng|thanh toán,trả tiền|giảm xuống,giảm còn|"
@@ -591,7 +616,7 @@ _PHRASES = (
     "thành lập,sáng lập|tổng cộng,tất cả|"
     "khoảng,chừng,xấp xỉ|chấm dứt,hủy bỏ"
 )
-PHRASES = {phrase: row.split(",")[0] for row in _PHRASES.split("|") for phrase in row.split(",")[1:]}
+PHRASE_SYNONYMS = {phrase: row.split(",")[0] for row in _PHRASE_SYNONYMS.split("|") for phrase in row.split(",")[1:]}
 # Irregular forms, the base form first.
 _IRREGULAR = (
     "be is are was were been being am,begin began begun,become became,break broke broken,bring brought,build built,"

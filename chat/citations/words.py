@@ -6,7 +6,6 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from os.path import commonprefix
 from typing import NamedTuple
 
 from chat.citations.vocabulary import (
@@ -21,9 +20,9 @@ from chat.citations.vocabulary import (
     NUMBER_WORDS,
     OFTEN_NO_NUMBER,
     ONE,
-    PARTS,
-    PHRASES,
     OPPOSITES,
+    PARTS,
+    PHRASE_SYNONYMS,
     SCALES,
     SYNONYMS,
     UNIT_SIZES,
@@ -66,8 +65,8 @@ _OF_PLACES = word_set("a e o y n an ean ian nian ese nese ish ic i er isch ische
 _AGENT = re.compile(r"(?:er|or)s?$")
 _PATIENT = re.compile(r"ees?$")
 UMLAUTS = str.maketrans("äöü", "aou")
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_DIGITS = "one two three four five six seven eight nine".split()
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _FRACTIONS = {"½": 0.5, "¼": 0.25, "¾": 0.75, "⅓": 1 / 3, "⅔": 2 / 3}
 # Spellings of one thing in several words or signs. Each becomes the spelling that the lists have.
 _SPELLINGS = re.compile(
@@ -81,7 +80,7 @@ _SPELLINGS = re.compile(
     rf"|\b(?P<ten>{'|'.join(_TENS)})[- ](?P<digit>{'|'.join(_DIGITS)})\b"
     r"|(?P<most>\b(?:no|not) (?:more|longer|higher|larger|later|greater|bigger|older) than\b"
     r"|\b(?:not|never) (?:to )?exceed(?:s|ing)?\b)"
-    r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]+ ){0,3})"
+    r"|\b(?P<verb>must|may|shall|should|can|could|do|does|did|is|are|was|were|be) ?not (?P<between>(?:[a-z]++ ){0,3})"
     r"(?P<more>more|longer|higher|larger|later|greater|older) than\b"
     r"|(?P<degrees>° ?[cf]\b)"
     r"|(?P<least>\b(?:no|not) (?:less|fewer|shorter|lower|smaller|earlier|sooner|younger) than\b)",
@@ -96,7 +95,7 @@ class Amount(NamedTuple):
     size: float
 
 
-_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(PHRASES, key=len, reverse=True))})\b", re.IGNORECASE)
+_PHRASE = re.compile(rf"\b(?:{'|'.join(sorted(PHRASE_SYNONYMS, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class Word:
 def words_of(sentence: str) -> list[Word]:
     """Return the words of a sentence in order."""
     text = unicodedata.normalize("NFC", sentence).replace("n't", " not").replace("n’t", " not")
-    text = _PHRASE.sub(lambda match: PHRASES[match[0].casefold()], text)
+    text = _PHRASE.sub(lambda match: PHRASE_SYNONYMS[match[0].casefold()], text)
     text = readable(_SPELLINGS.sub(_one_spelling, _NUMERAL.sub(_in_digits, text)))
     matches = list(_TOKEN.finditer(text))
     words = []
@@ -262,11 +261,16 @@ def same_root(one: str, other: str) -> bool:
     one, other = one.translate(UMLAUTS), other.translate(UMLAUTS)
     if one == other:
         return True
-    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    shared = _shared_letters(one, other)
     if shared >= LEAST_SHARED and one[shared:] in _ENDINGS and other[shared:] in _ENDINGS:
         return not ((_AGENT.search(one) and _PATIENT.search(other)) or (_PATIENT.search(one) and _AGENT.search(other)))
     # A German participle (ausleihen, ausgeliehen), or a verb whose vowel changes.
     return "ge" in one + other and _consonants(one) == _consonants(other) != ""
+
+
+def _shared_letters(one: str, other: str) -> int:
+    """Return the number of letters with which both words begin."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _consonants(word: str) -> str:
@@ -335,7 +339,7 @@ def same_origin(one: Word, other: Word) -> bool:
     """Return whether two words with capital letters are a place and what comes from it, as “Asia” and “Asian”."""
     if not (one.text[0].isupper() and other.text[0].isupper()):
         return False
-    shared = len(commonprefix((one.lower, other.lower)))
+    shared = _shared_letters(one.lower, other.lower)
     return (
         shared >= LEAST_SHARED and one.lower[shared:] in _OF_PLACES and other.lower[shared:] in _OF_PLACES
     ) or are_synonyms(one, other)
