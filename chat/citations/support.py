@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, among, differences
+from chat.citations.differences import Alignment, DoubtKind, Reason, Similarity, differences
 from chat.citations.vocabulary import (
     FUNCTION_WORDS,
     FUNCTION_WORDS_BY_LANGUAGE,
@@ -20,7 +20,16 @@ from chat.citations.vocabulary import (
     ONE,
     UNITS,
 )
-from chat.citations.words import Amount, Word, approximate, are_synonyms, same_number, same_origin, words_of
+from chat.citations.words import (
+    LEAST_SHARED,
+    Amount,
+    Word,
+    approximate,
+    same_number,
+    same_origin,
+    synonym_lines,
+    words_of,
+)
 
 BETWEEN_CELLS = " | "
 LEAST_WORDS = 2  # content words; a shorter sentence is not compared
@@ -34,6 +43,7 @@ ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the s
 LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
 CANDIDATES = 4  # sentences of the passage that are compared word by word
 UNDECIDED = 0.15  # difference of the shares of two sentences that are compared word by word
+MOST_CLAUSES = 6  # of a sentence, that are compared one by one
 LEAST_OF_CLAUSE = 0.6  # share of the words of a clause that its sentence has
 FIXED_ORDER = 0.12  # share of English or Vietnamese function words in a text of the language
 SAMPLE = 50  # sentences that tell the language
@@ -223,7 +233,7 @@ def _parts_from_elsewhere(
 ) -> Iterator[tuple[list[Word], PassageSentence]]:
     """Yield the clauses of a sentence that joins two of the passage, with the sentence that each comes from."""
     clauses = _CLAUSE_ENDS.split(sentence)
-    for clause in clauses if len(clauses) > 1 else ():
+    for clause in clauses[:MOST_CLAUSES] if len(clauses) > 1 else ():
         words = words_of(clause)
         content = [word for word in words if word.content]
         shares = passage.shares(content)
@@ -254,9 +264,10 @@ def _share(content: Sequence[Word], other: Sequence[Word]) -> float:
 
 
 def _share_in_other_words(content: Sequence[Word], other: Sequence[Word]) -> float:
-    """Return the share of the content words for which the other words have another form or a synonym."""
-    words = [word for word in other if word.content]
-    return sum(among(word, words) or any(are_synonyms(word, each) for each in words) for word in content) / len(content)
+    """Return the share of the content words that the other words contain, also as a synonym."""
+    stems = {word.stem for word in other}
+    meanings = {meaning for word in other for meaning in synonym_lines(word)}
+    return sum(word.stem in stems or not meanings.isdisjoint(synonym_lines(word)) for word in content) / len(content)
 
 
 def _with_antecedents(relevant: Sequence[int], passage: Sequence[PassageSentence]) -> Iterator[int]:
@@ -303,13 +314,18 @@ def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iter
 def _missing_names(words: Sequence[Word], passage: Sequence[Word]) -> Iterator[Reason]:
     """Yield the names of the sentence that the passage lacks, also as initials."""
     stems = {word.stem for word in passage}
-    capitals = [word for word in passage if word.text[0].isupper()]
+    capitals: dict[str, dict[str, Word]] = {}  # by their first letters, which a place and its people share
+    for word in passage:
+        if word.text[0].isupper():
+            capitals.setdefault(word.lower[:LEAST_SHARED], {})[word.lower] = word
+    meanings = {meaning for word in passage for meaning in synonym_lines(word)}
     letters = "".join(word.lower[0] for word in passage if word.content)
     for word in words:
         abbreviates = word.text.isupper() and word.lower in letters
         if not word.name or not word.content or word.values or word.stem in stems or abbreviates:
             continue
-        if not any(same_origin(word, each) for each in capitals):
+        near = capitals.get(word.lower[:LEAST_SHARED], {}).values()
+        if meanings.isdisjoint(synonym_lines(word)) and not any(same_origin(word, each) for each in near):
             yield DoubtKind.NAME, word.text
 
 

@@ -357,7 +357,12 @@ def are_opposites(one: Word, other: Word) -> bool:
 
 def are_synonyms(one: Word, other: Word) -> bool:
     """Return whether the lists have the words as names of one thing."""
-    return not _SYNONYMS.get(one.stem, frozenset()).isdisjoint(_SYNONYMS.get(other.stem, ()))
+    return not synonym_lines(one).isdisjoint(synonym_lines(other))
+
+
+def synonym_lines(word: Word) -> frozenset[int]:
+    """Return the lines of `SYNONYMS` that have a form of the word."""
+    return _SYNONYMS.get(word.stem, _NO_LINES)
 
 
 _LIGHT_NOUN_STEMS = frozenset(stem(word) for word in LIGHT_NOUNS)
@@ -368,6 +373,7 @@ _OPPOSITES = {
     for each in ((one, other), (other, one), (stem(one), stem(other)), (stem(other), stem(one)))
     if each[0] != each[1]
 }
+_NO_LINES: frozenset[int] = frozenset()
 _SYNONYMS: dict[str, frozenset[int]] = {}
 for _line, _names in enumerate(SYNONYMS):
     for _stem in {stem(name) for name in _names}:
