@@ -256,7 +256,8 @@ def differences(
     exchanged = list(_exchanged(alignment, fixed_order=fixed_order))
     # “A is higher than B” is “B is lower than A”.
     compares = all(any(word.lower in THAN for word in words) for words in (alignment.claim, alignment.source))
-    if not (compares and opposites and exchanged):
+    inverts = compares and any(are_opposites(word, other) for word in alignment.claim for other in alignment.source)
+    if not (inverts and exchanged):
         yield from opposites
         yield from exchanged
     if alignment.share >= LEAST_PAIRED_SHARE:
@@ -330,6 +331,8 @@ def _has_reason(word: Word, lost: Sequence[Word], gap: WordGap, context: Sequenc
         return True  # a thing takes no names' place
     if any(are_opposites(word, each) for each in lost):
         return False
+    if _denies(word) and any(each.lower in OF_VERBS for each in gap.source):
+        return True
     if any(_is_compound(word, each) or are_synonyms(word, each) or _abbreviates(each, gap.claim) for each in lost):
         return True
     # “The company” stands for a name that the passage has before, and a name for “it”.
