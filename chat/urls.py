@@ -1,6 +1,7 @@
 from django.urls import path, register_converter
 
 from accounts.access.page_throttle import limited
+from chat.conversations import team_shares_views as team_shares
 from chat.conversations import views as conversations
 from chat.ledger import urls as ledger_urls
 from chat.readings import urls as reading_urls
@@ -32,6 +33,11 @@ urlpatterns = [
     path("c/<uuid:pk>/delete/", conversations.delete, name="delete"),
     path("c/<uuid:pk>/restore/", conversations.restore, name="restore"),
     path("c/<uuid:pk>/share/", conversations.share, name="share"),
+    path("c/<uuid:pk>/team-shares/", team_shares.team_shares, name="team_shares"),
+    path("team-shares/<uuid:pk>/end/", team_shares.end, name="end_team_share"),
+    path("shared-with-me/", team_shares.received, name="received"),
+    path("shared-with-me/<uuid:pk>/", team_shares.read, name="received_share"),
+    path("shared-with-me/<uuid:pk>/copy/", team_shares.copy, name="copy_shared"),
     path("c/<uuid:pk>/export.<str:kind>", conversations.export, name="export"),
     path("shares/", conversations.shares, name="shares"),
     path("shares/<uuid:pk>/end/", conversations.end_share, name="end_share"),
