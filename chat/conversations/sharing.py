@@ -218,6 +218,11 @@ class SharedPage(NamedTuple):
     messages: list[SharedMessage]
     after: int | None
 
+    @property
+    def has_code(self) -> bool:
+        """Return whether a message has a block that scripts copy or draw."""
+        return any("data-copy" in block for message in self.messages for block in message.blocks)
+
 
 def shared_page(share: Share | TeamShare, after: int = -1) -> SharedPage:
     """Return the messages below depth `after` of the shared branch, oldest first, as many as a page may hold."""

@@ -328,11 +328,49 @@ function offerTable(table) {
   table.after(acts);
 }
 
+/** Kinds of blocks that have a preview, by what a model calls their language. @type {Record<string, string>} */
+const PREVIEWS = {
+  html: "html",
+  xhtml: "html",
+  svg: "svg",
+  csv: "csv",
+  tsv: "tsv",
+  markdown: "markdown",
+  md: "markdown",
+  mermaid: "mermaid",
+};
+
+/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty where it has none */
+export function kindOf(code) {
+  const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
+  if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
+  return PREVIEWS[language] ?? "";
+}
+
+/** @param {HTMLElement} code a block of an answer that is complete */
+function offerPreview(code) {
+  if (!document.getElementById("panel") || !kindOf(code)) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.dataset.preview = "";
+  button.textContent = say("preview");
+  find(HTMLElement, "[data-copy]", code)?.before(button);
+}
+
+document.addEventListener("click", async ({ target }) => {
+  const code = around(HTMLElement, "[data-preview]", target) && around(HTMLElement, ".code", target);
+  if (!code) return;
+  const { open } = await import("./previews.js");
+  await open(code);
+});
+
 /** Shows what only scripts can do. @param {HTMLElement} root */
 export function equip(root) {
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);
+  for (const code of all(HTMLElement, `${DONE} .prose .code:not(:has([data-preview]))`, root)) offerPreview(code);
   showTabs(root);
   offerDiagrams(all(HTMLElement, `${DONE} .diagram-source`, root));
 }

@@ -28,9 +28,18 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(
-  ["STATE", "TURN", "TITLE", "NEXT", "MARKS", "CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS", "SHARED"],
-);
+const HINTS = new Set([
+  "STATE",
+  "TURN",
+  "TITLE",
+  "NEXT",
+  "MARKS",
+  "CONVERSATIONS",
+  "TASKS",
+  "INVITATIONS",
+  "READINGS",
+  "SHARED",
+]);
 const NOT_SIGNED_IN = 4401;
 const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way

@@ -182,18 +182,22 @@ async function textFor(button) {
   return response.text();
 }
 
-document.addEventListener("click", async ({ target }) => {
+document.addEventListener("click", ({ target }) => {
   const button = around(HTMLElement, "[data-copy], [data-copy-answer], [data-copy-table]", target);
-  if (!button) return;
+  if (button) copyFrom(button, textFor(button));
+});
+
+/** Copies the text, and says on the button whether that went well. @param {HTMLElement} button @param {Promise<string>} text */
+export async function copyFrom(button, text) {
   const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
   label.dataset.before ??= label.textContent;
-  const copied = await write(textFor(button)).then(
+  const copied = await write(text).then(
     () => "copied",
     () => "uncopied",
   );
   label.textContent = say(copied);
   setTimeout(() => (label.textContent = label.dataset.before ?? ""), SHOWN_FOR);
-});
+}
 
 /** Without a clipboard a link is selected, to be copied by hand. */
 for (const button of all(HTMLButtonElement, "[data-copy-link]")) button.hidden = false;
