@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from itertools import islice
 from uuid import UUID
 
-from django.db.models import QuerySet
-
 from accounts.models import PeopleGroup
 from accounts.realtime import News, tell
 from chat.models import Conversation, TeamShare
@@ -50,6 +48,6 @@ def _people_of(project: UUID) -> Iterable[UUID]:
     return dict.fromkeys([*owners, *people, *_members(groups)])
 
 
-def _members(groups: list[UUID]) -> "QuerySet[PeopleGroup, UUID]":
+def _members(groups: list[UUID]) -> Iterable[UUID]:
     rows = PeopleGroup.members.through.objects.filter(peoplegroup__in=groups)
     return rows.values_list("user", flat=True)[:MAX_TOLD]

@@ -1,7 +1,7 @@
 """Serve the preview of a code block beside its answer, and the frame in which it is shown.
 
-1. A script posts the kind of a block and its place among the versions; of Markdown also the text. The fragment goes into
-   the panel.
+1. A script posts the kind of a block and its place among the versions; of Markdown also the text. The fragment goes
+   into the panel.
 2. Markdown is rendered here, as answers are. A diagram goes into the frame of `chat.web.diagrams`. HTML, SVG and tables
    go into the frame of this module: the script posts the source to it.
 3. In the frame, a script of the product shows the source without anything that runs, loads or leads elsewhere

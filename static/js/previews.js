@@ -15,7 +15,9 @@ const sourceOf = (code) => need(HTMLElement, "code", code).textContent;
 
 /** @param {string} kind @returns {HTMLElement[]} */
 function versionsOf(kind) {
-  return all(HTMLElement, "#messages .prose .code").filter((code) => kindOf(code) === kind);
+  return all(HTMLElement, "#messages .answer:not([data-status=pending]) .prose .code").filter(
+    (code) => kindOf(code) === kind,
+  );
 }
 
 /** @param {HTMLElement} code a block that has a preview */

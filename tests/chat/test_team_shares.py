@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from django.test import Client
 
+from accounts.groups.services import save_group
 from accounts.models import May, PeopleGroup, User
 from chat.conversations import copying
 from chat.conversations.erasing import erase
@@ -17,6 +18,7 @@ from files.models import File
 from projects.models import Membership, Project
 from tests.application import Application
 from tests.chat.conversations import past
+from tests.chat.test_rights import everyone
 from tests.chat.test_sharing import NEVER, REPORT
 from tests.chat.test_side_live import hearing
 from tests.conftest import Person
@@ -141,9 +143,8 @@ def test_the_members_of_a_group_read_it_while_they_are_in_it(olga: User, binh: U
 
 @database
 def test_everyone_is_no_group_to_share_with(olga: User, place: Conversation) -> None:
-    everyone = PeopleGroup.objects.filter(everyone=True).first() or PeopleGroup.of_everyone()
-    everyone.save()
-    assert post(olga, place, group=str(everyone.pk)).status_code == 404
+    group = PeopleGroup.objects.get(everyone=True)
+    assert post(olga, place, group=str(group.pk)).status_code == 404
 
 
 @database
@@ -159,6 +160,7 @@ def test_the_people_of_a_project_read_it_and_its_editors_share_with_it(
     assert received(reader) == []
     Membership.objects.create(project=project, user=reader)
     assert received(reader) == [pk] == received(binh)
+    assert f"/shared-with-me/{pk}/" in browser_of(reader).get(f"/projects/{project.pk}/").text
     copied = browser_of(reader).post(f"/api/v1/shared-with-me/{pk}/copy/").json()
     assert copied["project"] == str(project.pk)
     assert browser_of(reader).delete(f"/api/v1/shared-with-me/{pk}/").status_code == 404
@@ -206,12 +208,9 @@ def test_it_ends_with_the_conversation_the_message_and_the_person(olga: User, bi
 @database
 def test_it_rests_while_no_group_lets_its_owner_share(olga: User, binh: User, place: Conversation) -> None:
     pk = share(olga, place, username=binh.username)
-    everyone = PeopleGroup.objects.filter(everyone=True).first() or PeopleGroup.of_everyone()
-    everyone.may = [right for right in May.values if right != May.SHARE_INSIDE]
-    everyone.save()
+    everyone(may=[right for right in May.values if right != May.SHARE_INSIDE])
     assert received(binh) == []
-    group = PeopleGroup.objects.create(name=uuid4().hex, may=[May.SHARE_INSIDE])
-    group.members.add(olga)
+    save_group(user=None, group=None, fields={"name": uuid4().hex, "members": [olga], "may": [May.SHARE_INSIDE]})
     assert received(binh) == [pk]
 
 

@@ -24,22 +24,12 @@ PARAMETER = re.compile(r"<(?:(\w+):)?\w+>")
 OTHERS = re.compile(r"^(admin|api|v1)/")  # pages of the admin are its models; endpoints have a list of their own
 # Pieces of pages, files, and addresses that lead on.
 NO_PAGES = {
-    *(
-        "conversations/",
-        "palette/",
-        "diagram/",
-        "preview/frame/",
-        "models/",
-        "starters/",
-        "offered-prompts/",
-        "mentions/",
-        "usage.csv",
-    ),
+    *("conversations/", "palette/", "diagram/", "models/", "starters/", "offered-prompts/", "mentions/", "usage.csv"),
     *("c/<>/prompts/", "c/<>/next/", "c/<>/export.<>", "export/", "daily/", "tasks/code/<>/", "turns/<>/approvals/"),
     *("messages/<>/", "messages/<>/text/", "messages/<>/sources/<>/", "projects/<>/meter/", "projects/<>/files/"),
     *("projects/<>/conversations/", "projects/invitations/", "projects/invitations/count/", "personas/tools/"),
     *("files/<>/content/", "files/<>/shown/", "files/<>/chip/", "files/<>/pages/<>/picture/", "logo/<>.png"),
-    "help/pictures/<>",
+    *("help/pictures/<>", "preview/frame/"),
     *("login/passkey/", "login/openid/<>/", "login/openid/<>/done/", "manifest.webmanifest", "service-worker.js"),
     *("livez", "metrics", "readyz"),
 }
