@@ -124,7 +124,7 @@ class ReceivedShareSerializer(serializers.ModelSerializer[TeamShare]):
 class ReceivedMessageSerializer(serializers.Serializer[SharedMessage]):
     role = serializers.ChoiceField(source="row.role", choices=Message.Role.choices)
     created = serializers.DateTimeField(source="row.created")
-    status = serializers.ChoiceField(source="row.status", choices=Message.Status.choices)
+    status = serializers.CharField(source="row.status", help_text="done, stopped, failed or interrupted.")
     model = serializers.CharField(source="row.model.name", allow_null=True, default=None)
     text = serializers.SerializerMethodField()
     files = serializers.SerializerMethodField(help_text="Names of attached files. The files are not shared.")
