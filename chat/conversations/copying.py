@@ -42,7 +42,7 @@ def copy_shared(*, user: User, share: TeamShare) -> Conversation:
         sentence = Sentence("You may read this conversation but not copy it. Ask who shared it.")
         raise ProductError("copy_not_allowed", sentence, status=403)
     _require_size(share)
-    project = Project.objects.visible_to(user).filter(pk=share.project_id).first()
+    project = Project.objects.visible_to(user).filter(pk=share.project_id).first() if share.project_id else None
     conversation = Conversation.objects.create(owner=user, title=share.title, titled=bool(share.title), project=project)
     cited: set[int] = set()
     leaf: Message | None = None

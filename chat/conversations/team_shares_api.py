@@ -80,7 +80,7 @@ class ConversationTeamSharesView(ScopedView):
         not. Files, results of tools and reasoning are not shared, only texts and names.
         """
         conversation = visible_conversation(self.person, pk)
-        body: NewTeamShare = valid(NewTeamShareSerializer, request)
+        body = valid(NewTeamShareSerializer, request)
         row = team_shares.share_with(
             user=self.person,
             conversation=conversation,

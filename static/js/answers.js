@@ -4,7 +4,7 @@
  * @typedef {import("./live.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
-import { all, around, beside, find, need, opensElsewhere, say } from "./page.js";
+import { all, around, beside, find, kindOf, need, opensElsewhere, say } from "./page.js";
 
 // --- growing ---
 
@@ -326,25 +326,6 @@ function offerTable(table) {
   button.textContent = say("copyTable");
   acts.append(button);
   table.after(acts);
-}
-
-/** Kinds of blocks that have a preview, by what a model calls their language. @type {Record<string, string>} */
-const PREVIEWS = {
-  html: "html",
-  xhtml: "html",
-  svg: "svg",
-  csv: "csv",
-  tsv: "tsv",
-  markdown: "markdown",
-  md: "markdown",
-  mermaid: "mermaid",
-};
-
-/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty where it has none */
-export function kindOf(code) {
-  const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
-  if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
-  return PREVIEWS[language] ?? "";
 }
 
 /** @param {HTMLElement} code a block of an answer that is complete */

