@@ -37,7 +37,7 @@ export async function open(code) {
       csrfmiddlewaretoken: need(HTMLInputElement, "[name=csrfmiddlewaretoken]").value,
     },
   });
-  const preview = find(HTMLElement, ".preview", panel);
+  const preview = find(HTMLElement, ".block-preview", panel);
   if (!preview) return;
   shown = code;
   enlarge(large);
@@ -74,7 +74,7 @@ function enlarge(large) {
 
 // Whatever else comes into the panel is not large.
 new MutationObserver(() => {
-  if (!find(HTMLElement, ".preview", panel)) enlarge(false);
+  if (!find(HTMLElement, ".block-preview", panel)) enlarge(false);
 }).observe(need(HTMLElement, "#panel-body", panel), { childList: true });
 
 panel.addEventListener("click", async ({ target }) => {

@@ -27,7 +27,7 @@ def block(language: str, source: str) -> str:
 
 def open_preview(page: Page, number: int = -1, at: int = -1) -> None:
     answer(page, number).get_by_role("button", name="Preview").nth(at).click()
-    expect(page.locator("#panel .preview")).to_be_visible()
+    expect(page.locator("#panel .block-preview")).to_be_visible()
 
 
 def test_a_page_is_shown_still_and_reaches_nothing(visit: OpenBrowser) -> None:
