@@ -62,6 +62,7 @@ class News(StrEnum):
     TASKS = "TASKS"
     INVITATIONS = "INVITATIONS"
     READINGS = "READINGS"
+    SHARED = "SHARED"
 
     @property
     def scope(self) -> str:

@@ -1,12 +1,23 @@
 from django.urls import path, register_converter
 
 from accounts.access.page_throttle import limited
+from chat.conversations import team_shares_views as team_shares
 from chat.conversations import views as conversations
 from chat.ledger import urls as ledger_urls
 from chat.readings import urls as reading_urls
 from chat.runs import urls as run_urls
 from chat.summaries import views as summary_views
-from chat.web import branches, conversation, diagrams, file_picker, palette, persona_and_project, project_page, sources
+from chat.web import (
+    branches,
+    conversation,
+    diagrams,
+    file_picker,
+    palette,
+    persona_and_project,
+    previews,
+    project_page,
+    sources,
+)
 from core.permissions import signed_in
 from core.requests import DayConverter
 
@@ -32,6 +43,11 @@ urlpatterns = [
     path("c/<uuid:pk>/delete/", conversations.delete, name="delete"),
     path("c/<uuid:pk>/restore/", conversations.restore, name="restore"),
     path("c/<uuid:pk>/share/", conversations.share, name="share"),
+    path("c/<uuid:pk>/team-shares/", team_shares.team_shares, name="team_shares"),
+    path("team-shares/<uuid:pk>/end/", team_shares.end, name="end_team_share"),
+    path("shared-with-me/", team_shares.received, name="received"),
+    path("shared-with-me/<uuid:pk>/", team_shares.read, name="received_share"),
+    path("shared-with-me/<uuid:pk>/copy/", team_shares.copy, name="copy_shared"),
     path("c/<uuid:pk>/export.<str:kind>", conversations.export, name="export"),
     path("shares/", conversations.shares, name="shares"),
     path("shares/<uuid:pk>/end/", conversations.end_share, name="end_share"),
@@ -42,7 +58,8 @@ urlpatterns = [
     path("import/<uuid:pk>/remove/", conversations.remove_import, name="remove_import"),
     path("search/", conversations.search, name="search"),
     path("palette/", palette.palette, name="palette"),
-    path("diagram/", diagrams.frame, name="diagram"),
+    path("preview/", previews.preview, name="preview"),
+    path("preview/frame/", previews.frame, name="preview_frame"),
     path("projects/<uuid:pk>/", project_page.project, name="project"),
     path("projects/<uuid:pk>/meter/", persona_and_project.meter, name="project_meter"),
     path("projects/<uuid:pk>/conversations/", project_page.conversations, name="project_conversations"),
@@ -91,11 +108,12 @@ urlpatterns = [
     path("c/<uuid:pk>/next/remove/", conversation.remove_queued, name="remove_next"),
 ]
 
-# A shared conversation needs no sign-in: everybody with the link can open it.
+# A shared conversation needs no sign-in: everybody with the link can open it. It may have diagrams.
 urlpatterns = [
     *signed_in(urlpatterns),
     *ledger_urls.urlpatterns,
     *reading_urls.urlpatterns,
     *run_urls.urlpatterns,
     path("s/<slug:token>/", limited("shared", conversations.shared), name="shared"),
+    path("diagram/", diagrams.frame, name="diagram"),
 ]

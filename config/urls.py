@@ -20,7 +20,7 @@ from chat.api import conversations as chat_api
 from chat.api import permissions as permission_api
 from chat.api.plan import DocumentBudgetView
 from chat.conversations import api as conversations_api
-from chat.conversations import views
+from chat.conversations import team_shares_api, views
 from chat.ledger.api import MyselfView, OwnUsageView, UsageView
 from chat.openai_api import api as protocol_api
 from chat.readings import api as reading_api
@@ -50,6 +50,8 @@ router.register("files", api.FileViewSet)
 router.register("projects", projects_api.ProjectViewSet)
 router.register("invitations", projects_api.InvitationViewSet)
 router.register("shares", conversations_api.ShareViewSet)
+router.register("team-shares", team_shares_api.TeamShareViewSet)
+router.register("shared-with-me", team_shares_api.ReceivedShareViewSet, basename="received")
 router.register("imports", conversations_api.ImportViewSet)
 router.register("readings", reading_api.ReadingViewSet)
 router.register("summaries", summary_api.SummaryViewSet)
@@ -141,6 +143,11 @@ urlpatterns = [
     path("api/v1/turns/<uuid:pk>/approvals/", permission_api.ApprovalView.as_view(), name="approvals"),
     path("api/v1/turns/<uuid:pk>/events/", chat_api.turn_events, name="turn-events"),
     path("api/v1/conversations/<uuid:pk>/shares/", conversations_api.ConversationSharesView.as_view(), name="shares"),
+    path(
+        "api/v1/conversations/<uuid:pk>/team-shares/",
+        team_shares_api.ConversationTeamSharesView.as_view(),
+        name="team-shares",
+    ),
     path("api/v1/conversations/<uuid:pk>/export/", views.api_export, name="export"),
     path("api/v1/export/", views.api_export_all, name="export-all"),
     path("api/v1/usage/", UsageView.as_view(), name="usage"),

@@ -159,6 +159,7 @@ class House:
         turn = self._ask(place, "Which clause limits the fee?", ANSWER)
         self.caller.http.patch(f"conversations/{place}/", json={"title": "The fee limit"})
         link = self.caller.post(f"conversations/{place}/shares/", expect=201)["url"]
+        self.caller.post(f"conversations/{place}/team-shares/", {"project": project}, expect=201)
         question = self.caller.get(f"messages/{turn['message']}/")["parent"]
         return {
             "answer": f"/c/{place}/",
@@ -167,6 +168,8 @@ class House:
             "sources": f"/c/{place}/sources/",
             "options": f"/c/{place}/organise/",
             "share": f"/c/{place}/share/",
+            "team-share": f"/c/{place}/team-shares/",
+            "received": "/shared-with-me/",
             "shared": link[link.index("/s/") :],
             "edit": f"/messages/{question}/edit/",
             "message-menu": f"/messages/{turn['message']}/menu/",

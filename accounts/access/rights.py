@@ -28,6 +28,9 @@ Named = TypeVar("Named", UUID, str)
 
 LACKING = {
     May.SHARE: gettext_noop("None of your groups may share conversations by link. Ask an administrator."),
+    May.SHARE_INSIDE: gettext_noop(
+        "None of your groups may share conversations with people here. Ask an administrator."
+    ),
     May.TOKENS: gettext_noop("None of your groups may make API tokens. Ask an administrator."),
     May.PUBLISH_PERSONAS: gettext_noop(
         "None of your groups may make personas for others. Keep it private, or ask an administrator."

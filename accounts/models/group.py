@@ -19,6 +19,7 @@ class May(models.TextChoices):
     """Rights that a group gives its members, in addition to models and tools."""
 
     SHARE = "share", _("Share conversations by link")
+    SHARE_INSIDE = "share_inside", _("Share conversations with people here")
     TOKENS = "tokens", _("Make API tokens")
     PUBLISH_PERSONAS = "publish_personas", _("Make personas for others")
     UPLOAD = "upload", _("Upload files")

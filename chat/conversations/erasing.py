@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts.access.holds import free
 from accounts.models import PeopleGroup, User
+from chat.conversations.receivers import tell_receivers_of
 from chat.models import RESTORABLE_FOR, TEMPORARY_FOR, Attachment, Conversation, Message, Tag, Turn
 from chat.readings import services as readings
 from chat.realtime.turn_stream import forget
@@ -133,6 +134,7 @@ def erase(conversation: Conversation, *, files: Q | None = None) -> None:
     transaction.on_commit(partial(forget, turns))
     record(user=None, action="conversation.erased", row=conversation)
     tagged = conversation.tags.exists()
+    tell_receivers_of(conversation)
     conversation.delete()
     if tagged:
         Tag.objects.filter(owner=conversation.owner_id, conversations=None).delete()

@@ -74,7 +74,7 @@ What is not in it:
 - the list of sources of each report (in the API: /api/v1/turns/ID/report/)
 - the rest of long tool results that were shortened for the model
 - personas, projects and conversations that others share with you, and files of others
-- members of projects, shares of personas, the history of tasks, runs
+- members of projects, shares of personas and conversations, the history of tasks, runs
 - tokens, webhooks, passkeys and sessions
 - temporary conversations, and what was deleted
 """

@@ -17,6 +17,7 @@ from accounts.access.rights import models_of
 from accounts.models import User
 from accounts.realtime import News, tell
 from chat.conversations.erasing import erase, require_lasting
+from chat.conversations.receivers import tell_receivers_of
 from chat.models import Conversation, Message, Tag, Turn
 from chat.models.conversation_state import list_changed, require_owner
 from chat.turns.services import stop_turn
@@ -161,6 +162,7 @@ def restore_conversations(*, user: User, ids: Collection[object]) -> int:
     restorable = list(Conversation.objects.restorable_by(user).filter(pk__in=pks).only("pk"))
     for conversation in restorable:
         record(user=user, action="conversation.restored", row=conversation)
+        tell_receivers_of(conversation)
     restored = Conversation.objects.restorable_by(user).filter(pk__in=[each.pk for each in restorable])
     number = restored.update(deleted=None)
     tell(user.pk, News.CONVERSATIONS)
@@ -227,6 +229,7 @@ def delete_conversation(*, user: User, conversation: Conversation) -> None:
         conversation.deleted = timezone.now()
         conversation.save(update_fields=["deleted"])
         record(user=user, action="conversation.deleted", row=conversation)
+        tell_receivers_of(conversation)
         answering = Turn.objects.live().filter(conversation=conversation).exists()
         if conversation.temporary and not answering and not is_held(conversation):
             erase(conversation)
@@ -241,6 +244,7 @@ def restore_conversation(*, user: User, pk: object) -> Conversation:
         raise NotFound("deleted conversation")
     restored = Conversation.objects.visible_to(user).get(pk=identifier(pk, "conversation"))
     record(user=user, action="conversation.restored", row=restored)
+    tell_receivers_of(restored)
     list_changed(restored)
     return restored
 

@@ -23,7 +23,7 @@ from accounts.access.rights import require, rights_of
 from accounts.models import May, User
 from chat.context.build import SourceEntry
 from chat.conversations.erasing import require_lasting
-from chat.models import Conversation, Message, Share, Turn
+from chat.models import Conversation, Message, Share, TeamShare, Turn
 from chat.models.conversation_state import require_owner
 from chat.models.tree import branch_rows
 from chat.prompts import wording
@@ -199,7 +199,7 @@ class SeenContext(NamedTuple):
 
 
 class SharedMessage(NamedTuple):
-    """A message as a reader of the link sees it: its row, and an answer's text as safe HTML.
+    """A message as a reader of a link or a team share sees it: its row, and an answer's text as safe HTML.
 
     Of the row, readers see only the text, the names of its files, and the name of its model.
     """
@@ -214,13 +214,18 @@ class SharedMessage(NamedTuple):
 
 
 class SharedPage(NamedTuple):
-    share: Share
+    share: Share | TeamShare
     messages: list[SharedMessage]
     after: int | None
 
+    @property
+    def has_code(self) -> bool:
+        """Return whether a message has a block that scripts copy or draw."""
+        return any("data-copy" in block for message in self.messages for block in message.blocks)
 
-def shared_page(share: Share, after: int = -1) -> SharedPage:
-    """Return the messages below depth `after` of the link's branch, oldest first, as many as a page may hold."""
+
+def shared_page(share: Share | TeamShare, after: int = -1) -> SharedPage:
+    """Return the messages below depth `after` of the shared branch, oldest first, as many as a page may hold."""
     candidates = list(branch_rows(share.leaf_id).filter(depth__gt=after).order_by("depth")[: PAGE + 1])
     rows = candidates[: count_fitting(map(characters_of, candidates[:PAGE]), MAX_CHARACTERS)]
     # No sources: citations would lead to files, and results of tools may be the text of files.

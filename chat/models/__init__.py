@@ -17,6 +17,7 @@ from chat.models.last_prompt import LastPrompt
 from chat.models.mention import Mention
 from chat.models.share import Share
 from chat.models.summary import Mark, Summary, SummaryJob
+from chat.models.team_share import TeamShare
 from chat.models.tool_result import ToolResult
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Summary",
     "SummaryJob",
     "Tag",
+    "TeamShare",
     "ToolPermission",
     "ToolResult",
     "Turn",

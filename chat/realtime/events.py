@@ -451,6 +451,7 @@ NOTICES: Mapping[str, Mapping[str, Schema]] = {
     News.TASKS: {},
     News.INVITATIONS: {},
     News.READINGS: {},
+    News.SHARED: {},
 }
 OPTIONAL = {"STATE": {"title", "summary"}, "MARKS": {"message"}}  # members that a notice may lack
 
@@ -501,6 +502,7 @@ MEANINGS: Mapping[str, str] = {
     News.INVITATIONS: "An invitation to a project has come, was answered or is gone: one to the person, or one that "
     "they sent and somebody accepted. A token hears this if it has the scope `projects`.",
     News.READINGS: "A file that is read whole for a question of the person has come further, or the reading has ended.",
+    News.SHARED: "A conversation was shared with the person, was shared again, or is shared no more.",
     "QUEUED": "The turn waits until a worker has room for it, behind `position` - 1 others; said again while it does.",
 }
 CLOSE_CODES: Mapping[int, str] = {

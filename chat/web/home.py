@@ -8,6 +8,7 @@ from django.db.models import Model as Row
 from django.db.models import QuerySet
 
 from accounts.models import User
+from chat.conversations.team_shares import received_by
 from chat.ledger.models import ModelCall
 from chat.ledger.services import spent
 from chat.models import Conversation
@@ -41,11 +42,12 @@ def surroundings(user: User, scope: ChatScope, *, query: str) -> Mapping[str, ob
 
 
 def own_conversations(user: User, project: Project) -> Mapping[str, object]:
-    """Return the context of the user's conversations in a project. Members share files, not conversations."""
+    """Return the context of the user's conversations in a project, and of those that members share with it."""
     rows = Conversation.objects.listed_for(user).filter(project=project, archived=False).order_by("-updated", "-id")
     # The sum includes all members' conversations; it reveals nothing of their contents.
     return {
         "project_conversations": rows[:PROJECT_CONVERSATIONS],
+        "shared_here": received_by(user).filter(project=project)[:PROJECT_CONVERSATIONS],
         "spent": spent(ModelCall.objects.filter(project=project)),
     }
 

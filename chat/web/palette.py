@@ -75,6 +75,7 @@ def commands() -> list[PaletteRow]:
         PaletteRow(_("Prompts"), "write", reverse("prompts:list")),
         PaletteRow(_("Tasks"), "task", reverse("tasks:today")),
         PaletteRow(_("Files"), "file", reverse("files:list")),
+        PaletteRow(_("Shared with me"), "share", reverse("chat:received")),
         PaletteRow(_("Files read whole"), "file", reverse("chat:readings")),
         PaletteRow(_("Settings"), "settings", reverse("settings:preferences")),
         PaletteRow(_("My usage"), "task", reverse("chat:usage")),

@@ -39,6 +39,7 @@ _OF_KINDS = {
     "conversation": "exported all_exported deleted restored erased imported held released",
     "message": "deleted restored",
     "share": "made ended",
+    "team_share": "made changed ended copied",
     "file": "given deleted",
     "run": "stopped_by_admin",
     "replay": "begun",

@@ -4,7 +4,7 @@
  * @typedef {import("./live.js").WireEvent} WireEvent
  */
 import { whenReleased } from "./live.js";
-import { all, around, beside, find, need, opensElsewhere, say } from "./page.js";
+import { all, around, beside, find, kindOf, need, opensElsewhere, say } from "./page.js";
 
 // --- growing ---
 
@@ -328,11 +328,30 @@ function offerTable(table) {
   table.after(acts);
 }
 
+/** @param {HTMLElement} code a block of an answer that is complete */
+function offerPreview(code) {
+  if (!document.getElementById("panel") || !kindOf(code)) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy";
+  button.dataset.preview = "";
+  button.textContent = say("preview");
+  find(HTMLElement, "[data-copy]", code)?.before(button);
+}
+
+document.addEventListener("click", async ({ target }) => {
+  const code = around(HTMLElement, "[data-preview]", target) && around(HTMLElement, ".code", target);
+  if (!code) return;
+  const { open } = await import("./previews.js");
+  await open(code);
+});
+
 /** Shows what only scripts can do. @param {HTMLElement} root */
 export function equip(root) {
   for (const button of all(HTMLElement, "[data-copy-answer]", root)) button.hidden = false;
   for (const button of all(HTMLElement, "[data-again]", root)) button.hidden = !again;
   for (const table of all(HTMLElement, ".prose .table:not(:has(+ .table-acts))", root)) offerTable(table);
+  for (const code of all(HTMLElement, `${DONE} .prose .code:not(:has([data-preview]))`, root)) offerPreview(code);
   showTabs(root);
   offerDiagrams(all(HTMLElement, `${DONE} .diagram-source`, root));
 }

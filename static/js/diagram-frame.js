@@ -5,13 +5,6 @@
 {
   const place = /** @type {HTMLElement} */ (document.getElementById("diagram"));
   const READABLE = "36rem"; // where there is less room one scrolls sideways
-  const SVG = "http://www.w3.org/2000/svg";
-  /** Elements that open, load, send or move to something, or that change another element's address. */
-  const ACTIVE = new Set(
-    "animate base button embed form frame iframe image img input link meta object script set video audio".split(" "),
-  );
-  /** Attributes that name an address or hold a script. */
-  const OUTWARD = /^(on.*|(.*:)?href|src|srcset|ping|target|action|formaction|poster|background|data|download)$/i;
   let drawn = 0;
 
   document.body.style.margin = "0";
@@ -30,27 +23,13 @@
   }
 
   /**
-   * The drawing without anything that leads or reaches outside. A click on a link would have the browser look its host up
-   * before the policy of the frame stops it, so a model could send text away as the name of a host. The drawing is cleaned
-   * and not the source, since every kind of diagram has links of its own. It is parsed where nothing is loaded.
+   * The drawing, which is cleaned and not the source, since every kind of diagram has links of its own.
    * @param {string} svg
    */
-  function withoutLinks(svg) {
+  function cleaned(svg) {
     const parsed = document.createElement("template");
     parsed.innerHTML = svg;
-    for (const element of parsed.content.querySelectorAll("*")) {
-      if (ACTIVE.has(element.localName)) element.remove();
-      for (const { name, value } of [...element.attributes]) {
-        const inside = /(^|:)href$/i.test(name) && value.startsWith("#"); // as of a marker or a gradient
-        if (!inside && OUTWARD.test(name)) element.removeAttribute(name);
-      }
-    }
-    for (const link of parsed.content.querySelectorAll("a, area")) {
-      const plain = document.createElementNS(link.namespaceURI, link.namespaceURI === SVG ? "g" : "span");
-      for (const { name, value } of link.attributes) if (!name.includes(":")) plain.setAttribute(name, value);
-      plain.append(...link.childNodes);
-      link.replaceWith(plain);
-    }
+    withoutLinks(parsed.content);
     return parsed.content;
   }
 
@@ -67,7 +46,7 @@
     });
     try {
       const { svg } = await mermaid.render(`drawn-${drawn + 1}`, data.source);
-      place.replaceChildren(withoutLinks(svg));
+      place.replaceChildren(cleaned(svg));
       const whole = /** @type {SVGElement} */ (place.firstElementChild).style;
       whole.display = "block";
       whole.marginInline = "auto";

@@ -5,7 +5,7 @@
 import { all, find, need, say } from "./page.js";
 
 const AHEAD = "400px"; // of the window, so that it is there when one comes to it
-const TAKES = 20_000; // ms at most
+export const DRAWS_WITHIN = 20_000; // ms
 /** What Mermaid calls its colours, by our tokens. @type {Record<string, string>} */
 const COLOURS = {
   background: "--surface",
@@ -52,7 +52,7 @@ function draw(code) {
   frame.title = [say("diagram"), /^\s*accTitle\s*:\s*(.+)$/m.exec(source)?.[1]].filter(Boolean).join(": ");
   frame.setAttribute("sandbox", "allow-scripts");
   frame.src = need(HTMLElement, "#words").dataset.diagramUrl ?? "";
-  const late = setTimeout(() => fail(code, frame, say("slow")), TAKES);
+  const late = setTimeout(() => fail(code, frame, say("slow")), DRAWS_WITHIN);
   frame.addEventListener("load", () => {
     const inside = frame.contentWindow;
     if (!inside) return;
@@ -67,8 +67,8 @@ function draw(code) {
   code.append(frame);
 }
 
-/** @param {HTMLElement} code */
-function look(code) {
+/** The colours of the page where the block is. @param {HTMLElement} code */
+export function look(code) {
   const probe = document.createElement("i");
   code.append(probe);
   const colour = (/** @type {string} */ token) => {

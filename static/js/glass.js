@@ -78,10 +78,11 @@ document.addEventListener("click", async (event) => {
   const dialog = find(HTMLElement, "#share-dialog");
   if (!link || !dialog || opensElsewhere(event) || !link.pathname.startsWith(location.pathname)) return;
   event.preventDefault();
+  need(HTMLElement, "#share-title", dialog).textContent = link.dataset.share ?? "";
   const body = need(HTMLElement, "#share-body", dialog);
   await htmx.ajax("GET", link.href, { target: body, swap: "innerHTML" });
   dialog.showPopover();
-  find(HTMLElement, "select", body)?.focus();
+  find(HTMLElement, "select, input:not([type=hidden])", body)?.focus();
 });
 document.addEventListener(
   "toggle",

@@ -28,7 +28,18 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
-const HINTS = new Set(["STATE", "TURN", "TITLE", "NEXT", "MARKS", "CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS"]);
+const HINTS = new Set([
+  "STATE",
+  "TURN",
+  "TITLE",
+  "NEXT",
+  "MARKS",
+  "CONVERSATIONS",
+  "TASKS",
+  "INVITATIONS",
+  "READINGS",
+  "SHARED",
+]);
 const NOT_SIGNED_IN = 4401;
 const LEAVING_TAKES = 10_000; // ms
 const FOR_GOOD = new Set([4400, 4403, 4413]); // trying again would end the same way
@@ -185,7 +196,7 @@ export const socket = new Socket(document.body.dataset.since ?? "");
  * Has the page look again: at news of this kind, and when the socket is there again, since some may have been missed.
  * However much comes, it looks once a second, and once after the last of it.
  *
- * @param {"conversations" | "tasks" | "invitations" | "readings"} kind
+ * @param {"conversations" | "tasks" | "invitations" | "readings" | "shared"} kind
  * @param {() => void} look
  */
 export function onNews(kind, look) {

@@ -137,6 +137,27 @@ export function beside(floating, anchor) {
   floating.style.inset = `${Math.max(EDGE, top)}px auto auto ${left}px`;
 }
 
+// --- blocks of code that have a preview ---
+
+/** Kinds of blocks that have a preview, by what a model calls their language. @type {Record<string, string>} */
+const PREVIEWS = {
+  html: "html",
+  xhtml: "html",
+  svg: "svg",
+  csv: "csv",
+  tsv: "tsv",
+  markdown: "markdown",
+  md: "markdown",
+  mermaid: "mermaid",
+};
+
+/** @param {HTMLElement} code a block @returns {string} the kind of its preview; empty where it has none */
+export function kindOf(code) {
+  const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
+  if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
+  return PREVIEWS[language] ?? "";
+}
+
 // --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---
 
 const SHOWN_FOR = 1_600; // ms
@@ -182,18 +203,22 @@ async function textFor(button) {
   return response.text();
 }
 
-document.addEventListener("click", async ({ target }) => {
+document.addEventListener("click", ({ target }) => {
   const button = around(HTMLElement, "[data-copy], [data-copy-answer], [data-copy-table]", target);
-  if (!button) return;
+  if (button) copyFrom(button, textFor(button));
+});
+
+/** Copies the text, and says on the button whether that went well. @param {HTMLElement} button @param {Promise<string>} text */
+export async function copyFrom(button, text) {
   const label = find(HTMLElement, "[data-copy-label]", button) ?? button;
   label.dataset.before ??= label.textContent;
-  const copied = await write(textFor(button)).then(
+  const copied = await write(text).then(
     () => "copied",
     () => "uncopied",
   );
   label.textContent = say(copied);
   setTimeout(() => (label.textContent = label.dataset.before ?? ""), SHOWN_FOR);
-});
+}
 
 /** Without a clipboard a link is selected, to be copied by hand. */
 for (const button of all(HTMLButtonElement, "[data-copy-link]")) button.hidden = false;

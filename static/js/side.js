@@ -144,6 +144,7 @@ document.body.addEventListener("sidechange", ({ detail }) => {
 onNews("conversations", refresh);
 onNews("tasks", refresh); // a run may wait for its person by now
 onNews("invitations", () => announce("invitationschange"));
+onNews("shared", () => announce("sharedchange"));
 document.addEventListener("visibilitychange", refresh);
 
 /** Who has gone down further than the server refreshes would lose their place: for them it waits until they are back. */

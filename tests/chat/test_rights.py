@@ -180,8 +180,13 @@ def export(client: Client, user: User) -> int:
     return client.get(f"/api/v1/conversations/{past(user, 1).pk}/export/").status_code
 
 
+def share_inside(client: Client, user: User) -> int:
+    return post(client, f"/api/v1/conversations/{past(user, 1).pk}/team-shares/", username="nobody")
+
+
 ACTS = {
     May.SHARE: share,
+    May.SHARE_INSIDE: share_inside,
     May.PUBLISH_PERSONAS: publish,
     May.RUN_TASKS: run,
     May.TOKENS: make_token,
@@ -210,6 +215,8 @@ def undrafted(user: User) -> str:
 OFFERED: list[tuple[May, Callable[[User], str], str]] = [
     (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/share/", 'name="shows_context"'),
     (May.SHARE, lambda user: f"/c/{past(user, 1).pk}/organise/", "data-share"),
+    (May.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/team-shares/", 'name="may_copy"'),
+    (May.SHARE_INSIDE, lambda user: f"/c/{past(user, 1).pk}/organise/", "/team-shares/"),
     (May.EXPORT, lambda user: f"/c/{past(user, 1).pk}/organise/", "Export as JSON"),
     (May.EXPORT, lambda user: "/import/", "Export everything"),
     (May.UPLOAD, lambda user: "/import/", 'name="file"'),

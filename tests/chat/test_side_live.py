@@ -177,7 +177,7 @@ def test_a_page_that_is_up_to_date_is_told_nothing(application: Application, per
 
 def test_to_a_page_of_long_ago_everything_may_have_changed(application: Application, person: Person) -> None:
     with listening(application, person, since="1000000000.000") as socket:
-        assert socket.settled() == ["CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS"]
+        assert socket.settled() == ["CONVERSATIONS", "TASKS", "INVITATIONS", "READINGS", "SHARED"]
 
 
 def test_unarchiving_and_restoring_are_told(application: Application, person: Person) -> None:

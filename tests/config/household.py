@@ -31,6 +31,7 @@ from chat.models import (
     Share,
     Summary,
     SummaryJob,
+    TeamShare,
     ToolPermission,
     ToolResult,
     Turn,
@@ -166,9 +167,19 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
     share = Share.objects.create(conversation=turn.conversation, leaf=turn.answer, title=PRIVATE)
     brought = Import.objects.create(owner=owner, name=PRIVATE, status="done", results=[])
     saved = SavedPrompt.objects.create(owner=owner, name=PRIVATE, text=PRIVATE)
+    team_share = TeamShare.objects.create(
+        conversation=turn.conversation,
+        leaf=turn.answer,
+        title=PRIVATE,
+        user=member.user,
+        username="shared",
+        may_copy=True,
+        updated=timezone.now(),
+    )
     rows += [
         result := _result(turn),
         share,
+        team_share,
         brought,
         SavedPrompt.objects.create(project=project, name=PRIVATE, text=PRIVATE),
         saved,
@@ -190,6 +201,8 @@ def household(people: Callable[..., User]) -> Iterator[Household]:
         "pages/page": "1",
         "turns/pk": str(turn.pk),
         "shares/pk": str(share.pk),
+        "team-shares/pk": str(team_share.pk),
+        "shared-with-me/pk": str(team_share.pk),
         "welcome/pk": str(owner.pk),
         "openid/pk": str(
             signs_in.pk

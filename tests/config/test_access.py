@@ -17,7 +17,8 @@ from tests.config.household import ELSEWHERE, INTRUSION, PRIVATE, SECRET, SHOWN,
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 IN_THE_ADMIN = ("GET", "POST")  # its views ask for nothing else
-# What anybody may see: signing in, what load balancers ask, and the description of the API, which holds no data.
+# What anybody may see: signing in, what load balancers ask, the empty frame of a diagram, and the description of the
+# API, which holds no data.
 PUBLIC = {
     "/login/",
     "/login/forgotten/",
@@ -27,6 +28,7 @@ PUBLIC = {
     "/manifest.webmanifest",
     "/service-worker.js",
     "/offline/",
+    "/diagram/",
     "/api/v1/schema/",
     "/api/v1/asyncapi/",
     "/api/docs/",

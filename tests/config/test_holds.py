@@ -46,6 +46,7 @@ WITHOUT = {
     "chat.Run",
     "chat.RunMandate",
     "chat.Tag",
+    "chat.TeamShare",
     "personas.PersonaShare",
     "projects.CodeSeries",
     "projects.Invitation",

@@ -29,7 +29,7 @@ NO_PAGES = {
     *("messages/<>/", "messages/<>/text/", "messages/<>/sources/<>/", "projects/<>/meter/", "projects/<>/files/"),
     *("projects/<>/conversations/", "projects/invitations/", "projects/invitations/count/", "personas/tools/"),
     *("files/<>/content/", "files/<>/shown/", "files/<>/chip/", "files/<>/pages/<>/picture/", "logo/<>.png"),
-    "help/pictures/<>",
+    *("help/pictures/<>", "preview/frame/"),
     *("login/passkey/", "login/openid/<>/", "login/openid/<>/done/", "manifest.webmanifest", "service-worker.js"),
     *("livez", "metrics", "readyz"),
 }

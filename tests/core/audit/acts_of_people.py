@@ -9,6 +9,8 @@ from accounts.models import OpenIDIdentity, User
 from accounts.services import create_token
 from accounts.webhooks.services import create_webhook
 from chat.conversations.sharing import ShareTerms, share
+from chat.conversations.team_shares import Recipient, TeamTerms, share_with
+from chat.models import TeamShare
 from chat.readings.models import Reading
 from core.audit.models import Entry
 from personas.models import Persona
@@ -200,6 +202,51 @@ def _(w: World) -> None:
     link = share(user=w.olga, conversation=w.conversation(w.olga), terms=ShareTerms(password=SECRET))
     w.post(f"/shares/{link.pk}/end/")
     assert link.token not in texts_of(list(Entry.objects.all()))
+
+
+def team_share(w: World, *, owner: User, username: str) -> TeamShare:
+    return share_with(
+        user=owner,
+        conversation=w.conversation(owner),
+        recipient=Recipient(username=username),
+        terms=TeamTerms(may_copy=True),
+    )
+
+
+@page("team_share.made")
+def _(w: World) -> None:
+    w.post(f"/c/{w.conversation(w.olga).pk}/team-shares/", {"username": "admin"})
+
+
+@page("team_share.changed")
+def _(w: World) -> None:
+    row = team_share(w, owner=w.olga, username="admin")
+    w.post(f"/c/{row.conversation_id}/team-shares/", {"username": "admin"})
+
+
+@page("team_share.ended")
+def _(w: World) -> None:
+    w.post(f"/team-shares/{team_share(w, owner=w.olga, username='admin').pk}/end/")
+
+
+@page("team_share.copied")
+def _(w: World) -> None:
+    w.post(f"/shared-with-me/{team_share(w, owner=w.admin, username='olga').pk}/copy/")
+
+
+@program("team_share.made")
+def _(w: World) -> None:
+    w.api("POST", f"conversations/{w.conversation(w.admin).pk}/team-shares/", {"username": "olga"})
+
+
+@program("team_share.ended")
+def _(w: World) -> None:
+    w.api("DELETE", f"team-shares/{team_share(w, owner=w.admin, username='olga').pk}/")
+
+
+@program("team_share.copied")
+def _(w: World) -> None:
+    w.api("POST", f"shared-with-me/{team_share(w, owner=w.olga, username='admin').pk}/copy/")
 
 
 @page("usage.exported")

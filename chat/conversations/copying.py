@@ -1,0 +1,132 @@
+"""Copy a shared conversation into a conversation of the reader.
+
+The copy has what the reader sees: the texts of questions and answers, the names of models, and the names of files. It
+has no files, no results of tools, no reasoning, no summaries and no reports. So a model that goes on sees nothing that
+the reader was not shown.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Sum, TextField
+from django.db.models.functions import Cast, Length
+from uuid_utils.compat import uuid7
+
+from accounts.models import User
+from chat.models import Attachment, Conversation, Message, TeamShare
+from chat.models.conversation_state import list_changed
+from chat.models.parts import MessagePart
+from chat.models.tree import branch_rows
+from chat.rendering.references import cited_numbers
+from core.audit.services import record
+from core.errors import ProductError
+from core.sentences import Sentence
+from llm.step_filters.thoughts import without_reasoning
+from projects.models import Project
+
+AT_ONCE = 200  # messages in memory
+MAX_MESSAGES = 5_000
+MAX_CHARACTERS = 20_000_000  # of the stored parts
+STEP = timedelta(milliseconds=1)  # the exactness of times in ids
+
+
+@transaction.atomic
+def copy_shared(*, user: User, share: TeamShare) -> Conversation:
+    """Copy the shared branch into a new conversation of the user, and return it.
+
+    The copy of a share with a project is in that project. Raises `copy_not_allowed` (403) and `too_long_to_copy`.
+    """
+    if not share.may_copy:
+        sentence = Sentence("You may read this conversation but not copy it. Ask who shared it.")
+        raise ProductError("copy_not_allowed", sentence, status=403)
+    _require_size(share)
+    project = Project.objects.visible_to(user).filter(pk=share.project_id).first() if share.project_id else None
+    conversation = Conversation.objects.create(owner=user, title=share.title, titled=bool(share.title), project=project)
+    cited: set[int] = set()
+    leaf: Message | None = None
+    above: tuple[UUID, datetime] | None = None
+    for batch in _batches(share):
+        copies = []
+        for original in batch:
+            leaf = _copy_of(original, conversation, above)
+            above = (leaf.pk, leaf.created)
+            copies.append(leaf)
+            cited |= cited_numbers(leaf.text) if leaf.role == Message.Role.ASSISTANT else set()
+        _store(batch, copies)
+    # The numbers of the original's documents stay taken, so that no citation leads to a document of the copy. A slash
+    # marks ids that are no files.
+    conversation.documents = {f"copied/{number}": number for number in sorted(cited)}
+    conversation.leaf = leaf
+    conversation.save(update_fields=["documents", "leaf"])
+    record(user=user, action="team_share.copied", row=share, changes={"copy": str(conversation.pk)})
+    list_changed(conversation)
+    return conversation
+
+
+def _require_size(share: TeamShare) -> None:
+    size = branch_rows(share.leaf_id).aggregate(characters=Sum(Length(Cast("parts", TextField()))))
+    if share.leaf.depth >= MAX_MESSAGES or (size["characters"] or 0) > MAX_CHARACTERS:
+        sentence = Sentence(
+            "A conversation of more than {messages} messages or {millions} million characters cannot be copied. "
+            "Ask who shared it to share an earlier part.",
+            messages=MAX_MESSAGES,
+            millions=MAX_CHARACTERS // 1_000_000,
+        )
+        raise ProductError("too_long_to_copy", sentence)
+
+
+def _batches(share: TeamShare) -> Iterator[list[Message]]:
+    """Yield the messages of the shared branch from the root on."""
+    rows = branch_rows(share.leaf_id).order_by("depth")
+    depth = -1
+    while batch := list(rows.filter(depth__gt=depth)[:AT_ONCE]):
+        yield batch
+        depth = batch[-1].depth
+
+
+def _copy_of(original: Message, conversation: Conversation, above: tuple[UUID, datetime] | None) -> Message:
+    """Return an unsaved copy of the message. Its id has its time, so that lists keep their order."""
+    created = max(original.created, above[1] + STEP) if above is not None else original.created
+    return Message(
+        id=uuid7(nanoseconds=int(created.timestamp() * 1_000_000_000)),
+        conversation=conversation,
+        owner_id=conversation.owner_id,
+        parent_id=above[0] if above is not None else None,
+        depth=original.depth,
+        role=original.role,
+        parts=_texts(original),
+        model=original.model,
+        status=original.status,
+        error_code=original.error_code,
+        error_detail=original.error_detail,
+        created=created,
+    )
+
+
+def _texts(original: Message) -> list[MessagePart]:
+    """Return the text parts of the message, without reasoning that stands in the text of an answer."""
+    parts: list[MessagePart] = []
+    for part in original.parts:
+        if part["type"] != "text":
+            continue
+        text = part["text"] if original.role == Message.Role.USER else without_reasoning(part["text"])
+        copied: MessagePart = {"type": "text", "text": text}
+        if part.get("continues"):
+            copied["continues"] = True
+        parts.append(copied)
+    return parts
+
+
+def _store(originals: list[Message], copies: list[Message]) -> None:
+    times = [message.created for message in copies]
+    Message.objects.bulk_create(copies)
+    for message, created in zip(copies, times, strict=True):
+        message.created = created  # the insert has set it to the present time
+    Message.objects.bulk_update(copies, ["created"])
+    Attachment.objects.bulk_create(
+        Attachment(message=copied, file=None, name=attached.name, ordinal=attached.ordinal)
+        for original, copied in zip(originals, copies, strict=True)
+        for attached in original.attachments.all()
+    )
