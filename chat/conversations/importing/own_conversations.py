@@ -16,6 +16,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
 from accounts.models import User
+from chat.conversations.importing.own_reports import MAX_CALLS, RowsHere, calls_of
 from chat.conversations.importing.own_rows import ExportedRow, is_uuid
 from chat.conversations.importing.reading import (
     MAX_MESSAGES,
@@ -75,9 +76,7 @@ class Losses:
                 Sentence("Files whose bytes are missing, so only their names came: {count}.", count=self.files)
             )
         if self.reports:
-            sentences.append(
-                Sentence("Context reports whose lists of sources did not come: {count}.", count=self.reports)
-            )
+            sentences.append(Sentence("Older context reports that came as numbers only: {count}.", count=self.reports))
         if self.results:
             sentences.append(
                 Sentence("Long tool results that came as they were shortened: {count}.", count=self.results)
@@ -142,6 +141,7 @@ class _OwnConversation:
         self.rows: dict[str, Message] = {}
         self.exported: dict[str, ExportedRow] = {}
         self.files: dict[str, File] = {}  # by the id in the export
+        self.summaries: dict[str, Summary] = {}  # by the id in the export
 
     def store(self) -> StoredConversation:
         row = self.row
@@ -160,15 +160,16 @@ class _OwnConversation:
         self._read_messages(conversation)
         self._store_messages()
         self._attach()
-        self._answer_turns(conversation)
         self._marks(conversation)
         self._summaries(conversation)
+        numbers = self._documents()
+        self._answer_turns(conversation, numbers)
         self._listing(conversation)
         newest = max(self.rows.values(), key=lambda each: each.pk)
         leaf = self.rows.get(row.text("leaf", 40)) or newest
         Conversation.objects.filter(pk=conversation.pk).update(
             leaf=leaf,
-            documents=self._documents(),
+            documents=numbers,
             created=past(row.moment("created")),
             updated=past(row.moment("updated")),
         )
@@ -297,7 +298,7 @@ class _OwnConversation:
         documents: list[FoundDocument] = []
         for each in row.rows("documents", 500):
             document: FoundDocument = {"number": each.number("number"), "title": each.text("title", 500)}
-            file = self.files.get(each.text("file", 40)) or self.lists.files.get(each.text("file", 40))
+            file = self._file_here(each.text("file", 40))
             if file is not None:
                 document["file"] = str(file.pk)
                 document["start"] = each.number("start")
@@ -333,8 +334,9 @@ class _OwnConversation:
                 attachments.append(Attachment(message=self.rows[key], file=file, name=name, ordinal=number))
         Attachment.objects.bulk_create(attachments, AT_ONCE)
 
-    def _answer_turns(self, conversation: Conversation) -> None:
-        """Store a turn for each answer that had one, with its numbers."""
+    def _answer_turns(self, conversation: Conversation, numbers: Mapping[str, int]) -> None:
+        """Store a turn for each answer that had one, with its numbers and reports."""
+        rows_here = RowsHere(self.rows, self.summaries, self._file_here, numbers)
         turns = []
         now = timezone.now()
         for key, exported in self.exported.items():
@@ -343,8 +345,9 @@ class _OwnConversation:
                 continue
             if answer.parent.role != Message.Role.USER:
                 continue
-            calls = list(exported.rows("report", 200))
-            self.losses.reports += bool(calls)
+            calls = list(exported.rows("report", MAX_CALLS))
+            reports = calls_of(exported, rows_here, answer.model)
+            self.losses.reports += bool(calls) and not reports
             turn = Turn(
                 conversation=conversation,
                 owner_id=conversation.owner_id,
@@ -357,6 +360,7 @@ class _OwnConversation:
                 finish_reason=exported.choice("finish_reason", get_args(FinishReason)),
                 finish_detail=exported.text("finish_detail", 100),
                 context_notice=Sentence.verbatim(exported.text("context_notice", 1_000)),
+                report={"calls": reports} if reports else {},
                 finished=now,
             )
             if calls:
@@ -365,6 +369,9 @@ class _OwnConversation:
                 turn.context_left_out = calls[-1].number("without_room")
             turns.append(turn)
         Turn.objects.bulk_create(turns, AT_ONCE)
+
+    def _file_here(self, key: str) -> File | None:
+        return self.files.get(key) or self.lists.files.get(key)
 
     def _marks(self, conversation: Conversation) -> None:
         marks = []
@@ -381,7 +388,7 @@ class _OwnConversation:
         Mark.objects.bulk_create(marks, AT_ONCE, ignore_conflicts=True)
 
     def _summaries(self, conversation: Conversation) -> None:
-        stored: dict[str, Summary] = {}
+        stored = self.summaries
         for each in self.row.rows("summaries", MAX_SUMMARIES):
             first = self.rows.get(each.text("first", 40))
             last = self.rows.get(each.text("last", 40))
@@ -425,7 +432,7 @@ class _OwnConversation:
         exported = self.row.counts("documents", MAX_DOCUMENTS)
         numbers: dict[str, int] = {}
         for source, number in exported.items():
-            file = self.files.get(source) or self.lists.files.get(source)
+            file = self._file_here(source)
             if file is not None:
                 numbers[str(file.pk)] = number
             elif not is_uuid(source):
