@@ -143,6 +143,19 @@ def test_a_wrong_sequence_number_is_an_error_and_not_the_end(
         assert socket.receive() == {"type": "ACK", "id": 2}
 
 
+def test_an_unknown_member_of_a_frame_is_refused_with_the_names_that_exist(
+    application: Application, person: Person
+) -> None:
+    place = person.caller.conversation()
+    with socket_of(application, person) as socket:
+        socket.send("send", id=1, conversation=place, text="Hello", file=["x"])
+        error = socket.until("ERROR")[-1]
+        assert (error["id"], error["code"]) == (1, "unknown_member") and "files" in error["detail"]
+        socket.send("ping", id=2)
+        assert socket.until("ACK")[-1]["id"] == 2
+    assert not Turn.objects.filter(conversation=place).exists()
+
+
 def test_an_address_without_a_socket_is_refused(application: Application) -> None:
     with (
         pytest.raises(InvalidStatus) as refused,
