@@ -83,9 +83,10 @@ def calls_and_results_stay_together(prompt: Prompt) -> Iterator[str]:
                 yield f"the result {message.answers} has no call directly before it"
             waiting[str(message.answers)] -= 1
             continue
-        if unanswered := list((+waiting).elements()):
+        if waiting and (unanswered := list((+waiting).elements())):
             yield f"the calls {unanswered} have no result before a message of the role {message.role}"
-        waiting = Counter(call.id for call in message.calls)
+        if waiting or message.calls:
+            waiting = Counter(call.id for call in message.calls)
     if unanswered := list((+waiting).elements()):
         yield f"the calls {unanswered} have no result at the end"
 
