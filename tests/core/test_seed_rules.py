@@ -72,13 +72,14 @@ BREAKS: dict[str, list[list[PromptMessage]]] = {
         [CITES, QUESTION, CALL, RESULT],
         [CITES, QUESTION, CALL, RESULT, REMINDER, CALL, RESULT],
     ],
+    "documents_of_the_newest_turn_are_to_be_cited": [[SYSTEM, QUESTION, ANSWER, FILE, QUESTION]],
     "reminders_are_of_the_newest_turn": [[SYSTEM, QUESTION, REMINDER, ANSWER, QUESTION]],
     "guidance_is_for_tools_that_are_offered": [[CITES, QUESTION]],
     "one_line_for_what_was_left_out": [[SYSTEM, GAP, QUESTION, ANSWER, GAP, QUESTION]],
 }
 KEEPS = {
     "everything": [
-        *(SYSTEM, TASKS, SUMMARY, GAP, QUESTION, CALL, OLD_RESULT, ANSWER, FILE, QUESTION, ANSWER),
+        *(CITES, TASKS, SUMMARY, GAP, QUESTION, CALL, OLD_RESULT, ANSWER, FILE, QUESTION, ANSWER),
         *(PERSONA, FILE, FILE, QUESTION),
     ],
     "a search": [CITES, QUESTION, ANSWER, PERSONA, FILE, QUESTION, CALL, RESULT, CALL, RESULT, REMINDER],

@@ -174,6 +174,14 @@ def citations_are_asked_for_after_a_search(prompt: Prompt) -> Iterator[str]:
         yield "no reminder of citations at the end"
 
 
+def documents_of_the_newest_turn_are_to_be_cited(prompt: Prompt) -> Iterator[str]:
+    """Onyx, “How documents are represented”: a document has a number so that the model can cite it."""
+    turn = prompt.messages[prompt.current :]
+    has_documents = any(each.role == "user" and each.text.startswith(DOCUMENTS_LINE) for each in turn)
+    if has_documents and not _CITE.search(prompt.system):
+        yield "there are documents, and the system prompt does not say how to cite"
+
+
 def reminders_are_of_the_newest_turn(prompt: Prompt) -> Iterator[str]:
     """Onyx, “Reminders”: a reminder stands at the very end of the context, not in the turns before."""
     for message in prompt.messages[: prompt.current]:
@@ -210,6 +218,7 @@ RULES: tuple[Callable[[Prompt], Iterator[str]], ...] = (
     instructions_move_along,
     results_of_older_turns_are_stubs,
     citations_are_asked_for_after_a_search,
+    documents_of_the_newest_turn_are_to_be_cited,
     reminders_are_of_the_newest_turn,
     guidance_is_for_tools_that_are_offered,
     one_line_for_what_was_left_out,
