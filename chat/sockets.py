@@ -202,14 +202,14 @@ def _parse(text: str | None, pace: FramePace) -> JsonObject:
 
 def _require_known(frame: JsonObject) -> None:
     """Raise `unknown_member` if the frame has a member that frames of its type do not have."""
-    known = ["id", *FRAMES[frame["type"]]]
+    members = ["id", *FRAMES[frame["type"]]]
     for name in frame:
-        if name != "type" and name not in known:
+        if name != "type" and name not in members:
             sentence = Sentence(
-                "Frames of the type “{type}” have no “{name}”. They have: {known}.",
+                "Frames of the type “{type}” have no “{name}”. They have: {members}.",
                 type=frame["type"],
                 name=shortened(name, 100),
-                known=", ".join(known),
+                members=", ".join(members),
             )
             raise ProductError("unknown_member", sentence)
 
