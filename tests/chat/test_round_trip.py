@@ -139,7 +139,7 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
         {"type": "tool_call", "id": "a", "name": "search_files", "arguments": '{"query": "fee"}'},
         {"type": "tool_result", "id": "a", "text": "{}", "error": False, "documents": [passage]},
         {"type": "text", "text": "It is 42 [1]."},
-        model=model, feedback="good",
+        model=model, feedback="good", feedback_reasons=["correct"], feedback_comment="Just what I need.",
     )  # fmt: skip
     failed = say("assistant", question, status="failed", error_code="model_failed", error_detail=Sentence("No answer."))
     again = say("user", answer, {"type": "text", "text": "And later?"})
@@ -305,7 +305,8 @@ def _conversation(row: Conversation, names: dict[str, str]) -> dict[str, Any]:
         "messages": [
             (
                 *(places[each.pk], each.role, each.created, each.status, each.error_code, each.error_detail.english),
-                *(each.feedback, each.model and each.model.name, json.loads(_named(json.dumps(each.parts), names))),
+                *(each.feedback, each.feedback_reasons, each.feedback_comment),
+                *(each.model and each.model.name, json.loads(_named(json.dumps(each.parts), names))),
                 [(file.name, file.file and file.file.name) for file in each.attachments.all()],
                 _turn(each, {**by_text, **names, **summaries}),
             )

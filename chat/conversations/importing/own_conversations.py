@@ -46,6 +46,8 @@ MAX_PARTS = 2_000  # of one message
 MAX_ATTACHED = 50  # files of one message
 MAX_DOCUMENTS = 20_000  # numbered sources of one conversation
 MAX_MARKS = 5_000
+MAX_REASONS = 10  # of one feedback
+MAX_COMMENT = 1_000  # characters of a feedback, as for one that is typed here
 MAX_SUMMARIES = 1_000
 STEP = timedelta(milliseconds=1)
 AT_ONCE = 500  # rows per statement
@@ -233,6 +235,8 @@ class _OwnConversation:
         name = row.text("model", 200) if is_answer else ""
         if name and name not in self.models:
             self.losses.models[name] += 1
+        feedback = row.choice("feedback", Message.Feedback.values) if is_answer else ""
+        reasons = row.texts("feedback_reasons", MAX_REASONS, 40) if feedback else []
         return Message(
             id=uuid7(nanoseconds=int(at.timestamp() * 1_000_000_000)),
             conversation=conversation,
@@ -242,7 +246,10 @@ class _OwnConversation:
             status=Message.Status.INTERRUPTED if status == Message.Status.PENDING else status,
             error_code=row.text("error_code", 60),
             error_detail=Sentence.verbatim(row.text("error_detail", 1_000)),
-            feedback=row.choice("feedback", Message.Feedback.values),
+            feedback=feedback,
+            feedback_reasons=[reason for reason in reasons if reason.isidentifier()],
+            feedback_comment=row.text("feedback_comment", MAX_COMMENT) if feedback else "",
+            feedback_at=past(row.moment("created")) if feedback else None,
             model=self.models.get(name),
         )
 
