@@ -132,12 +132,17 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
     question = say("user", None, {"type": "text", "text": "  What is the fee?\n"})
     Attachment.objects.create(message=question, file=file, name="fees.txt", ordinal=0)
     Attachment.objects.create(message=question, file=None, name="gone.txt", ordinal=1)
-    passage = {"number": 1, "title": "fees.txt", "file": str(file.pk), "page": 0, "start": 0, "end": 14}
+    passage = {
+        "number": 1, "title": "fees.txt", "file": str(file.pk), "page": 0, "start": 0, "end": 14,
+        "passages": [{"start": 0, "end": 14, "heading": "Fees"}],
+    }  # fmt: skip
+    outgoing = [{"host": "search.example", "what": "fee"}]
     answer = say(
         "assistant", question,
         {"type": "reasoning", "text": "I search."},
         {"type": "tool_call", "id": "a", "name": "search_files", "arguments": '{"query": "fee"}'},
-        {"type": "tool_result", "id": "a", "text": "{}", "error": False, "documents": [passage]},
+        {"type": "tool_result", "id": "a", "text": "{}", "error": False, "documents": [passage],
+         "outgoing": outgoing},
         {"type": "text", "text": "It is 42 [1]."},
         model=model, feedback="good", feedback_reasons=["correct"], feedback_comment="Just what I need.",
     )  # fmt: skip

@@ -29,9 +29,10 @@ from chat.conversations.importing.reading import (
 )
 from chat.conversations.importing.restoring import OwnLists, joined, past
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
-from chat.models.parts import FoundDocument, MessagePart
+from chat.models.parts import FoundDocument, MessagePart, PassageSpan
 from core.errors import ProductError
 from core.json_types import JsonObject
+from core.net.outgoing import OutgoingRequest
 from core.net.url_safety import is_http
 from core.sentences import Sentence
 from files.models import File
@@ -45,6 +46,8 @@ MAX_CHARACTERS = 40_000_000  # of one conversation
 MAX_PARTS = 2_000  # of one message
 MAX_ATTACHED = 50  # files of one message
 MAX_DOCUMENTS = 20_000  # numbered sources of one conversation
+MAX_PASSAGES = 200  # of one document in a tool result
+MAX_OUTGOING = 200  # requests of one tool call
 MAX_MARKS = 5_000
 MAX_REASONS = 10  # of one feedback
 MAX_COMMENT = 1_000  # characters of a feedback, as for one that is typed here
@@ -296,6 +299,8 @@ class _OwnConversation:
                         "error": each.flag("error"),
                         "documents": self._found(each),
                     }
+                    if outgoing := _outgoing(each):
+                        result["outgoing"] = outgoing
                     parts.append(result)
         self.losses.checks += checked
         return parts
@@ -311,6 +316,8 @@ class _OwnConversation:
                 document["start"] = each.number("start")
                 document["end"] = each.number("end")
                 document["page"] = each.number("page")
+                if passages := [_passage(span) for span in each.rows("passages", MAX_PASSAGES)]:
+                    document["passages"] = passages
             url = each.text("url", 2_000)
             if is_http(url):  # pages make a link of it
                 document["url"] = url
@@ -460,3 +467,16 @@ class _OwnConversation:
         since = self.row.moment("pinned_since")
         if conversation.pinned and since is not None:
             Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))
+
+
+def _passage(row: ExportedRow) -> PassageSpan:
+    span: PassageSpan = {"start": row.number("start"), "end": row.number("end")}
+    if heading := row.text("heading", 1_000):
+        span["heading"] = heading
+    return span
+
+
+def _outgoing(row: ExportedRow) -> list[OutgoingRequest]:
+    """Return the requests with which a tool sent data out of the workspace."""
+    requests = row.rows("outgoing", MAX_OUTGOING)
+    return [{"host": each.text("host", 255), "what": each.text("what", MAX_TEXT)} for each in requests]
