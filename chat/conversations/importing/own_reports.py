@@ -52,6 +52,7 @@ def calls_of(turn: ExportedRow, rows: RowsHere, model: Model | None) -> list[Cal
 
 def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
     sources = list(_sources(call, rows))
+    ids = {source.get("id") for source in sources}
     left_out = [source for source in sources if source["state"] == "left_out" and source.get("id")]
     return {
         "cycle": max(call.number("cycle"), 1),
@@ -80,7 +81,7 @@ def _call(call: ExportedRow, rows: RowsHere, model: Model | None) -> CallReport:
         "versions": {},  # the rows with these numbers did not come; here they are other texts
         "summary": _summary(call, rows),
         "messages": list(_messages(call, rows)),
-        "numbers": {pk: rows.numbers[pk] for source in sources if (pk := source.get("id")) in rows.numbers},
+        "numbers": {pk: number for pk, number in rows.numbers.items() if pk in ids},
         "refused": _sentence(call.text("refused", 1_000)),
         "notes": [_sentence(text) for text in call.texts("notes", MAX_NOTES, 1_000)],
         "unread": call.number("unread"),

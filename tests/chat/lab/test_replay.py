@@ -249,7 +249,7 @@ def test_forms_and_places_of_reminders_are_compared(application: Application, pe
     note = upload(person, "note.txt", b"Twelve apples.")
     ask_and_wait(person, place, "How many?", models=[str(model_of(application, tools=False).pk)], files=[note["id"]])
 
-    def messages(**choices: str) -> list[Any]:
+    def messages(**choices: Any) -> list[Any]:
         [result] = again(person.user, Variation(**choices))
         assert result.problems == [] and result.replanned is not None
         return list(result.replanned.planned[-1].report["messages"])
