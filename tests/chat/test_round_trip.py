@@ -370,7 +370,7 @@ def test_the_panel_of_an_imported_answer_shows_what_its_model_saw(
     panel = inspector.of_turn(Turn.objects.get(owner=ivan, answer__depth=1, status="done"))
     assert panel is not None
     texts = [each["text"] for each in panel.messages]
-    assert texts[0] == "Be kind." and "The fee is 42." in str(texts[1]) and texts[2] == question.text
+    assert texts[0] == "Be kind." and '"title": "fees.txt"' in str(texts[1]) and texts[2] == question.text
     titles = [source["title"] for source in panel.report["sources"]]
     assert titles[2:] == ["D2026-03-01-T02 Pay", "fees.txt", "What is the fee?"]
     assert [card.group for card in panel.cards] == ["instructions", "files", "tasks", "conversation", "current"]

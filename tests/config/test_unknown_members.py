@@ -73,7 +73,8 @@ def test_every_body_of_the_api_refuses_members_that_it_does_not_know() -> None:
 def test_every_address_without_a_body_refuses_one_by_the_names_of_its_members(client: Client) -> None:
     """An empty form is none: Django's client and others send it with each POST."""
     wrong, count = [], 0
-    for path, method, view in operations():
+    last = "/api/v1/tokens/revoke-all/"  # it ends our own token
+    for path, method, view in sorted(operations(), key=lambda each: each[0] == last):
         if method not in ("POST", "PUT", "PATCH") or body_of(path, method, view) is not None:
             continue
         count += 1
