@@ -43,7 +43,7 @@ from core.api.idempotency import LONGEST_KEY
 from core.errors import NotFound, ProductError
 from core.json_types import JsonObject
 from core.requests import get_or_404, identifier
-from core.sentences import Sentence
+from core.sentences import Sentence, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,7 @@ class ConversationConsumer(SignedInConsumer):
         if frame["type"] != "ping" and not await self.holds():
             return
         try:
+            _require_known(frame)
             await getattr(self, f"on_{frame['type']}")(frame)
             await self.send_json({"type": "ACK", "id": frame.get("id")})
         except ProductError as error:
@@ -197,6 +198,20 @@ def _parse(text: str | None, pace: FramePace) -> JsonObject:
     if not isinstance(frame, dict) or not isinstance(frame.get("type"), str) or frame["type"] not in FRAMES:
         raise FrameRefused(BAD_FRAME)
     return frame
+
+
+def _require_known(frame: JsonObject) -> None:
+    """Raise `unknown_member` if the frame has a member that frames of its type do not have."""
+    members = ["id", *FRAMES[frame["type"]]]
+    for name in frame:
+        if name != "type" and name not in members:
+            sentence = Sentence(
+                "Frames of the type “{type}” have no “{name}”. They have: {members}.",
+                type=frame["type"],
+                name=shortened(name, 100),
+                members=", ".join(members),
+            )
+            raise ProductError("unknown_member", sentence)
 
 
 def _sequence(frame: JsonObject) -> int:

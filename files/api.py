@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from accounts.access.api_views import ScopedView
-from core.api.fields import Strict, valid
+from core.api.fields import Strict, valid, valid_upload
 from core.api.pagination import NewestFirst
 from core.errors import ProductError
 from core.json_bodies import JSONParser
@@ -152,9 +152,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
 
         The same content is stored once: the response is 200 with the existing file, and its note says so.
         """
-        if "file" not in request.FILES:
-            raise ProductError("no_file", "Send the file as multipart/form-data in the field “file”.")
-        content = request.FILES["file"]
+        content = valid_upload(UploadSerializer, request, "Send the file as multipart/form-data in the field “file”.")
         file = services.upload(user=self.person, name=content.name or "", content=content)
         code = status.HTTP_200_OK if file.repeated else status.HTTP_201_CREATED
         return Response(self.get_serializer(file).data, status=code)

@@ -29,7 +29,7 @@ from personas.services import PersonaFields, default_profile, model_for
 from personas.sharing.names import require_free_name
 from personas.sharing.roles import may_own
 from personas.texts import TEXTS, check_text
-from personas.variables import check_variables
+from personas.variables import VARIABLES_HELP, check_variables
 
 
 class LinesField(forms.CharField):
@@ -208,7 +208,7 @@ class PersonaForm(PersonaRules):
 
     acting: ClassVar[AbstractUser]
 
-    instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False)
+    instructions = prompt_text(Persona.MAX_INSTRUCTIONS, required=False, help_text=VARIABLES_HELP)
     tools = ToolNames(required=False, widget=ToolBoxes)
     starter_messages = LinesField(help_text=f"Shown for a start, one a line, at most {Persona.MAX_STARTERS}.")
 

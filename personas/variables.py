@@ -1,6 +1,7 @@
 """Variables in system prompts, personas' instructions and projects' instructions, such as `{{user.name}}`.
 
-To add a variable: 1. name it in `VARIABLES` with its meaning, 2. give its value in `chat.prompts.builder`.
+To add a variable: 1. name it in `VARIABLES` with its meaning, and in `VARIABLES_HELP`; 2. give its value in
+`chat.prompts.builder`.
 A backslash before the braces keeps them: `\\{{name}}` is sent as `{{name}}`.
 """
 
@@ -11,7 +12,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from core.errors import ProductError
-from core.sentences import Sentence
+from core.sentences import Sentence, gettext_noop
 
 VARIABLES: Mapping[str, str | Promise] = {
     "date": _("the day of the newest message, such as 2026-11-21"),
@@ -22,6 +23,10 @@ VARIABLES: Mapping[str, str | Promise] = {
     "project.name": _("the project's name"),
     "model.name": _("the model's name"),
 }
+VARIABLES_HELP = gettext_noop(
+    "Variables are replaced when a message is sent: {{date}}, {{weekday}}, {{user.name}}, {{user.language}}, "
+    "{{persona.name}}, {{project.name}}, {{model.name}}."
+)  # for the forms of the admin
 LONGEST = 60  # characters between the braces
 _VARIABLE = re.compile(rf"(\\?)\{{\{{[ ]{{0,3}}([A-Za-z_][\w.]{{0,{LONGEST}}})[ ]{{0,3}}\}}\}}")
 

@@ -22,7 +22,10 @@ from projects import members, services
 from projects.handing_over import hand_over_project
 from projects.models import Invitation, Membership, Project, ProjectFile
 
-INSTRUCTIONS = gettext_noop("Stand in every prompt of its conversations, behind the system prompt and the persona.")
+INSTRUCTIONS = gettext_noop(
+    "Stand in every prompt of its conversations, behind the system prompt and the persona. Variables are replaced: "
+    "{{date}}, {{weekday}}, {{user.name}}, {{user.language}}, {{persona.name}}, {{project.name}}, {{model.name}}."
+)
 
 FILE = gettext_noop("Is read in the background. It belongs to the project's owner, as if they had uploaded it.")
 

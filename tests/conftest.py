@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.test.utils import override_settings, setup_databases
+from django.utils import timezone
 from django.utils.translation import override
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -23,6 +24,7 @@ from personas.models import BudgetProfile, SystemPrompt
 from personas.services import save_prompt, set_default_profile
 from scripts.services import migrated_database
 from tests.application import Application, working
+from tests.kept_promises import broken_promises
 from tests.product import Caller, Product, Server, database_url, running
 from tests.scheduling import PRODUCT, group_of
 from tests.scripted_model import ScriptedModel
@@ -127,16 +129,19 @@ def workspace(
 
 
 @pytest.fixture(autouse=True)
-def _prompts_keep_the_rules(request: pytest.FixtureRequest) -> Iterator[None]:
+def _prompts_keep_the_rules(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Fail a test during which the scripted model received a prompt that breaks a rule of the order book.
 
     The model then forgets the test's requests: each look of a later test would go through all of them.
     """
+    since = timezone.now()
     yield
     if "workspace" in request.fixturenames:
         model: ScriptedModel = request.getfixturevalue("workspace").model
+        with django_db_blocker.unblock():
+            broken = [*model.take_broken_rules(), *broken_promises(model, since)]
         model.forget()
-        assert model.take_broken_rules() == []
+        assert broken == []
 
 
 @pytest.fixture(scope="session")

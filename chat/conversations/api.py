@@ -24,7 +24,7 @@ from chat.conversations import search as searching
 from chat.conversations.importing import jobs
 from chat.models import Conversation, Import, Message, Share, Summary, Tag
 from chat.models.conversation_state import visible_conversation
-from core.api.fields import SentenceField, Strict, VisibleField
+from core.api.fields import SentenceField, Strict, VisibleField, valid_upload
 from core.api.pagination import OldestFirst, pages
 from core.errors import ProductError
 from core.json_bodies import JSONParser
@@ -298,9 +298,7 @@ class ImportViewSet(ScopedView, mixins.ListModelMixin, mixins.RetrieveModelMixin
         Send the zip or the JSON of one conversation of Glasshouse, or the zip or conversations.json of the others.
         `results` has an entry for each conversation, and for each list of an export of Glasshouse.
         """
-        if "file" not in request.FILES:
-            raise ProductError("no_file", "Send the export as multipart/form-data in the field “file”.")
-        upload = request.FILES["file"]
+        upload = valid_upload(UploadSerializer, request, "Send the export as multipart/form-data in the field “file”.")
         job = jobs.start_import(user=self.person, name=upload.name or "", content=upload)
         return Response(self.get_serializer(job).data, status=status.HTTP_202_ACCEPTED)
 

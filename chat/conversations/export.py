@@ -4,7 +4,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
@@ -12,7 +12,8 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import close_old_connections, transaction
-from django.db.models import Q
+from django.db.models import Q, TextField
+from django.db.models.functions import Cast, Length
 from django.utils import timezone
 
 from accounts.access.rights import require
@@ -48,13 +49,19 @@ ENDED = dict.fromkeys(Turn.CUT_SHORT, "Not finished") | {
     "content_filter": "Ended by the provider's content filter",
     Turn.UNKNOWN_END: "Ended by the provider for a reason of its own; it may not be whole",
 }
-# Members of a model call's report in the export.
-REPORTED = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "notes", "versions")
+# Members of a model call's report in the export, and those that older turns lack: the lists are long.
+REPORTED = ("cycle", "limit", "used", "left", "exact", "sections", "without_room", "versions")
+WHOLE = (
+    *("model", "window", "unloaded", "reserved_output", "reserved_reasoning", "effort", "buffer", "margin"),
+    *("tools_tokens", "tools", "policy", "layout", "profile", "summary", "unread", "usage", "provider_count"),
+    *("sources", "messages"),
+)
+MOST_WHOLE = 3_000_000  # characters of the whole reports of one conversation
 CONTENTS = """\
 What is in this export of {user}, made on {when}:
 
 md/             each conversation's branch on show, with sources
-json/           each conversation whole: branches, parts, marks, summaries, numbers of each report
+json/           each conversation whole: branches, parts, marks, summaries, context reports
 manifest.json   the format of this export, and how many entries each list has
 settings.json   your language, time zone, colours and switches
 usage.csv       your model calls
@@ -71,7 +78,7 @@ missing.txt     names of files whose bytes could not be read, if there are such
 
 What is not in it:
 
-- the list of sources of each report (in the API: /api/v1/turns/ID/report/)
+- what older reports of a long conversation list: they are here as numbers (in the API: /api/v1/turns/ID/report/)
 - the rest of long tool results that were shortened for the model
 - personas, projects and conversations that others share with you, and files of others
 - members of projects, shares of personas and conversations, the history of tasks, runs
@@ -258,6 +265,7 @@ def as_json(conversation: Conversation) -> str:
     """Return the whole tree as JSON. `leaf` is the end of the branch on show, `parent` the message above."""
     marks = marks_on(conversation.pk, conversation.leaf_id).by_message
     rows = with_rows(Message.objects.filter(conversation=conversation)).order_by("depth", "id")
+    whole = _with_whole_reports(conversation)
     body = {
         "format": FORMAT,
         "id": str(conversation.pk),
@@ -279,7 +287,7 @@ def as_json(conversation: Conversation) -> str:
         "documents": conversation.documents,
         "summaries": [_summary(summary) for summary in conversation.summaries.order_by("pk")],
         "marks": [_mark(mark) for mark in conversation.marks.order_by("pk")],
-        "messages": [_message(message, marks.get(message.pk)) for message in rows.iterator(500)],
+        "messages": [_message(message, marks.get(message.pk), whole) for message in rows.iterator(500)],
     }
     return json.dumps(body, ensure_ascii=False, indent=1)
 
@@ -317,21 +325,36 @@ def _mark(mark: Mark) -> ExportedMark:
     }
 
 
-def _report(turn: Turn) -> list[JsonObject]:
-    """Return the numbers of each model call of a turn, without its list of sources.
+def _with_whole_reports(conversation: Conversation) -> set[UUID]:
+    """Return the newest turns whose reports have at most `MOST_WHOLE` characters together.
 
-    The list has a row for each message. So the lists of a long conversation would have thousands of times as many rows
-    as it has messages. The API has them.
+    A report lists each message of its prompt. So all reports of a long conversation together would list thousands of
+    times as many messages as it has.
     """
-    calls = (turn.report or {}).get("calls", ())
+    size = Length(Cast("report", TextField()))
+    sizes = Turn.objects.filter(conversation=conversation).order_by("-pk").values_list("pk", size)
+    newest: set[UUID] = set()
+    total = 0
+    for pk, characters in sizes.iterator(500):
+        total += characters
+        if total > MOST_WHOLE:
+            break
+        newest.add(pk)
+    return newest
+
+
+def _report(turn: Turn, *, whole: bool) -> list[JsonObject]:
+    """Return the report of each model call of a turn: its numbers, and if `whole` also its lists."""
+    names = (*REPORTED, *WHOLE) if whole else REPORTED
     return [
-        {name: call.get(name) for name in REPORTED}
+        {name: call[name] for name in names if name in call}
+        | {name: Sentence.load(call.get(name, "")).english for name in ("refused", "notice")}
         | {"notes": [Sentence.load(note).english for note in call.get("notes", ())]}
-        for call in calls
+        for call in (turn.report or {}).get("calls", ())
     ]
 
 
-def _message(message: Message, mark: str | None) -> ExportedMessage:
+def _message(message: Message, mark: str | None, whole: Collection[UUID]) -> ExportedMessage:
     turn: Turn | None = getattr(message, "turn", None)
     return {
         "id": str(message.pk),
@@ -349,7 +372,7 @@ def _message(message: Message, mark: str | None) -> ExportedMessage:
         "feedback_comment": message.feedback_comment,
         "usage": turn.usage if turn else None,
         "cost": f"{turn.cost:f}" if turn and turn.cost is not None else None,
-        "report": _report(turn) if turn else [],
+        "report": _report(turn, whole=turn.pk in whole) if turn else [],
         "files": [attachment.name for attachment in message.attachments.all()],
         "attachments": [_attached(attachment) for attachment in message.attachments.all()],
         "parts": message.parts if message.role == Message.Role.USER else list(_answer_parts(message.parts)),

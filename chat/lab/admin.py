@@ -25,7 +25,8 @@ HEADINGS = (
     *(gettext_lazy("Tokens"), gettext_lazy("Planned"), gettext_lazy("Cached, in percent"), gettext_lazy("Planned")),
     *(gettext_lazy("Left out"), gettext_lazy("Planned"), gettext_lazy("Cost"), gettext_lazy("Planned")),
 )
-INSTEAD = ("model", "profile", "layout", "policy", "system_prompt")
+CHOICES = ("layout", "policy", "note_form", "reminder_place", "citation_reminder")  # they override the profile
+INSTEAD = ("model", "profile", *CHOICES, "system_prompt")
 
 
 class ReplayForm(forms.ModelForm[Replay]):
@@ -69,12 +70,17 @@ class ReplayForm(forms.ModelForm[Replay]):
         return data
 
 
+def _shown(job: Replay, name: str) -> object:
+    """Return the value of a changed setting; of a choice its words."""
+    return getattr(job, f"get_{name}_display")() if name in CHOICES else getattr(job, name)
+
+
 @admin.register(Replay)
 class ReplayAdmin(RecordAdmin):
     form = ReplayForm
     change_form_template = "admin/chat/replay/change_form.html"
     list_display = ("created", "author", "turns_of", "instead", "status_label", "progress")
-    list_select_related = ("author", *(name for name in INSTEAD if name not in ("layout", "policy")))
+    list_select_related = ("author", *(name for name in INSTEAD if name not in CHOICES))
     list_filter = ("status",)
     search_fields = ("=id", "=conversation__id", "=author__username")
     search_help_text = "The id of a replay or conversation, or a user name"
@@ -149,7 +155,7 @@ class ReplayAdmin(RecordAdmin):
     @display(description="Instead")
     def instead(self, job: Replay) -> str:
         fields = [field for field in Replay._meta.concrete_fields if field.name in INSTEAD]
-        named = [(field.verbose_name, getattr(job, field.name)) for field in fields]
+        named = [(field.verbose_name, _shown(job, field.name)) for field in fields]
         settings = [f"{name}: {value}" for name, value in named if value]
         return ", ".join(settings) or _("nothing, as it was")
 

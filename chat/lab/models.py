@@ -18,6 +18,15 @@ class ReplayQuerySet(models.QuerySet["Replay"]):
         return self.filter(status__in=Replay.LIVE)
 
 
+AS_IN_THE_PROFILE = "Empty: the profile's value, or the value at that time."
+
+
+def _choice(verbose_name: str, choices: type[models.TextChoices]) -> Any:
+    return models.CharField(
+        verbose_name, max_length=20, choices=choices, blank=True, default="", db_default="", help_text=AS_IN_THE_PROFILE
+    )
+
+
 def _instead(to: str, help_text: str) -> Any:
     # A replay is deleted with this row, since its figures mean nothing without the row.
     return models.ForeignKey(to, null=True, blank=True, on_delete=models.CASCADE, related_name="+", help_text=help_text)
@@ -36,6 +45,10 @@ class Replay(models.Model):
         DONE = "done", _("Done")
         FAILED = "failed", _("Failed")
 
+    class CitationReminder(models.TextChoices):
+        SEARCHED = "searched", _("Only after a search")
+        ALWAYS = "always", _("Whenever documents are in the prompt")
+
     LIVE = (Status.QUEUED, Status.RUNNING)
     MOST = 1_000  # turns in one replay
     MOST_ASKED = 20  # turns in a replay that asks the model
@@ -51,18 +64,11 @@ class Replay(models.Model):
     model = _instead("llm.Model", "Empty: the one that was asked.")
     profile = _instead("personas.BudgetProfile", "Empty: with the numbers of that time.")
     system_prompt = _instead("personas.SystemPrompt", "Empty: the version that was sent.")
-    layout = models.CharField(
-        max_length=20,
-        choices=BudgetProfile.Layout,
-        blank=True,
-        help_text=("Empty: the profile's value, or the value at that time."),
-    )
-    policy = models.CharField(
-        max_length=20,
-        choices=BudgetProfile.Policy,
-        blank=True,
-        help_text=("Empty: the profile's value, or the value at that time."),
-    )
+    layout = _choice("layout", BudgetProfile.Layout)
+    policy = _choice("policy", BudgetProfile.Policy)
+    note_form = _choice("mark of reminders, instructions and lists of files", BudgetProfile.NoteForm)
+    reminder_place = _choice("place of the reminders", BudgetProfile.ReminderPlace)
+    citation_reminder = _choice("reminder of citations", CitationReminder)
     asks = models.BooleanField("ask the model", default=False)
     status = models.CharField(max_length=10, choices=Status, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, editable=False)

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from chat.context.rendering import CitationNumbers
 from chat.context.types import Block, ContextRequest, Room, Section
+from chat.lab.models import Replay
 from chat.models import Message, Summary, Turn
 from chat.models.summary import Marks
 from chat.prompts.history import Documents
@@ -59,17 +60,34 @@ class CannotReplan(ProductError):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The settings to change; None or an empty text keeps the turn's. `layout` and `policy` override `profile`."""
+    """The settings to change; None or an empty text keeps the turn's.
+
+    The texts are values of the fields of `chat.lab.models.Replay` with these names. They override `profile`.
+    """
 
     model: Model | None = None
     profile: BudgetProfile | None = None
     layout: str = ""
     policy: str = ""
+    note_form: str = ""
+    reminder_place: str = ""
+    citation_reminder: str = ""
     prompt: SystemPrompt | None = None
 
     @property
     def empty(self) -> bool:
         return self == AS_IT_WAS
+
+    def applied_to(self, profile: BudgetProfile) -> BudgetProfile:
+        """Return the changed profile, else a copy of this one, with the texts of the variation. It is not stored."""
+        varied = copy(self.profile or profile)
+        varied.layout = self.layout or varied.layout
+        varied.policy = self.policy or varied.policy
+        varied.note_form = self.note_form or varied.note_form
+        varied.reminder_place = self.reminder_place or varied.reminder_place
+        if self.citation_reminder:
+            varied.always_remind_citations = self.citation_reminder == Replay.CitationReminder.ALWAYS
+        return varied
 
 
 AS_IT_WAS = Variation()
@@ -197,12 +215,9 @@ class PastContexts:
     def varied(self, then: PastContext) -> PastContext:
         """Return the context with the variation. A plan must have used `then` before, which fills its `sections`."""
         change = self._variation
-        profile = copy(change.profile or then.profile)
-        profile.layout = change.layout or profile.layout
-        profile.policy = change.policy or profile.policy
         varied = replace(
             then,
-            profile=profile,
+            profile=change.applied_to(then.profile),
             system_prompt=change.prompt or then.system_prompt,
             base=then,
             anew=change.model is not None or change.profile is not None,

@@ -185,7 +185,16 @@ async def _answer(result: TurnComparison, replanned: ReplannedTurn, asker: User 
 
 def variation_of(job: Replay) -> Variation:
     """Return the settings that a replay changes."""
-    return Variation(job.model, job.profile, job.layout, job.policy, job.system_prompt)
+    return Variation(
+        model=job.model,
+        profile=job.profile,
+        layout=job.layout,
+        policy=job.policy,
+        note_form=job.note_form,
+        reminder_place=job.reminder_place,
+        citation_reminder=job.citation_reminder,
+        prompt=job.system_prompt,
+    )
 
 
 def cells(sent: Mapping[str, Any], planned: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from files.models import File
 from files.pages import download
 
 FILE_PREFIX = "file-"  # before the ids of files, as in OpenAI's protocol
+FORM = ("file", "purpose")  # parts of the form of an upload
 PURPOSE = "user_data"  # the one purpose that files have here
 MOST_LISTED = 10_000
 DEFAULT_LIMIT = 1_000  # by default
@@ -103,7 +104,15 @@ def _limit(value: str) -> int:
 
 
 def upload(user: User, request: HttpRequest) -> FileEntry:
-    """Store the file of a form. Its text follows in the background. Raises as `files.services.upload`."""
+    """Store the file of a form. Its text follows in the background. Raises as `files.services.upload`.
+
+    Raises `unknown_parameter` (400) for other parts of the form, such as `expires_after`: files stay until they are
+    deleted.
+    """
+    for name in (*request.POST, *request.FILES):
+        if name not in FORM:
+            sentence = f"There is no part “{name[:100]}” in this form. Its parts are: {', '.join(FORM)}."
+            raise refused(name, sentence, "unknown_parameter")
     content = request.FILES.get("file")
     if not isinstance(content, UploadedFile):
         sentence = "Send the file as multipart/form-data in the field “file”."

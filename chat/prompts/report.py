@@ -581,7 +581,7 @@ def _texts(ids: Sequence[UUID], own_texts: Texts) -> tuple[dict[str, str], dict[
     for row in Message.objects.filter(pk__in=ids) if ids else ():
         for message in expand(row, own_texts):
             calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
-            texts[message.id] = "\n".join([message.text or "", *calls]).strip()
+            texts[message.id] = "\n".join(filter(None, [message.text, *calls]))
             steps[message.id] = answer_step(row, message)
     return texts, steps
 

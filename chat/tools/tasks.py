@@ -218,7 +218,7 @@ class CreateTask(TaskTool):
         "Create a task or objective. Returns its code.",
         object_schema(
             "title",
-            title=text_schema(),
+            title=text_schema("Such as: Pay the rent"),
             level=text_schema(among=("task", "objective")),
             horizon=text_schema(among=("day", "month", "year")),
             date=text_schema("A day of that time, such as 2026-11-21."),
@@ -226,7 +226,7 @@ class CreateTask(TaskTool):
                 "Who does it: the user, you, or both.",
                 ("user", "model", "hybrid"),
             ),
-            notes=text_schema(),
+            notes=text_schema("Such as: by bank transfer"),
             parent=text_schema("Its objective, such as M2026-11-O01."),
         ),
     )
@@ -261,7 +261,7 @@ class DraftChecklist(TaskTool):
                 "description": "In working order.",
                 "items": object_schema(
                     "title",
-                    title=text_schema(),
+                    title=text_schema("Such as: Find the bill"),
                     breakpoint={"type": "boolean", "description": "Stop before it and ask."},
                     needs=text_schema("What to ask for, such as: the colour"),
                 ),

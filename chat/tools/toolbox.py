@@ -176,7 +176,7 @@ def _file_tools(scope: FileScope, files: Sequence[File]) -> Iterator[tuple[ToolG
     """
     if any(file.searchable for file in files) or scope.files().filter(searchable=True).exists():
         yield from _searching(scope)
-    elif scope.files().filter(width=None).exists():
+    elif any(not file.is_image for file in files) or scope.files().filter(width=None).exists():
         yield READ_GUIDANCE, ReadFile(scope)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Model, QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
@@ -10,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 
+from core.errors import ProductError
 from core.sentences import Sentence
 
 MOST_WRONG = 20  # limit of the wrong fields that one error names
@@ -50,6 +52,19 @@ def valid(kind: type[BaseSerializer[Any]], request: Request, data: Any = None) -
     body = kind(data=request.data if data is None else data, context={"request": request})
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
+
+
+def valid_upload(kind: "type[Strict]", request: Request, missing: str) -> "UploadedFile[Any]":
+    """Validate a form with the serializer, whose only field is `file`. Return the file.
+
+    Raises `no_file` with the sentence `missing` if the form has no file, and `ValidationError` for other fields.
+    """
+    data = request.data
+    others = [name for name in data if name != "file"] if isinstance(data, Mapping) else []
+    if "file" not in request.FILES and not others:
+        raise ProductError("no_file", missing)
+    file: UploadedFile[Any] = valid(kind, request)["file"]
+    return file
 
 
 class Strict(serializers.Serializer[Any]):

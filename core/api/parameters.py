@@ -1,12 +1,19 @@
-"""Refuse query parameters that an endpoint does not have."""
+"""Refuse query parameters and bodies that an endpoint does not have."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.parsers import FormParser, MultiPartParser
+from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from core.errors import ProductError
+from core.json_bodies import JSONParser
 from core.sentences import Sentence, shortened
+
+WITH_BODY = ("POST", "PUT", "PATCH")
+MOST_NAMED = 5  # members that one sentence names
 
 
 def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
@@ -23,8 +30,30 @@ def refuse_unknown_query(query: Iterable[str], names: Collection[str]) -> None:
             raise ProductError("unknown_parameter", sentence)
 
 
-def query_names(view: APIView, method: str) -> set[str]:
-    """Return the documented query parameters of the view's current operation."""
+def refuse_body(request: Request, view: APIView) -> None:
+    """Raise `unknown_member` if the request has a body and the view's current operation takes none.
+
+    An empty object and an empty form are no body. Forms are read here, too, since some clients send an empty one with
+    each POST.
+    """
+    if request.method not in WITH_BODY or request.stream is None:
+        return
+    if _schema(view, request.method).get_request_serializer() is not None:
+        return
+    request.parsers = [*request.parsers, JSONParser(), FormParser(), MultiPartParser()]
+    if request.data:
+        members = [str(name) for name in request.data] if isinstance(request.data, Mapping) else []
+        names = ", ".join(f"“{shortened(name, 100)}”" for name in members[:MOST_NAMED])
+        detail = (
+            Sentence("This address takes no body, but the request has {names}. Leave that out.", names=names)
+            if names
+            else Sentence("This address takes no body. Leave it out.")
+        )
+        raise ProductError("unknown_member", detail)
+
+
+def _schema(view: APIView, method: str) -> Any:
+    """Return the documentation of the view's current operation."""
     operation = getattr(view, "action", None) or method.lower()
     options = getattr(getattr(view, operation, None), "kwargs", {})
     declared = options.get("schema", type(view).schema)
@@ -32,6 +61,13 @@ def query_names(view: APIView, method: str) -> set[str]:
     schema.view = view
     schema.method = method
     schema.path = ""
+    return schema
+
+
+def query_names(view: APIView, method: str) -> set[str]:
+    """Return the documented query parameters of the view's current operation."""
+    operation = getattr(view, "action", None) or method.lower()
+    schema = _schema(view, method)
     names: set[str] = set()
     for parameter in schema.get_override_parameters():
         if isinstance(parameter, OpenApiParameter):

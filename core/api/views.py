@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.api.idempotency import KEY_HEADER, WRITES, IdempotentCall, ReplayedAnswer, begin, key_of
-from core.api.parameters import query_names, refuse_unknown_query
+from core.api.parameters import query_names, refuse_body, refuse_unknown_query
 from core.api.rate_limit import RateAllowance, count, require
 from core.sentences import Sentence
 
@@ -87,6 +87,7 @@ class ApiView(APIView):
         super().initial(request, *args, **kwargs)
         if request.query_params:
             refuse_unknown_query(request.query_params, query_names(self, request.method or ""))
+        refuse_body(request, self)
         key = key_of(request) if request.method in WRITES else None
         if key is not None:
             self.call = begin(self.caller, key, request, self.new_each_time)

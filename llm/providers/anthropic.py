@@ -269,7 +269,8 @@ class _Messages:
         if message.reasoning is not None and unchanged and _can_go_back(message):
             self._ids.keep(message)
             return list(message.reasoning.items)
-        return _text(message.text) + [self._call(call) for call in message.tool_calls]
+        # The API refuses an answer at the end that ends with white space.
+        return _text(message.text.rstrip()) + [self._call(call) for call in message.tool_calls]
 
     def _call(self, call: ToolCall) -> Block:
         return {
@@ -294,7 +295,8 @@ def _can_go_back(message: ModelMessage) -> bool:
 
 
 def _text(text: str) -> list[Block]:
-    return [{"type": "text", "text": text.rstrip()}] if text.strip() else []
+    """Return the text as a block, exactly as it is; none for white space alone, which the API refuses."""
+    return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _images(message: ModelMessage) -> list[Block]:

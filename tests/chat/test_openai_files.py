@@ -134,6 +134,16 @@ def test_sent_files_go_with_their_request_and_uploaded_ones_stay(person: Person,
     assert [file.name for file in File.objects.owned_by(person.user)] == ["mine.csv"]
 
 
+def test_a_part_of_the_form_that_nothing_honours_is_refused(person: Person, openai_client: OpenAI) -> None:
+    """Otherwise a program would rely on the file's deletion after an hour."""
+    with pytest.raises(openai.BadRequestError, match="Its parts are: file, purpose") as refused:
+        openai_client.files.create(
+            file=("brief.csv", TABLE), purpose="user_data", expires_after={"anchor": "created_at", "seconds": 3_600}
+        )
+    assert refused.value.param == "expires_after[anchor]"
+    assert not File.objects.owned_by(person.user).exists()
+
+
 @pytest.mark.product
 def test_a_file_may_be_larger_than_other_requests(openai_client: OpenAI) -> None:
     size = 9_000_000

@@ -20,6 +20,7 @@ from accounts.models import User
 from chat.conversations.export import _zip, export
 from chat.conversations.importing import jobs
 from chat.models import Attachment, Conversation, Import, Mark, Message, Summary, Tag, Turn
+from chat.prompts import inspector
 from core.sentences import Sentence
 from files.models import File
 from files.services import open_blob, store
@@ -131,14 +132,19 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
     question = say("user", None, {"type": "text", "text": "  What is the fee?\n"})
     Attachment.objects.create(message=question, file=file, name="fees.txt", ordinal=0)
     Attachment.objects.create(message=question, file=None, name="gone.txt", ordinal=1)
-    passage = {"number": 1, "title": "fees.txt", "file": str(file.pk), "page": 0, "start": 0, "end": 14}
+    passage = {
+        "number": 1, "title": "fees.txt", "file": str(file.pk), "page": 0, "start": 0, "end": 14,
+        "passages": [{"start": 0, "end": 14, "heading": "Fees"}],
+    }  # fmt: skip
+    outgoing = [{"host": "search.example", "what": "fee"}]
     answer = say(
         "assistant", question,
         {"type": "reasoning", "text": "I search."},
         {"type": "tool_call", "id": "a", "name": "search_files", "arguments": '{"query": "fee"}'},
-        {"type": "tool_result", "id": "a", "text": "{}", "error": False, "documents": [passage]},
+        {"type": "tool_result", "id": "a", "text": "{}", "error": False, "documents": [passage],
+         "outgoing": outgoing},
         {"type": "text", "text": "It is 42 [1]."},
-        model=model, feedback="good",
+        model=model, feedback="good", feedback_reasons=["correct"], feedback_comment="Just what I need.",
     )  # fmt: skip
     failed = say("assistant", question, status="failed", error_code="model_failed", error_detail=Sentence("No answer."))
     again = say("user", answer, {"type": "text", "text": "And later?"})
@@ -146,20 +152,25 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
     say("user", answer, {"type": "text", "text": "Another branch"})
     for number, row in enumerate(rows):
         Message.objects.filter(pk=row.pk).update(created=NOON + timedelta(hours=number))
-    call = {"cycle": 1, "limit": 6_000, "used": 700, "left": 5_300, "exact": True, "sections": {}, "without_room": 2}
-    for row, parent, status in ((answer, question, "done"), (failed, question, "failed"), (last, again, "stopped")):
-        Turn.objects.create(
-            conversation=conversation, owner=conversation.owner, user_message=parent, answer=row, status=status,
-            usage={"input": 700, "output": 5, "calls": 1}, cost=Decimal("0.125"), finish_reason="stop",
-            report={"calls": [{**call, "notes": [], "versions": {}, "sources": []}]},
-            context_limit=6_000, context_used=700, context_left_out=2, model=model,
-        )  # fmt: skip
     summary = Summary.objects.create(
         conversation=conversation, leaf=last, first=question, last=answer, messages=2, span_start=NOON,
         span_end=NOON + timedelta(hours=1), sections=[{"name": "Today", "text": "The fee is 42."}], tokens_in=90,
         tokens_out=9, as_of=NOON, timezone="UTC", model_name="small-model", prompt_version=3, left_aside=[],
         shortened=[str(answer.pk)],
     )  # fmt: skip
+    call = {"cycle": 1, "limit": 6_000, "used": 700, "left": 5_300, "exact": True, "sections": {}, "without_room": 2}
+    numbers_only = {"calls": [{**call, "notes": [], "versions": {}}]}
+    for row, parent, status, report in (
+        (answer, question, "done", {"calls": [first_call(model, question, answer, file)]}),
+        (failed, question, "failed", numbers_only),
+        (last, again, "stopped", {"calls": [later_call(model, again, summary)]}),
+    ):
+        Turn.objects.create(
+            conversation=conversation, owner=conversation.owner, user_message=parent, answer=row, status=status,
+            usage={"input": 700, "output": 5, "calls": 1}, cost=Decimal("0.125"), finish_reason="stop",
+            report=report,
+            context_limit=6_000, context_used=700, context_left_out=2, model=model,
+        )  # fmt: skip
     Summary.objects.create(
         conversation=conversation, leaf=last, first=question, last=answer, messages=2, span_start=NOON,
         span_end=NOON, sections=[{"name": "Today", "text": "42."}], tokens_in=90, tokens_out=3, as_of=NOON,
@@ -168,6 +179,67 @@ def _messages(conversation: Conversation, model: Model, file: File) -> None:
     Mark.objects.create(conversation=conversation, message=question, since=last, mark="pinned")
     Mark.objects.create(conversation=conversation, message=question, file=file, since=answer, mark="excluded")
     Conversation.objects.filter(pk=conversation.pk).update(leaf=last, created=NOON, updated=NOON + timedelta(days=2))
+
+
+def _call(model: Model, **members: Any) -> dict[str, Any]:
+    """Return the report of a call, as a turn stores it."""
+    room = {"window": 8_000, "reserved_output": 1_024, "reserved_reasoning": 0, "buffer": 40, "margin": 0.05}
+    numbers = {"limit": 6_000, "used": 700, "left": 5_300, "unloaded": 1, "without_room": 2, "unread": 0}
+    settings = {"policy": "priority", "layout": "all_first", "profile": "Standard", "effort": "low"}
+    return {
+        **room, **numbers, **settings, "cycle": 1, "model": model.name, "model_id": str(model.pk), "tools_tokens": 30,
+        "tools": ["search_files"], "exact": False, "dropped": [], "versions": {}, "summary": None, "numbers": {},
+        "refused": "", "notice": "", "notes": ["One file is missing."], "usage": {"input": 700}, "provider_count": None,
+        **members,
+    }  # fmt: skip
+
+
+def _source(kind: str, pk: str | None, state: str = "full", **members: Any) -> dict[str, Any]:
+    return {"kind": kind, "state": state, "id": pk, "tokens": 7, "reason": None, "exact": False, **members}
+
+
+def _sent(section: str, role: str, source: str | None, **members: Any) -> dict[str, Any]:
+    return {"section": section, "source": source, "role": role, "tokens": 7, "state": "full", **members}
+
+
+def first_call(model: Model, question: Message, answer: Message, file: File) -> dict[str, Any]:
+    """Return a report with a file, a step of an answer, and what was left out of both kinds."""
+    left_out = _source("message", f"{answer.pk}#1", "left_out", reason="no_room")
+    return _call(
+        model,
+        sections={"system": 7, "file": 7, "current": 7},
+        sources=[
+            _source("system", None),
+            left_out,
+            _source("task", "D2026-03-01-T02", title="D2026-03-01-T02 Pay"),
+            _source("file", str(file.pk), "shortened", cut_from=900),
+            _source("message", str(question.pk)),
+        ],
+        dropped=[left_out["id"]],
+        numbers={str(file.pk): 1},
+        messages=[
+            _sent("system", "system", None, text="Be kind."),
+            _sent("file", "user", str(file.pk)),
+            _sent("current", "user", str(question.pk)),
+        ],
+    )
+
+
+def later_call(model: Model, question: Message, summary: Summary) -> dict[str, Any]:
+    covered = {
+        "id": str(summary.pk), "messages": 2, "first": str(summary.first_id), "last": str(summary.last_id),
+        "span_start": summary.span_start.isoformat(), "span_end": summary.span_end.isoformat(), "tokens_before": 90,
+    }  # fmt: skip
+    return _call(
+        model,
+        sections={"summary": 7, "current": 7},
+        sources=[_source("summary", str(summary.pk)), _source("message", str(question.pk))],
+        summary=covered,
+        messages=[
+            _sent("summary", "system", None, text="The fee is 42."),
+            _sent("current", "user", str(question.pk)),
+        ],
+    )
 
 
 def rounded(moment: datetime | None) -> datetime | None:
@@ -226,6 +298,8 @@ def _conversation(row: Conversation, names: dict[str, str]) -> dict[str, Any]:
         number = children[message.parent_id] = children.get(message.parent_id, 0) + 1
         places[message.pk] = (*places[message.parent_id], number)
     by_text = {str(pk): place for pk, place in places.items()}
+    rows = Summary.objects.filter(conversation=row).order_by("pk")
+    summaries = {str(pk): f"summary {number}" for number, pk in enumerate(rows.values_list("pk", flat=True))}
     return {
         "row": (
             *(row.title, row.archived, row.pinned, row.effort, row.tasks_in_prompts, row.automatic_summaries),
@@ -236,9 +310,10 @@ def _conversation(row: Conversation, names: dict[str, str]) -> dict[str, Any]:
         "messages": [
             (
                 *(places[each.pk], each.role, each.created, each.status, each.error_code, each.error_detail.english),
-                *(each.feedback, each.model and each.model.name, json.loads(_named(json.dumps(each.parts), names))),
+                *(each.feedback, each.feedback_reasons, each.feedback_comment),
+                *(each.model and each.model.name, json.loads(_named(json.dumps(each.parts), names))),
                 [(file.name, file.file and file.file.name) for file in each.attachments.all()],
-                _turn(each),
+                _turn(each, {**by_text, **names, **summaries}),
             )
             for each in messages
         ],
@@ -265,14 +340,90 @@ def _named(text: str, names: dict[str, str]) -> str:
     return text
 
 
-def _turn(message: Message) -> Any:
+def _report(turn: Turn, names: dict[str, Any]) -> Any:
+    """Return the reports that have lists, by names in place of ids, with the texts of their notes."""
+    calls = [call for call in turn.report.get("calls", ()) if "sources" in call]
+    notes = [[Sentence.load(note).english for note in call.pop("notes")] for call in calls]
+    text = json.dumps(calls)
+    for pk, name in names.items():
+        text = text.replace(pk, str(name))
+    return json.loads(text), notes
+
+
+def _turn(message: Message, names: dict[str, Any]) -> Any:
     turn = Turn.objects.filter(answer=message).first()
     if turn is None:
         return None
     return (
+        _report(turn, names),
         *(turn.status, turn.usage, turn.cost, turn.finish_reason, turn.context_limit, turn.context_used),
         *(turn.context_left_out, turn.user_message_id == message.parent_id),
     )
+
+
+def test_the_panel_of_an_imported_answer_shows_what_its_model_saw(
+    olga: User, ivan: User, model: Model, upload: Upload
+) -> None:
+    furnish(olga, model)
+    upload(b"".join(_zip(olga)))
+    question = Message.objects.get(conversation__owner=ivan, depth=0)
+    panel = inspector.of_turn(Turn.objects.get(owner=ivan, answer__depth=1, status="done"))
+    assert panel is not None
+    texts = [each["text"] for each in panel.messages]
+    assert texts[0] == "Be kind." and '"title": "fees.txt"' in str(texts[1]) and texts[2] == question.text
+    titles = [source["title"] for source in panel.report["sources"]]
+    assert titles[2:] == ["D2026-03-01-T02 Pay", "fees.txt", "What is the fee?"]
+    assert [card.group for card in panel.cards] == ["instructions", "files", "tasks", "conversation", "current"]
+    later = inspector.of_turn(Turn.objects.get(owner=ivan, answer__depth=3))
+    assert later is not None and later.sight is not None and "2 messages above as a summary" in later.sight.words
+
+
+def test_older_reports_come_as_numbers(
+    olga: User, ivan: User, model: Model, upload: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    furnish(olga, model)
+    newest = Turn.objects.filter(owner=olga).latest("pk")
+    monkeypatch.setattr("chat.conversations.export.MOST_WHOLE", len(json.dumps(newest.report)) + 100)
+    job = upload(b"".join(_zip(olga)))
+    assert why(job, "The fee") == "Older context reports that came as numbers only: 2."
+    assert [bool(turn.report) for turn in Turn.objects.filter(owner=ivan).order_by("pk")] == [False, False, True]
+    assert Turn.objects.filter(owner=ivan, context_used=700, context_limit=6_000).count() == 3
+
+
+def test_a_report_of_an_export_leads_to_no_row_of_others(olga: User, ivan: User, model: Model, upload: Upload) -> None:
+    """Titles and texts are read by ids, so an id in the file could name any row of the workspace."""
+    conversation = furnish(olga, model)
+    file = File.objects.get(owner=olga, name="fees.txt")
+    secret = Message.objects.get(conversation=conversation, depth=0)
+    summary = conversation.summaries.earliest("pk")
+    stolen = {
+        "sources": [
+            _source("file", str(file.pk)), _source("message", str(secret.pk)), _source("summary", str(summary.pk)),
+            _source("odd", None), _source("message", "a", "odd"), _source("message", "a#1", reason="odd"), 7,
+        ],
+        "messages": [
+            _sent("file", "user", str(file.pk)), _sent("current", "user", str(secret.pk)),
+            _sent("odd", "user", "q"), _sent("current", "odd", "q"), _sent("current", "user", "q", state="odd"),
+        ],
+        "summary": {"id": str(summary.pk), "first": str(secret.pk), "last": str(secret.pk), "messages": 1},
+        "sections": {"odd": 3, "current": "x"}, "layout": "odd", "policy": 7, "effort": "odd", "margin": 1e300,
+        "numbers": {str(file.pk): 1}, "notes": ["A note.", 7], "versions": {"system_prompt": 1}, "cycle": -1,
+    }  # fmt: skip
+    answer = {
+        "id": "a", "parent": "q", "role": "assistant", "usage": {}, "report": [stolen],
+        "parts": [{"type": "text", "text": "Yes"}],
+    }  # fmt: skip
+    job = upload(conversation_json(messages=[QUESTION, answer]))
+    assert job.imported == 1, job.results
+    turn = Turn.objects.get(owner=ivan)
+    stored = json.dumps(turn.report)
+    assert not any(str(pk) in stored for pk in (file.pk, secret.pk, summary.pk))
+    panel = inspector.of_turn(turn)
+    assert panel is not None
+    assert [source["state"] for source in panel.report["sources"]] == ["full"] * 4
+    assert [each["section"] for each in panel.messages] == ["file", "current", "current"]
+    shown = repr((panel.messages, panel.cards, panel.facts, panel.window, panel.notices, panel.status, panel.sight))
+    assert not any(words in shown for words in ("The fee", "fees.txt", "What is the fee"))
 
 
 def why(job: Import, title: str) -> str:
@@ -293,7 +444,7 @@ def test_everything_of_a_person_comes_back_as_another_persons(
     ivan.refresh_from_db()
     own = (ivan.language, ivan.timezone, ivan.theme, ivan.asks_before_search, ivan.tasks_in_prompts)
     assert own == ("vi", "Asia/Ho_Chi_Minh", "dark", True, False)
-    assert why(job, "The fee") == "Context reports whose lists of sources did not come: 3."
+    assert why(job, "The fee") == "Older context reports that came as numbers only: 1."
     assert why(job, "tasks.json") == "5 imported, 0 here already, 0 skipped."
     assert snapshot(olga) == before
 

@@ -94,8 +94,9 @@ def test_a_frame_of_too_many_values_is_an_error_and_not_the_end(application: App
         socket.connection.send(f'{{"type": "ping", "id": 1, "x": [{"{}," * 150_000}0]}}')
         error = socket.receive()
         assert (error["type"], error["id"], error["code"]) == ("ERROR", None, "too_many_values")
-        socket.send("ping", id=2, text="{},[]," * 50_000)
-        assert socket.receive() == {"type": "ACK", "id": 2}
+        text = "{},[]," * 50_000
+        socket.send("ping", id=text)
+        assert socket.receive() == {"type": "ACK", "id": text}
 
 
 def test_bytes_close_the_socket_with_4400(application: Application, person: Person) -> None:
@@ -141,6 +142,19 @@ def test_a_wrong_sequence_number_is_an_error_and_not_the_end(
             assert socket.receive()["code"] == "bad_sequence"
         socket.send("ping", id=2)
         assert socket.receive() == {"type": "ACK", "id": 2}
+
+
+def test_an_unknown_member_of_a_frame_is_refused_with_the_names_that_exist(
+    application: Application, person: Person
+) -> None:
+    place = person.caller.conversation()
+    with socket_of(application, person) as socket:
+        socket.send("send", id=1, conversation=place, text="Hello", file=["x"])
+        error = socket.until("ERROR")[-1]
+        assert (error["id"], error["code"]) == (1, "unknown_member") and "files" in error["detail"]
+        socket.send("ping", id=2)
+        assert socket.until("ACK")[-1]["id"] == 2
+    assert not Turn.objects.filter(conversation=place).exists()
 
 
 def test_an_address_without_a_socket_is_refused(application: Application) -> None:

@@ -1,9 +1,13 @@
 """Unknown members of a body or a query are refused by their name, at every address of the API."""
 
+import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.serializers import BaseSerializer, ListSerializer, Serializer
 
@@ -11,6 +15,7 @@ from accounts.models import User
 from chat.models import Conversation, Turn
 from contrib.ag_ui.run_input import ForwardedProps
 from core.api.fields import Strict
+from files.models import File
 from projects.models import Project
 from projects.planner.api import ProgressSerializer
 from tests.accounts.programs import Program
@@ -42,6 +47,8 @@ def body_of(path: str, method: str, view: Any) -> Any:
 
 def loose(serializer: Any) -> list[str]:
     """Return the names of the serializers in a body that take members which they do not know."""
+    if isinstance(serializer, dict):
+        return [name for of_media_type in serializer.values() for name in loose(of_media_type)]
     if isinstance(serializer, type):
         serializer = serializer() if issubclass(serializer, BaseSerializer) else None
     if isinstance(serializer, ListSerializer):
@@ -61,6 +68,43 @@ def test_every_body_of_the_api_refuses_members_that_it_does_not_know() -> None:
     assert sum(body is not None for body in bodies.values()) > 50
     assert loose(ProgressSerializer) == ["ProgressSerializer"]
     assert {place: names for place, body in bodies.items() if (names := loose(body))} == {}
+
+
+def test_every_address_without_a_body_refuses_one_by_the_names_of_its_members(client: Client) -> None:
+    """An empty form is none: Django's client and others send it with each POST."""
+    wrong, count = [], 0
+    last = "/api/v1/tokens/revoke-all/"  # it ends our own token
+    for path, method, view in sorted(operations(), key=lambda each: each[0] == last):
+        if method not in ("POST", "PUT", "PATCH") or body_of(path, method, view) is not None:
+            continue
+        count += 1
+        url = re.sub(r"\{\w+\}", str(uuid4()), path)
+        for options in ({"data": {"reson": "x"}}, {"data": {"reson": "x"}, "content_type": "application/json"}):
+            refused = getattr(client, method.lower())(url, **options)
+            if refused.json().get("code") != "unknown_member" or "“reson”" not in refused.json()["detail"]:
+                wrong.append((method, path, options, refused.content))
+        empty = [getattr(client, method.lower())(url), getattr(client, method.lower())(url, {}, "application/json")]
+        wrong += [(method, path, {}, answer.content) for answer in empty if answer.status_code in (400, 415)]
+    assert count > 20
+    assert wrong == []
+
+
+def test_every_form_refuses_parts_that_it_does_not_know(olga: User, client: Client) -> None:
+    olga.is_superuser = olga.is_staff = True
+    olga.save()
+    forms = [
+        (path, method)
+        for path, method, view in operations()
+        if method in ("POST", "PUT", "PATCH") and isinstance(body_of(path, method, view), dict)
+    ]
+    assert len(forms) > 2
+    for path, method in forms:
+        body = encode_multipart(BOUNDARY, {"file": SimpleUploadedFile("a.txt", b"words"), "nmae": "b.txt"})
+        refused = client.generic(method, path, body, MULTIPART_CONTENT)
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid"), path
+        [error] = [each for each in refused.json()["errors"] if each["attr"] == "nmae"]
+        assert "The fields are: file." in error["detail"]
+    assert not File.objects.exists()
 
 
 # Of lists and of reports, with a value that each of them takes.

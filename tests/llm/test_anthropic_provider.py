@@ -212,7 +212,7 @@ async def test_a_call_can_be_demanded(
     [
         ([], [("user", ["(empty)"])]),
         ([("assistant", "Hi")], [("user", ["(empty)"]), ("assistant", ["Hi"])]),
-        ([("user", "a"), ("user", " "), ("user", "b\n")], [("user", ["a", "b"])]),
+        ([("user", "a"), ("user", " "), ("user", "b\n")], [("user", ["a", "b\n"])]),
         (
             [("user", "a"), ("assistant", ""), ("user", "b")],
             [("user", ["a"]), ("assistant", ["(empty)"]), ("user", ["b"])],

@@ -88,5 +88,10 @@ class ScriptedModel:
             sentences.append(self._server.broken_rules.popleft())
         return sentences
 
+    def was_asked(self, text: str) -> bool:
+        """Return whether a prompt had this text as a message of its newest turn, since the records were forgotten."""
+        return hash(text) in self._server.questions
+
     def forget(self) -> None:
         self._server.records.clear()
+        self._server.questions = set()

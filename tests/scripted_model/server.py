@@ -6,7 +6,7 @@ import json
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from . import anthropic_wire, dialects, ollama_wire, openai_wire, peculiar, responses_wire, tool_rules
 from .caching import PromptCache
 from .connection import Connection, Exchange
+from .prompts import Prompt, of_completions, of_messages, of_responses
 from .records import Records
 from .refusals import TOO_LONG, images_in, too_long, too_many_images
 from .script import MODEL_PREFIX, BadScript, Chosen, Failure, Step, choose, parse_script, prompt_tokens
@@ -30,6 +31,12 @@ _WIRES: Mapping[str, ModuleType] = {
     "/api/chat": ollama_wire,
 }
 
+_READERS: Mapping[ModuleType, Callable[[Mapping[str, Any]], Prompt]] = {
+    openai_wire: of_completions,
+    ollama_wire: of_completions,
+    responses_wire: of_responses,
+    anthropic_wire: of_messages,
+}
 _COUNTS: Mapping[str, ModuleType] = {
     "POST /v1/messages/count_tokens": anthropic_wire,
     "POST /v1/responses/input_tokens": responses_wire,
@@ -44,6 +51,7 @@ class Server:
         self.scripts: dict[str, tuple[Step, ...]] = {}
         self.cache = PromptCache()
         self.broken_rules: deque[str] = deque(maxlen=100)  # of the documents in the order book, by prompts so far
+        self.questions: set[int] = set()  # hashes of the user messages that prompts had in their newest turn
         self.other_answers: dict[
             str, Any
         ] = {}  # by route, what a server says beside the protocols, such as `GET /props`
@@ -136,8 +144,12 @@ class Server:
         if refused := _refusal(wire, dialect, body):
             await _fail(exchange, wire, refused)
             return
-        if wire is openai_wire:
-            self.broken_rules.extend(f"{sentence}\n{json.dumps(body)[:4_000]}" for sentence in broken_rules(body))
+        prompt = _READERS[wire](body)
+        self.questions.update(
+            hash(message.text) for message in prompt.messages[prompt.current :] if message.role == "user"
+        )
+        broken = broken_rules(prompt)
+        self.broken_rules.extend(f"{sentence}\n{json.dumps(body)[:4_000]}" for sentence in broken)
         read = responses_wire.conversation(body) if wire is responses_wire else dict(body)
         try:
             chosen = choose(read, self.scripts)

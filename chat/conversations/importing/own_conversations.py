@@ -16,6 +16,7 @@ from uuid_utils.compat import uuid7
 
 from accounts.access.rights import models_of
 from accounts.models import User
+from chat.conversations.importing.own_reports import MAX_CALLS, RowsHere, calls_of
 from chat.conversations.importing.own_rows import ExportedRow, is_uuid
 from chat.conversations.importing.reading import (
     MAX_MESSAGES,
@@ -28,9 +29,10 @@ from chat.conversations.importing.reading import (
 )
 from chat.conversations.importing.restoring import OwnLists, joined, past
 from chat.models import Attachment, Conversation, Mark, Message, Summary, Tag, Turn
-from chat.models.parts import FoundDocument, MessagePart
+from chat.models.parts import FoundDocument, MessagePart, PassageSpan
 from core.errors import ProductError
 from core.json_types import JsonObject
+from core.net.outgoing import OutgoingRequest
 from core.net.url_safety import is_http
 from core.sentences import Sentence
 from files.models import File
@@ -44,7 +46,11 @@ MAX_CHARACTERS = 40_000_000  # of one conversation
 MAX_PARTS = 2_000  # of one message
 MAX_ATTACHED = 50  # files of one message
 MAX_DOCUMENTS = 20_000  # numbered sources of one conversation
+MAX_PASSAGES = 200  # of one document in a tool result
+MAX_OUTGOING = 200  # requests of one tool call
 MAX_MARKS = 5_000
+MAX_REASONS = 10  # of one feedback
+MAX_COMMENT = 1_000  # characters of a feedback, as for one that is typed here
 MAX_SUMMARIES = 1_000
 STEP = timedelta(milliseconds=1)
 AT_ONCE = 500  # rows per statement
@@ -75,9 +81,7 @@ class Losses:
                 Sentence("Files whose bytes are missing, so only their names came: {count}.", count=self.files)
             )
         if self.reports:
-            sentences.append(
-                Sentence("Context reports whose lists of sources did not come: {count}.", count=self.reports)
-            )
+            sentences.append(Sentence("Older context reports that came as numbers only: {count}.", count=self.reports))
         if self.results:
             sentences.append(
                 Sentence("Long tool results that came as they were shortened: {count}.", count=self.results)
@@ -142,6 +146,7 @@ class _OwnConversation:
         self.rows: dict[str, Message] = {}
         self.exported: dict[str, ExportedRow] = {}
         self.files: dict[str, File] = {}  # by the id in the export
+        self.summaries: dict[str, Summary] = {}  # by the id in the export
 
     def store(self) -> StoredConversation:
         row = self.row
@@ -160,15 +165,16 @@ class _OwnConversation:
         self._read_messages(conversation)
         self._store_messages()
         self._attach()
-        self._answer_turns(conversation)
         self._marks(conversation)
         self._summaries(conversation)
+        numbers = self._documents()
+        self._answer_turns(conversation, numbers)
         self._listing(conversation)
         newest = max(self.rows.values(), key=lambda each: each.pk)
         leaf = self.rows.get(row.text("leaf", 40)) or newest
         Conversation.objects.filter(pk=conversation.pk).update(
             leaf=leaf,
-            documents=self._documents(),
+            documents=numbers,
             created=past(row.moment("created")),
             updated=past(row.moment("updated")),
         )
@@ -232,6 +238,8 @@ class _OwnConversation:
         name = row.text("model", 200) if is_answer else ""
         if name and name not in self.models:
             self.losses.models[name] += 1
+        feedback = row.choice("feedback", Message.Feedback.values) if is_answer else ""
+        reasons = row.texts("feedback_reasons", MAX_REASONS, 40) if feedback else []
         return Message(
             id=uuid7(nanoseconds=int(at.timestamp() * 1_000_000_000)),
             conversation=conversation,
@@ -241,7 +249,10 @@ class _OwnConversation:
             status=Message.Status.INTERRUPTED if status == Message.Status.PENDING else status,
             error_code=row.text("error_code", 60),
             error_detail=Sentence.verbatim(row.text("error_detail", 1_000)),
-            feedback=row.choice("feedback", Message.Feedback.values),
+            feedback=feedback,
+            feedback_reasons=[reason for reason in reasons if reason.isidentifier()],
+            feedback_comment=row.text("feedback_comment", MAX_COMMENT) if feedback else "",
+            feedback_at=past(row.moment("created")) if feedback else None,
             model=self.models.get(name),
         )
 
@@ -288,6 +299,8 @@ class _OwnConversation:
                         "error": each.flag("error"),
                         "documents": self._found(each),
                     }
+                    if outgoing := _outgoing(each):
+                        result["outgoing"] = outgoing
                     parts.append(result)
         self.losses.checks += checked
         return parts
@@ -297,12 +310,14 @@ class _OwnConversation:
         documents: list[FoundDocument] = []
         for each in row.rows("documents", 500):
             document: FoundDocument = {"number": each.number("number"), "title": each.text("title", 500)}
-            file = self.files.get(each.text("file", 40)) or self.lists.files.get(each.text("file", 40))
+            file = self._file_here(each.text("file", 40))
             if file is not None:
                 document["file"] = str(file.pk)
                 document["start"] = each.number("start")
                 document["end"] = each.number("end")
                 document["page"] = each.number("page")
+                if passages := [_passage(span) for span in each.rows("passages", MAX_PASSAGES)]:
+                    document["passages"] = passages
             url = each.text("url", 2_000)
             if is_http(url):  # pages make a link of it
                 document["url"] = url
@@ -333,8 +348,9 @@ class _OwnConversation:
                 attachments.append(Attachment(message=self.rows[key], file=file, name=name, ordinal=number))
         Attachment.objects.bulk_create(attachments, AT_ONCE)
 
-    def _answer_turns(self, conversation: Conversation) -> None:
-        """Store a turn for each answer that had one, with its numbers."""
+    def _answer_turns(self, conversation: Conversation, numbers: Mapping[str, int]) -> None:
+        """Store a turn for each answer that had one, with its numbers and reports."""
+        rows_here = RowsHere(self.rows, self.summaries, self._file_here, numbers)
         turns = []
         now = timezone.now()
         for key, exported in self.exported.items():
@@ -343,8 +359,9 @@ class _OwnConversation:
                 continue
             if answer.parent.role != Message.Role.USER:
                 continue
-            calls = list(exported.rows("report", 200))
-            self.losses.reports += bool(calls)
+            calls = list(exported.rows("report", MAX_CALLS))
+            reports = calls_of(exported, rows_here, answer.model)
+            self.losses.reports += bool(calls) and not reports
             turn = Turn(
                 conversation=conversation,
                 owner_id=conversation.owner_id,
@@ -357,6 +374,7 @@ class _OwnConversation:
                 finish_reason=exported.choice("finish_reason", get_args(FinishReason)),
                 finish_detail=exported.text("finish_detail", 100),
                 context_notice=Sentence.verbatim(exported.text("context_notice", 1_000)),
+                report={"calls": reports} if reports else {},
                 finished=now,
             )
             if calls:
@@ -365,6 +383,9 @@ class _OwnConversation:
                 turn.context_left_out = calls[-1].number("without_room")
             turns.append(turn)
         Turn.objects.bulk_create(turns, AT_ONCE)
+
+    def _file_here(self, key: str) -> File | None:
+        return self.files.get(key) or self.lists.files.get(key)
 
     def _marks(self, conversation: Conversation) -> None:
         marks = []
@@ -381,7 +402,7 @@ class _OwnConversation:
         Mark.objects.bulk_create(marks, AT_ONCE, ignore_conflicts=True)
 
     def _summaries(self, conversation: Conversation) -> None:
-        stored: dict[str, Summary] = {}
+        stored = self.summaries
         for each in self.row.rows("summaries", MAX_SUMMARIES):
             first = self.rows.get(each.text("first", 40))
             last = self.rows.get(each.text("last", 40))
@@ -425,7 +446,7 @@ class _OwnConversation:
         exported = self.row.counts("documents", MAX_DOCUMENTS)
         numbers: dict[str, int] = {}
         for source, number in exported.items():
-            file = self.files.get(source) or self.lists.files.get(source)
+            file = self._file_here(source)
             if file is not None:
                 numbers[str(file.pk)] = number
             elif not is_uuid(source):
@@ -446,3 +467,16 @@ class _OwnConversation:
         since = self.row.moment("pinned_since")
         if conversation.pinned and since is not None:
             Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))
+
+
+def _passage(row: ExportedRow) -> PassageSpan:
+    span: PassageSpan = {"start": row.number("start"), "end": row.number("end")}
+    if heading := row.text("heading", 1_000):
+        span["heading"] = heading
+    return span
+
+
+def _outgoing(row: ExportedRow) -> list[OutgoingRequest]:
+    """Return the requests with which a tool sent data out of the workspace."""
+    requests = row.rows("outgoing", MAX_OUTGOING)
+    return [{"host": each.text("host", 255), "what": each.text("what", MAX_TEXT)} for each in requests]

@@ -31,6 +31,16 @@ class ExportedRow:
         value = self.values.get(name)
         return min(max(int(value), 0), LARGEST) if isinstance(value, int) else 0
 
+    def share(self, name: str) -> float:
+        """Return a number from 0 to 1."""
+        value = self.values.get(name)
+        return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 0.0
+
+    def one(self, name: str) -> "ExportedRow | None":
+        """Return an object, None if the member is none."""
+        value = self.values.get(name)
+        return ExportedRow(value) if isinstance(value, dict) else None
+
     def moment(self, name: str) -> datetime | None:
         return moment(self.values.get(name))
 

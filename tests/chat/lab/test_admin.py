@@ -63,12 +63,15 @@ def test_turns_are_planned_again_and_shown_without_a_word_of_them(
 ) -> None:
     place = talked(person)
     profile = BudgetProfile.objects.create(name=uuid4().hex, window=3_000)
-    job = started(admin, form(place, profile=str(profile.pk), layout="all_first"))
+    forms = {"note_form": "tags", "reminder_place": "above", "citation_reminder": "always"}
+    job = started(admin, form(place, profile=str(profile.pk), layout="all_first", **forms))
+    assert {name: getattr(job, name) for name in forms} == forms
     assert (job.status, job.planned, job.total) == ("done", 3, 3)
     assert job.totals["compared"] == 3 and job.totals["sent"]["tokens"] > 0
     page = page_of(admin, job)
     assert all(str(turn.pk) in page for turn in Turn.objects.filter(conversation=UUID(place)))
     shown = (f"{job.totals['sent']['tokens']:,}", profile.name, "3 of 3 turns", "3 of them can be compared")
+    shown += ("Above the newest message", "Whenever documents are in the prompt")
     assert [each for each in shown if each not in page] == []
     assert SECRET not in page and SECRET not in json.dumps([list(job.turns.values_list("changes", "problems"))])
     assert SECRET not in admin.get(reverse("admin:chat_replay_changelist")).content.decode()

@@ -241,6 +241,39 @@ def test_another_version_of_the_system_prompt(application: Application, person: 
     assert system["text"] is not None and system["text"].startswith(text) and "Today is" in system["text"]
 
 
+def test_forms_and_places_of_reminders_are_compared(application: Application, person: Person, place: str) -> None:
+    """The turn has a document, a persona and a reminder, and no search. Each choice changes the prompt."""
+    persona = Persona.objects.create(owner=person.user, name="P", instructions="Be brief.")
+    persona.reminders.add(Reminder.objects.create(text="Answer in one line.", scope=Reminder.Scope.PERSONA))
+    person.caller.http.patch(f"conversations/{place}/", json={"persona": str(persona.pk), "project": None})
+    note = upload(person, "note.txt", b"Twelve apples.")
+    ask_and_wait(person, place, "How many?", models=[str(model_of(application, tools=False).pk)], files=[note["id"]])
+
+    def messages(**choices: Any) -> list[Any]:
+        [result] = again(person.user, Variation(**choices))
+        assert result.problems == [] and result.replanned is not None
+        return list(result.replanned.planned[-1].report["messages"])
+
+    def text(rows: list[Any], section: str) -> str:
+        return str(next(row for row in rows if row["section"] == section).get("text"))
+
+    sent = messages()
+    assert sent[-1]["section"] == "reminder" and "[1]" not in text(sent, "reminder")
+    assert text(sent, "reminder") != "Answer in one line." and "<note>" not in text(sent, "system")
+    assert text(messages(note_form="plain"), "reminder") == "Answer in one line."
+    tagged = messages(note_form="tags")
+    assert text(tagged, "reminder") == "<note>\nAnswer in one line.\n</note>" and "<note>" in text(tagged, "system")
+    assert "<note>" in text(tagged, "persona")
+    above = [row["section"] for row in messages(reminder_place="above")]
+    assert above.index("reminder") < above.index("file") and above[-1] == "current"
+    cited = messages(citation_reminder="always")
+    assert "[1]" in text(cited, "reminder") and "Answer in one line." in text(cited, "reminder")
+    profile = BudgetProfile.objects.create(name=uuid4().hex, note_form="tags", always_remind_citations=True)
+    [result] = again(person.user, Variation(profile=profile, note_form="plain", citation_reminder="searched"))
+    assert result.replanned is not None
+    assert text(list(result.replanned.planned[-1].report["messages"]), "reminder") == "Answer in one line."
+
+
 def test_a_sample_is_spread_and_the_same_every_time(application: Application, person: Person) -> None:
     for _ in range(3):
         talked(person, 3)
@@ -296,6 +329,8 @@ def test_the_model_answers_what_is_planned(application: Application, person: Per
         (["--profile", "nothing"], "There is no budget profile nothing."),
         (["--system-prompt", "99999"], "There is no version 99999"),
         (["--layout", "sideways"], "invalid choice"),
+        (["--note-form", "brackets"], "invalid choice"),
+        (["--citation-reminder", "never"], "invalid choice"),
         (["--sample", "0"], "from 1 to 1,000"),
         (["--sample", "-5"], "from 1 to 1,000"),
         (["--sample", "٣"], "from 1 to 1,000"),

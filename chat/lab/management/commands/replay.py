@@ -25,7 +25,8 @@ HEADINGS = ("turn", "tokens", "now", "cached %", "now", "left out", "now", "cost
 
 class Command(BaseCommand):
     help = (
-        "Plans stored turns again under another model, budget profile, layout, policy or version of the system prompt, "
+        "Plans stored turns again under another model, budget profile, layout, policy, form and place of reminders, or "
+        "version of the system prompt, "
         "and says what that would take, beside what was sent. What is not named stays as it was. Without anything "
         "named, every number is that of the stored report; where that is not so any more, it says why."
     )
@@ -39,6 +40,9 @@ class Command(BaseCommand):
         parser.add_argument("--profile", metavar="NAME", help="a budget profile")
         parser.add_argument("--layout", choices=[*LAYOUTS])
         parser.add_argument("--policy", choices=[*POLICIES])
+        parser.add_argument("--note-form", choices=BudgetProfile.NoteForm.values, help="the mark of reminders")
+        parser.add_argument("--reminder-place", choices=BudgetProfile.ReminderPlace.values)
+        parser.add_argument("--citation-reminder", choices=Replay.CitationReminder.values, help="when it stands there")
         parser.add_argument("--system-prompt", type=int, metavar="VERSION")
         parser.add_argument(
             "--ask",
@@ -119,6 +123,9 @@ def variation_of(options: dict[str, Any]) -> Variation:
         profile=_one(BudgetProfile.objects.filter(name=profile), f"budget profile {profile}") if profile else None,
         layout=options["layout"] or "",
         policy=options["policy"] or "",
+        note_form=options["note_form"] or "",
+        reminder_place=options["reminder_place"] or "",
+        citation_reminder=options["citation_reminder"] or "",
         prompt=(
             _one(SystemPrompt.objects.filter(version=version), f"version {version} of the system prompt")
             if version is not None
