@@ -419,6 +419,8 @@ def page(
         "problem": problem,
         "plan": plan_view,
         "temporary": row.temporary if row else _temporary(request),
+        "original": pages.original_of(row),
+        "folds_from": pages.FOLDS_FROM,
         "next": next_view(row) if getattr(row, "waits", True) else None,
         "run": run_views.of_conversation(request.user, row),
         "first": first_steps(request.user) if row is None and not scope.project and not request.GET else None,

@@ -262,11 +262,8 @@ class _OwnConversation:
                 raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
             match each.values.get("type"):
                 case "text":
-                    part: MessagePart = {"type": "text", "text": text}
-                    if each.flag("continues"):
-                        part["continues"] = True
                     checked |= "check" in each.values
-                    parts.append(part)
+                    parts.append(_text_part(each, text))
                 case "reasoning":
                     parts.append({"type": "reasoning", "text": text})
                 case "tool_call":
@@ -446,3 +443,14 @@ class _OwnConversation:
         since = self.row.moment("pinned_since")
         if conversation.pinned and since is not None:
             Conversation.objects.filter(pk=conversation.pk).update(pinned=past(since))
+
+
+def _text_part(row: ExportedRow, text: str) -> MessagePart:
+    part: MessagePart = {"type": "text", "text": text}
+    if row.flag("continues"):
+        part["continues"] = True
+    if row.flag("files_alone"):
+        part["files_alone"] = True
+    if row.flag("edited"):
+        part["edited"] = True
+    return part
