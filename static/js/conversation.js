@@ -275,9 +275,11 @@ async function takeOver() {
 /** @param {string} text @param {Element[]} chips of the files that go with it */
 function showSending(text, chips) {
   if (answers.size) return; // it waits for the answer, above the field
-  const { content } = need(HTMLTemplateElement, "#sending");
+  const { content, dataset } = need(HTMLTemplateElement, "#sending");
   const shown = /** @type {DocumentFragment} */ (content.cloneNode(true));
-  need(HTMLElement, ".said", shown).textContent = text;
+  const words = need(HTMLElement, ".said", shown);
+  words.textContent = text;
+  words.classList.toggle("folds", text.length >= Number(dataset.foldsFrom));
   for (const chip of chips) {
     const copy = /** @type {Element} */ (chip.cloneNode(true));
     copy.removeAttribute("id");
@@ -375,7 +377,12 @@ messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) =>
   if (at !== document.body && !requestConfig.elt.contains(at)) return;
   if (requestConfig.elt.matches("[data-begins]")) focusNewestAnswer();
   if (requestConfig.elt.matches("[data-cancel]"))
-    find(HTMLElement, `#${requestConfig.target.id} [data-edit-question]`)?.focus();
+    find(HTMLElement, `#${requestConfig.target.id} :is([data-edit-question], [id^="options-"])`)?.focus();
+});
+
+// The menu in which an answer was taken up to be edited has done its work.
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.requestConfig.elt.matches("[data-edit-answer]")) need(HTMLElement, "#message-menu").hidePopover();
 });
 
 // A vote asks why; what was answered closes the question.
