@@ -1,6 +1,6 @@
 /**
  * What every script stands on: elements of the page, with the kind they are known to have; the reader's language; places
- * for what floats; the clipboard.
+ * for what floats; passwords that are shown; the clipboard.
  */
 
 // --- elements ---
@@ -135,6 +135,24 @@ export function beside(floating, anchor) {
   const top = below + height + EDGE <= innerHeight ? below : at.top - GAP - height;
   const left = Math.max(EDGE, Math.min(at.left, innerWidth - width - EDGE));
   floating.style.inset = `${Math.max(EDGE, top)}px auto auto ${left}px`;
+}
+
+// --- passwords, shown to whoever is writing them ---
+
+for (const button of all(HTMLButtonElement, "[data-reveal]")) {
+  button.hidden = false;
+  button.form?.addEventListener("submit", () => reveal(button, false)); // browsers keep what text fields had
+}
+document.addEventListener("click", ({ target }) => {
+  const button = around(HTMLButtonElement, "[data-reveal]", target);
+  if (button) reveal(button, button.ariaPressed !== "true");
+});
+
+/** @param {HTMLButtonElement} button @param {boolean} shown */
+function reveal(button, shown) {
+  button.ariaPressed = String(shown);
+  for (const id of (button.dataset.reveal ?? "").split(" "))
+    need(HTMLInputElement, `#${id}`).type = shown ? "text" : "password";
 }
 
 // --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---
