@@ -133,7 +133,7 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(long_conver
     screen.press(link)
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model saw")).to_be_focused()
-    expect(panel.get_by_role("img", name=re.compile(r"\d+ % of what the model can read at once"))).to_be_visible()
+    expect(panel.get_by_role("img", name=re.compile(r"\d+ % of the room that messages have"))).to_be_visible()
     expect(panel.get_by_role("region", name="Instructions")).to_contain_text(re.compile(r"\d+ tokens"))
     expect(panel.locator(".fate")).to_contain_text(re.compile(r"\d+ older messages left out: no room"))
     expect(panel.locator(".source[data-state=left_out]").first).to_contain_text("there was no room")

@@ -1,4 +1,4 @@
-"""What an invited person meets first: the sign-in page, a greeting, personas, suggestions and a sample project."""
+"""First visits: the sign-in page, a greeting, personas, suggestions and a sample project."""
 
 import re
 
