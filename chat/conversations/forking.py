@@ -21,7 +21,7 @@ from accounts.models import User
 from chat.conversations.erasing import require_lasting
 from chat.models import Attachment, Conversation, Mark, Message, Summary, ToolResult, Turn
 from chat.models.conversation_state import busy, list_changed, lock, require_owner
-from chat.models.summary import in_force, marks_on
+from chat.models.summary import Marks, in_force, marks_on
 from chat.models.tree import ids_down_to
 from core.errors import ProductError
 from core.sentences import Sentence
@@ -74,8 +74,9 @@ def fork_conversation(*, user: User, message: Message) -> Conversation:
     for start in range(0, len(branch), AT_ONCE):
         _copy_messages(target, branch[start : start + AT_ONCE], ids, results)
     _copy_stored_results(target, ids, results)
-    _copy_summary(source, message, target, ids)
-    _copy_marks(source, message, target, ids)
+    marks = marks_on(source.pk, source.leaf_id if _is_on_show(source, message) else message.pk)
+    _copy_summary(source, message, marks, target, ids)
+    _copy_marks(marks, ids[message.pk], target, ids)
     target.leaf_id = ids[message.pk]
     target.save(update_fields=["leaf"])
     list_changed(target)
@@ -208,8 +209,13 @@ def _copy_turns(target: Conversation, originals: Sequence[UUID], ids: Ids) -> No
     Turn.objects.bulk_update(copies, ["created"])
 
 
-def _copy_summary(source: Conversation, message: Message, target: Conversation, ids: Ids) -> None:
-    row = in_force(source.pk, message.pk)
+def _is_on_show(source: Conversation, message: Message) -> bool:
+    """Return whether the message is on the displayed branch. Marks apply from the end of a branch on."""
+    return source.leaf_id is not None and ids_down_to(source.leaf_id, message.depth)[-1:] == [message.pk]
+
+
+def _copy_summary(source: Conversation, message: Message, marks: Marks, target: Conversation, ids: Ids) -> None:
+    row = in_force(source.pk, message.pk, marks)
     if row is None:
         return
     Summary.objects.create(
@@ -233,15 +239,14 @@ def _copy_summary(source: Conversation, message: Message, target: Conversation, 
     )
 
 
-def _copy_marks(source: Conversation, message: Message, target: Conversation, ids: Ids) -> None:
-    """Store the marks that apply to the branch. All of them apply from the last copied message on."""
-    marks = marks_on(source.pk, message.pk)
-    turns = {each.question: each.mark for each in marks.messages}
-    since = ids[message.pk]
+def _copy_marks(marks: Marks, since: UUID, target: Conversation, ids: Ids) -> None:
+    """Store the marks on copied messages. All of them apply from the last copied message, `since`, on."""
+    turns = {each.question: each.mark for each in marks.messages if each.question in ids}
     rows = [Mark(conversation=target, message_id=ids[pk], since_id=since, mark=mark) for pk, mark in turns.items()]
     rows += [
         Mark(conversation=target, message_id=ids[pk], file_id=file, since_id=since, mark=Mark.Kind.EXCLUDED)
         for pk, files in marks.files.items()
+        if pk in ids
         for file in files
     ]
     Mark.objects.bulk_create(rows)
