@@ -16,6 +16,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='workspace',
             name='suggestions',
-            field=models.TextField(blank=True, db_default='', default='', help_text='Messages that a click writes into the field, one a line, at most four. Empty: general ones.', max_length=804, verbose_name='suggestions on the empty page'),
+            field=models.TextField(blank=True, db_default='', default='', help_text='Messages that a click writes into the field, one a line, at most four. Empty: general ones.', max_length=808, verbose_name='suggestions on the empty page'),
         ),
     ]

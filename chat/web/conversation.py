@@ -504,5 +504,5 @@ def first_steps(user: User) -> FirstSteps | None:
         return None
     return {
         "project": Project.objects.visible_to(user).order_by("created").first(),
-        "personas": Persona.objects.visible_to(user)[:FIRST_PERSONAS],
+        "personas": list(Persona.objects.visible_to(user)[:FIRST_PERSONAS]),
     }

@@ -344,8 +344,8 @@ def test_a_long_message_shows_its_beginning_until_more_is_wanted(page: Page) -> 
     fold = page.locator("article.question summary")
     folded = text.evaluate("each => each.offsetHeight")
     fold.press("Enter")
-    expect(fold).to_have_text("Show less")
+    expect(fold).to_have_text("Show less", use_inner_text=True)
     assert text.evaluate("each => each.offsetHeight") > 5 * folded
     page.reload()
-    expect(fold).to_contain_text("Show the whole message")
+    expect(fold).to_contain_text("Show the whole message", use_inner_text=True)
     assert text.evaluate("each => each.offsetHeight") == folded

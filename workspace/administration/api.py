@@ -35,7 +35,7 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
     suggestions = serializers.CharField(
         required=False,
         allow_blank=True,
-        max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 1),
+        max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
         help_text="Messages that the empty page suggests, one a line, at most four. Empty: the product's own.",
     )
     languages = serializers.ListField(

@@ -113,7 +113,7 @@ class Workspace(models.Model):
         blank=True,
         default="",
         db_default="",
-        max_length=MOST_SUGGESTIONS * (MAX_SUGGESTION + 1),
+        max_length=MOST_SUGGESTIONS * (MAX_SUGGESTION + 2),
         help_text="Messages that a click writes into the field, one a line, at most four. Empty: general ones.",
     )
     languages = ArrayField(
