@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,16 +15,16 @@ from tests.chat.conversations import past
 pytestmark = pytest.mark.django_db
 
 
-def article(client: Client, **fields: object) -> str:
-    """Return the newest answer of a conversation on its page. `fields`: those of its turn, and its `status`."""
+def article(client: Client, *, status: str = "done", **fields: Any) -> str:
+    """Return the newest answer of a conversation on its page. `fields`: those of its turn."""
     user = User.objects.create_user(f"person{User.objects.count()}")
-    status = fields.pop("status", "done")
     conversation = past(user, 1, status=status)
-    answer = Message.objects.get(pk=conversation.leaf_id)
+    answer = Message.objects.get(conversation=conversation, role="assistant")
+    question = Message.objects.get(conversation=conversation, role="user")
     Turn.objects.create(
         conversation=conversation,
         owner=user,
-        user_message_id=answer.parent_id,
+        user_message=question,
         answer=answer,
         status=status,
         context_limit=1_000,

@@ -176,7 +176,7 @@ def added_up(panel: Panel) -> None:
     report = panel.report
     assert sum(card.tokens for card in panel.cards) == sum(report["sections"].values()) == report["used"]
     assert report["used"] + report["left"] == report["limit"]
-    assert report["limit"] + panel.reserved == report["window"]
+    assert report["limit"] + report["reserved_output"] + panel.set_aside == report["window"]
     for card in panel.cards:
         sections = [section for section in report["sections"] if wording.GROUP_OF[section] == card.group]
         assert card.tokens == sum(report["sections"][section] for section in sections)
@@ -213,7 +213,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
             continue
         planned += 1
         added_up(panel)
-        assert line.words.endswith(f"{panel.percent} used")
+        assert line.words.endswith(f"{panel.percent} of the room used")
         assert panel.status.words in line.words
         if place.leaf is not None:
             stored = Turn.objects.create(
