@@ -81,6 +81,7 @@ urlpatterns = [
     path("messages/<uuid:pk>/", conversation.message, name="message"),
     path("messages/<uuid:pk>/regenerate/", conversation.regenerate, name="retry"),
     path("messages/<uuid:pk>/edit/", branches.edit, name="edit"),
+    path("messages/<uuid:pk>/fork/", branches.fork, name="fork"),
     path("messages/<uuid:pk>/choose/", branches.choose, name="choose"),
     path("messages/<uuid:pk>/continue/", branches.go_on, name="continue"),
     path("messages/<uuid:pk>/shorten/", branches.shorten, name="shorten"),

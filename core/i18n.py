@@ -35,6 +35,14 @@ def dollars(amount: Decimal, *, up: bool = False) -> str:
     return f"${number_format(shown, places, force_grouping=True)}"
 
 
+def cents(amount: Decimal) -> str:
+    """Return an amount in whole cents, such as $12.50. A smaller one is “< $0.01”, and nothing is $0.00."""
+    cent = Decimal("0.01")
+    less = "< " if 0 < amount < cent else ""
+    shown = cent if less else amount.quantize(cent, ROUND_HALF_EVEN)
+    return f"{less}${number_format(shown, 2, force_grouping=True)}"
+
+
 def catalogue(locale: str) -> Path:
     """Return the path of the compiled catalogue of a locale such as `vi`. The product compiles it when it starts."""
     return Path(settings.LOCALE_PATHS[0]) / locale / "LC_MESSAGES" / "django.mo"

@@ -7,6 +7,7 @@ app_name = "projects"
 urlpatterns = signed_in(
     [
         path("", views.projects, name="list"),
+        path("sample/", views.sample, name="sample"),
         path("invitations/", views.received, name="received"),
         path("invitations/count/", views.invited, name="invited"),
         path("invitations/<uuid:pk>/accept/", views.accept, name="accept"),

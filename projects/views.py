@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.access.sessions import SignedInRequest as Request
 from accounts.models import Role
@@ -20,6 +20,13 @@ from personas.models import Persona
 from projects import invitations, pages, services
 from projects import members as membership
 from projects.models import Invitation, Project, roles
+from projects.sample import create_sample_project
+
+
+@require_POST
+def sample(request: Request) -> HttpResponse:
+    """Give the user a project of their own to look at, and open it."""
+    return redirect("chat:project", create_sample_project(user=request.user).pk)
 
 
 @require_http_methods(["GET", "POST"])

@@ -88,6 +88,7 @@ class House:
             **self._summarised(persona),
             **self._tasks(persona),
             "home": "/",
+            "temporary": "/?temporary=yes",
             "search": "/search/?q=clause",
             "projects": "/projects/",
             "project": f"/projects/{project}/",

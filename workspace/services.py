@@ -17,7 +17,8 @@ from core.sentences import Sentence
 from workspace.models import Workspace
 
 FIELDS = (
-    *("name", "accent", "notice", "languages", "default_language", "date_awareness", "task_tools", "today_tasks"),
+    *("name", "accent", "notice", "about", "suggestions", "languages", "default_language"),
+    *("date_awareness", "task_tools", "today_tasks"),
     "search_approval",
     *("citation_model", "page_reader", "sharing", "session_days", "session_most_days", "password_length"),
     *("second_factor", "sign_up", "sign_up_domains"),

@@ -39,6 +39,7 @@ from chat.api.plan import (
 from chat.conversations import branches, search, services
 from chat.conversations.api import ConversationSerializer
 from chat.conversations.feedback import MAX_COMMENT, REASONS, give_feedback
+from chat.conversations.forking import fork_conversation
 from chat.conversations.marks import MARKS, mark_file, mark_turn
 from chat.models import Conversation, Message, NextMessage, Tag, Turn
 from chat.models.conversation_state import scope_of, visible_conversation, visible_turn
@@ -86,6 +87,7 @@ class PartSerializer(serializers.Serializer[MessagePart]):
         help_text="For a call that the person has to allow.",
     )
     error = serializers.BooleanField(required=False)
+    edited = serializers.BooleanField(required=False, help_text="A person has written this text of an answer.")
 
     def to_representation(self, instance: MessagePart) -> JsonObject:
         return {**readable_parts([instance])[0]}
@@ -271,7 +273,9 @@ def _events_of(request: Request, person: User, turn: Turn) -> HttpResponseBase:
 
 class KeepSerializer(ChosenModelsSerializer):
     effort = EffortField()
-    text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+    text = serializers.CharField(
+        max_length=1_000_000, trim_whitespace=False, allow_blank=True, help_text="May be empty if there are files."
+    )
     files = serializers.ListField(child=serializers.UUIDField(), max_length=50, default=list)
 
 
@@ -287,8 +291,14 @@ class AskSerializer(KeepSerializer):
     parent = serializers.UUIDField(required=False, allow_null=True, default=None)  # type: ignore[assignment]  # see above
 
 
-class EditSerializer(Strict):
+class RewriteSerializer(Strict):
     text = serializers.CharField(max_length=1_000_000, trim_whitespace=False)
+
+
+class EditSerializer(Strict):
+    text = serializers.CharField(
+        max_length=1_000_000, trim_whitespace=False, allow_blank=True, help_text="May be empty if there are files."
+    )
     files = serializers.ListField(
         child=serializers.UUIDField(),
         max_length=50,
@@ -477,6 +487,16 @@ class MessageViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.DestroyModelM
     def shorten(self, message: Message) -> Sequence[Turn]:
         """Ask for a shorter version of an answer, in a follow-up turn."""
         return branches.shorten_answer(user=self.person, message=message, key=key_of(self.request))
+
+    @posts(MessageSerializer, RewriteSerializer, url_path="edit-answer")
+    def edit_answer(self, message: Message, text: str) -> Message:
+        """Store an answer in other words, as a version beside it. The conversation goes on from it."""
+        return branches.edit_answer(user=self.person, message=message, text=text)
+
+    @posts(ConversationSerializer, status=201)
+    def fork(self, message: Message) -> Conversation:
+        """Copy the conversation, down to this message, into a new one."""
+        return fork_conversation(user=self.person, message=message)
 
     @posts(ConversationSerializer)
     def choose(self, message: Message) -> Conversation:

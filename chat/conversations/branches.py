@@ -14,12 +14,13 @@ from django.utils.translation import ngettext
 from accounts.access.rights import models_of
 from accounts.models import User
 from chat.models import Conversation, Message, Turn
-from chat.models.conversation_state import busy, lock, require_owner, visible_message
+from chat.models.conversation_state import busy, list_changed, lock, require_owner, visible_message
+from chat.models.parts import MessagePart
 from chat.models.summary import carry_marks
 from chat.models.tree import below, ids_side_by_side, newest_leaf, with_rows
 from chat.prompts.document_budget import chosen_files
 from chat.summaries.idle import idle
-from chat.turns.submit import Ask, submit
+from chat.turns.submit import Ask, submit, text_of
 from core.audit.services import record
 from core.errors import ProductError
 from core.requests import get_or_404
@@ -45,6 +46,37 @@ def edit_question(
         sibling=message.pk,
     )
     return submit(user=user, conversation=message.conversation, ask=ask)
+
+
+def edit_answer(*, user: User, message: Message, text: str) -> Message:
+    """Store an answer in the user's own words, as a version next to it. The conversation goes on from this version.
+
+    No model is asked. The version keeps the tool calls of the answer, and so its sources. Its text is marked as
+    edited. Raises `not_an_answer`, `already_answering` (409) and the other errors of `idle` and of `text_of`.
+    """
+    require_owner(user, message.conversation)
+    if message.role != Message.Role.ASSISTANT:
+        raise ProductError("not_an_answer", "This is no answer. Edit your message instead.")
+    text_part: MessagePart = {"type": "text", "text": text_of(Ask(text)), "edited": True}
+    with idle(user, message.conversation) as conversation:
+        leaf_before = conversation.leaf_id
+        version = Message.objects.create(
+            conversation=conversation,
+            owner_id=conversation.owner_id,
+            parent_id=message.parent_id,
+            role=Message.Role.ASSISTANT,
+            parts=[*(part for part in message.parts if part["type"] in ("tool_call", "tool_result")), text_part],
+            model_id=message.model_id,
+            depth=message.depth,
+        )
+        conversation.leaf = version
+        conversation.updated = timezone.now()
+        conversation.save(update_fields=["leaf", "updated"])
+        if message.parent_id is not None:
+            carry_marks(conversation.pk, leaf_before, message.parent_id, [version.pk])
+        record(user=user, action="message.edited", row=version)
+        list_changed(conversation)
+    return visible_message(user, version.pk)
 
 
 def continue_answer(*, user: User, message: Message, key: str | None = None) -> list[Turn]:

@@ -197,6 +197,8 @@ def markdown(conversation: Conversation) -> str:
         text = message.text if message.role == Message.Role.USER else without_reasoning(message.text)
         lines += [text, "", *_source_list(message, text, files)]
         lines += [f"*({sentence.english})*\n" for sentence in _shortened(message.parts)]
+        if message.edited:
+            lines += ["*(Edited by a person)*", ""]
         if mark := marks.get(message.pk):
             lines += [f"*({Mark.Kind(mark).label})*", ""]
         if message.status not in (Message.Status.DONE, Message.Status.PENDING):

@@ -52,12 +52,14 @@ def give_feedback(
 ) -> Message:
     """Store the feedback on an answer; an empty text removes it with its reasons and its comment.
 
-    Without `reasons` or `comment` (None), those of the same feedback stay. Raises `not_an_answer`, `bad_feedback`,
-    `bad_reason` and `comment_too_long`.
+    Without `reasons` or `comment` (None), those of the same feedback stay. Raises `not_an_answer`, `edited_answer`,
+    `bad_feedback`, `bad_reason` and `comment_too_long`.
     """
     require_owner(user, message.conversation)
     if message.role != Message.Role.ASSISTANT:
         raise ProductError("not_an_answer", "Only answers can be judged.")
+    if message.edited:
+        raise ProductError("edited_answer", "You have edited this answer. Judge the version that the model wrote.")
     if feedback not in Message.Feedback.values:
         raise ProductError("bad_feedback", "Say “good”, “bad”, or nothing to take it back.")
     if feedback != message.feedback:

@@ -107,6 +107,10 @@ class Conversation(models.Model):
     imported_from = models.CharField(
         max_length=200, blank=True, editable=False, help_text="The product that it was imported from, and its id there."
     )
+    # No foreign key: the message may be erased before, and nothing is looked up by it.
+    forked_from = models.UUIDField(
+        null=True, editable=False, help_text="The message of another conversation down to which it was copied."
+    )
     legal_hold = models.BooleanField(default=False, db_default=False, help_text="Not erased, even if it is deleted.")
     tasks_in_prompts = models.BooleanField(
         default=True, db_default=True, help_text="Whether its owner's tasks go along with its messages."
@@ -271,6 +275,16 @@ class Message(models.Model):
     def continues(self) -> bool:
         """Return whether this question asks to continue an answer that was cut off."""
         return any(part.get("continues") for part in self.parts)
+
+    @property
+    def files_alone(self) -> bool:
+        """Return whether this question is files without a message. Its text is then the product's."""
+        return any(part.get("files_alone") for part in self.parts)
+
+    @property
+    def edited(self) -> bool:
+        """Return whether a person has written this answer's text."""
+        return any(part.get("edited") for part in self.parts)
 
     @property
     def finish_reason(self) -> str:

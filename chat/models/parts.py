@@ -93,7 +93,8 @@ class MessagePart(TypedDict, total=False):
     """One part of a message. `type`: text, reasoning, tool_call, tool_result or file.
 
     text, reasoning: `text`. A text with citations has `citations`, `check` and `places`. A question that asks the model
-    to continue an answer has `continues`.
+    to continue an answer has `continues`. The product's text below files that were sent without a message has
+    `files_alone`. The text of an answer that a person has rewritten has `edited`.
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
     `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
@@ -106,6 +107,8 @@ class MessagePart(TypedDict, total=False):
     check: CitationCheck
     places: list[CitationPlace]
     continues: bool
+    files_alone: bool
+    edited: bool
     id: str
     name: str
     arguments: str

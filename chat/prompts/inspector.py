@@ -122,9 +122,9 @@ class Panel:
         return round(1000 * max(0, self.report["limit"]) / max(1, self.report["window"]))
 
     @property
-    def reserved(self) -> int:
-        """Return the tokens of the window that messages may not take."""
-        return self.report["window"] - self.report["limit"]
+    def set_aside(self) -> int:
+        """Return the tokens of the window that neither messages nor the answer may take: for tools, and as a margin."""
+        return max(0, self.report["window"] - self.report["limit"] - self.report["reserved_output"])
 
     @property
     def sight(self) -> Sight | None:

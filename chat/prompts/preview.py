@@ -135,6 +135,8 @@ def plan_ahead(
     conversation = scope.conversation
     text = draft.text if draft.text.strip() else ""
     context = context_of_draft(base=base, scope=scope, text=text, files=files)
+    if files and not text:
+        text = context.texts["files_alone"]
     leaf = conversation.leaf if conversation else None
     allowed = budget_of(context, scope, summary_in(scope)) if files else None
     near_limit = most_used(user.pk)

@@ -535,7 +535,7 @@ def _with_turn(
         scope,
         task_context=TaskToolContext(context.user, context.model.name, turn.conversation_id, run_step),
         model=context.model,
-        question="" if searched else turn.user_message.text,
+        question="" if searched or turn.user_message.files_alone else turn.user_message.text,
         chosen=_chosen_tools(context),
         search_asks=search_asks(context.user, context.workspace),
     )

@@ -168,7 +168,7 @@ def plan_line(plan: Plan) -> StatusLine:
     if plan["fits"] is False:
         return StatusLine("warn", _too_long(plan["error"]))
     status = status_line(plan, _("Everything you gave fits"))
-    used = _("%(percent)s used") % {"percent": percent(plan["used"], plan["limit"])}
+    used = _("%(percent)s of the room used") % {"percent": percent(plan["used"], plan["limit"])}
     line = status._replace(words=f"{status.words} · {used}")
     if plan["near_limit"] is None:
         return line

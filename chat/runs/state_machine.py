@@ -131,7 +131,7 @@ def answer(*, user: User, run_id: UUID, ask: Ask) -> list[Turn]:
         _resume(run)
         turns = _go_on(run, ask)
         save(run)
-        if ask.text.strip() and not turns:  # the run sends no message, so the text is sent by itself
+        if (ask.text.strip() or ask.files) and not turns:  # the run sends no message, so this one is sent by itself
             turns = submit(user=user, conversation=run.conversation, ask=replace(ask, models=(), of_run=True))
     return turns
 

@@ -19,6 +19,7 @@ from chat.context.rendering import (
     DateAwareness,
     ToolGuidance,
     asked_at_text,
+    documents_text,
     reminder_text,
     system_text,
 )
@@ -34,7 +35,19 @@ from chat.summaries.writing import DEFAULT_PROMPT, conversation_text, form_of
 from files.models import File
 from llm import tokens
 from llm.types.model_call import StoredResult, ToolCall
-from personas.texts import CITATIONS, IN_PROMPTS, READINGS, SCANS, SHORTER, SUMMARIES, TEXTS, TITLES, Texts, TextVersion
+from personas.texts import (
+    CITATIONS,
+    FILES_ALONE,
+    IN_PROMPTS,
+    READINGS,
+    SCANS,
+    SHORTER,
+    SUMMARIES,
+    TEXTS,
+    TITLES,
+    Texts,
+    TextVersion,
+)
 from projects.planner.models.task import Task
 from projects.planner.queries import PromptTasks, render
 
@@ -101,6 +114,9 @@ def _example_rows(name: str, texts: Texts) -> Iterable[tuple[str, str, str]]:
     if group == SHORTER:
         before = [("history", str(message.role), message.text or "") for message in OLDER[2:4]]
         return [*before, ("current", "user", texts[name])]
+    if group == FILES_ALONE:
+        files = documents_text([REPORT], CitationNumbers({}), texts)
+        return [("file", "user", files), ("current", "user", texts[name])]
     if group == SCANS:
         return [("", "user", texts["page_read"])]
     if group == READINGS:

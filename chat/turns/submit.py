@@ -46,7 +46,7 @@ from core.requests import get_or_404
 from core.sentences import Sentence
 from files.models import File
 from llm.models import Effort, Model
-from personas.services import one_of
+from personas.services import one_of, rules_at
 
 MAX_TEXT = 1_000_000  # characters of one message
 MAX_MODELS = 3
@@ -94,10 +94,15 @@ def check(user: User, conversation: Conversation, ask: Ask, version: UUID | None
 
 
 def text_of(ask: Ask) -> str:
-    """Return the message as it was written, byte for byte. Raises `empty_message` and `message_too_long` (413)."""
+    """Return the message as it was written, byte for byte; empty for files without a message.
+
+    Raises `empty_message` and `message_too_long` (413).
+    """
     text = ask.text
     if not text.strip():
-        raise ProductError("empty_message", "The message is empty. Write something, then send it.")
+        if ask.files:
+            return ""
+        raise ProductError("empty_message", "The message is empty. Write something or attach a file, then send it.")
     if len(text) > MAX_TEXT:
         raise ProductError(
             "message_too_long",
@@ -133,10 +138,12 @@ def submit(*, user: User, conversation: Conversation, ask: Ask) -> list[Turn]:
             part: MessagePart = {"type": "text", "text": text}
             if ask.continues:
                 part["continues"] = True
+            elif not text:
+                part = {"type": "text", "text": rules_at(status.version).texts["files_alone"], "files_alone": True}
             question = _message(locked, parent, Message.Role.USER, parts=[part])
             remember_effort(locked, ask.effort)
             if not locked.title and not locked.temporary:
-                locked.title = title_from(text)
+                locked.title = title_from(text or ", ".join(file.name for file in files))
             turns = begin_answers(locked, question, admitted, ask.key, options=ask.options)
             if not locked.temporary:
                 remember_mentions(user=user, text=text, at=question.created)

@@ -1,4 +1,4 @@
-"""Serve the actions on a message: its menu, editing, switching, continuing, shortening, deleting, marks, feedback."""
+"""Serve the actions on a message: its menu, editing, forking, switching, continuing, deleting, marks, feedback."""
 
 from urllib.parse import urlencode
 from uuid import UUID, uuid4
@@ -12,6 +12,7 @@ from django_htmx.http import trigger_client_event
 from accounts.access.sessions import SignedInRequest as Request
 from chat.conversations import branches, marks
 from chat.conversations.feedback import give_feedback
+from chat.conversations.forking import fork_conversation
 from chat.models import Conversation, Message, Turn
 from chat.models.conversation_state import visible_message
 from chat.models.summary import marks_on
@@ -20,6 +21,7 @@ from chat.web.messages import files_of
 from core.errors import ProductError
 from core.requests import identifier, with_row
 from core.text import unix_lines
+from llm.step_filters.thoughts import without_reasoning
 
 
 @with_row(visible_message, "GET")
@@ -38,20 +40,27 @@ def menu(request: Request, message: Message) -> HttpResponse:
 
 @with_row(visible_message, "GET", "POST")
 def edit(request: Request, message: Message) -> HttpResponse:
-    """Show the form to edit a question, in its place or on a separate page. A POST stores the new question."""
+    """Show the form to edit a message, in its place or on a separate page. A POST stores the new version."""
     if request.method == "GET":
         return _form(request, message)
+    text = unix_lines(request.POST.get("text", ""))
     try:
-        branches.edit_question(
-            user=request.user,
-            message=message,
-            text=unix_lines(request.POST.get("text", "")),
-            key=request.POST.get("key", "")[:100] or None,
-        )
+        if message.role == Message.Role.ASSISTANT:
+            version = branches.edit_answer(user=request.user, message=message, text=text)
+            return _to(version.conversation_id, version.pk)
+        key = request.POST.get("key", "")[:100] or None
+        branches.edit_question(user=request.user, message=message, text=text, key=key)
     except ProductError as error:
         problem = error
         return _form(request, message, error.status, problem=problem, draft=request.POST.get("text", ""))
     return redirect("chat:conversation", message.conversation_id)
+
+
+@with_row(visible_message)
+def fork(request: Request, message: Message) -> HttpResponse:
+    """Copy the conversation, down to this message, into a new one, and open it."""
+    conversation = fork_conversation(user=request.user, message=message)
+    return _to(conversation.pk, conversation.leaf_id)
 
 
 @with_row(visible_message)
@@ -117,10 +126,11 @@ def mark(request: Request, message: Message) -> HttpResponse:
 
 
 def _form(request: Request, message: Message, status: int = 200, **more: object) -> HttpResponse:
-    if message.role != Message.Role.USER:
-        raise ProductError("not_a_question", "Only your own messages can be edited. Send a new one instead.")
+    is_answer = message.role == Message.Role.ASSISTANT
     context = {
         "message": message,
+        "text": "" if message.files_alone else without_reasoning(message.text) if is_answer else message.text,
+        "is_answer": is_answer,
         "files": files_of(message),
         "conversation": message.conversation,
         "key": uuid4().hex,

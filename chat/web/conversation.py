@@ -45,6 +45,7 @@ from core.text import unix_lines
 from files.models import File
 from files.services import tokens_of
 from llm.models import Model
+from personas.models import Persona
 from personas.services import model_for
 from projects.models import Project
 from projects.models.roles import visible_project
@@ -52,6 +53,7 @@ from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.services import offered_prompts, visible_saved_prompt
 from projects.saved_prompts.variables import LONGEST, fill, variables
 
+FIRST_PERSONAS = 6  # personas that a user without conversations is shown
 ACCEPTED = "Message-Accepted"  # a header that tells the composer that its message is stored
 
 
@@ -372,9 +374,10 @@ def favourite(request: Request, pk: UUID) -> HttpResponse:
 
 @require_GET
 def starters(request: Request) -> HttpResponse:
-    """Show the starter messages of the persona selected in the composer, if any."""
+    """Show the starter messages of the persona selected in the composer; without one the workspace's suggestions."""
     persona = services.visible_persona(request.user, request.GET.get("persona"))
-    return render(request, "chat/_starters.html", {"chosen_persona": persona})
+    context = {"chosen_persona": persona, "suggests": not persona and not request.GET.get("project")}
+    return render(request, "chat/_starters.html", context)
 
 
 def page(
@@ -419,6 +422,9 @@ def page(
         "problem": problem,
         "plan": plan_view,
         "temporary": row.temporary if row else _temporary(request),
+        "original": pages.original_of(row),
+        "suggests": row is None and scope.persona is None and scope.project is None,
+        "folds_from": pages.FOLDS_FROM,
         "next": next_view(row) if getattr(row, "waits", True) else None,
         "run": run_views.of_conversation(request.user, row),
         "first": first_steps(request.user) if row is None and not scope.project and not request.GET else None,
@@ -486,13 +492,17 @@ def _temporary(request: Request) -> bool:
 
 
 class FirstSteps(TypedDict):
-    """Hints for a user without conversations. `project` is the oldest visible project, initially the demo project."""
+    """Hints for a user without conversations: the oldest visible project, and the first visible personas."""
 
     project: Project | None
+    personas: Sequence[Persona]
 
 
 def first_steps(user: User) -> FirstSteps | None:
     """Return the hints for a user without conversations; None for a user who has one, archived or not."""
     if Conversation.objects.visible_to(user).exists():
         return None
-    return {"project": Project.objects.visible_to(user).order_by("created").first()}
+    return {
+        "project": Project.objects.visible_to(user).order_by("created").first(),
+        "personas": list(Persona.objects.visible_to(user)[:FIRST_PERSONAS]),
+    }

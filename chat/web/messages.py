@@ -42,6 +42,8 @@ LINES = 40  # lines of text that fill a screen; a conversation with long message
 LINE = 80  # characters per line
 PAGE = 24  # messages per page of older ones
 MESSAGES_BELOW = 12  # messages shown below the message at which a conversation is opened
+FOLDS_FROM = 2_000  # characters, or 25 lines, from which a question shows its beginning only
+FOLDED_LINES = 25
 
 # Why a fallback model was used, by the code of the error.
 NOT_AVAILABLE = {
@@ -108,6 +110,16 @@ class MessageView:
         return self.row.continues
 
     @property
+    def characters(self) -> int:
+        return len(self.row.text)
+
+    @property
+    def folds(self) -> bool:
+        """Return whether the message is a question that is so long that its page shows the beginning only."""
+        text = self.row.text
+        return len(text) >= FOLDS_FROM or text.count("\n") >= FOLDED_LINES
+
+    @property
     def retryable(self) -> bool:
         """Return whether the message is an incomplete answer that can be regenerated."""
         live_or_done = self.row.status in (Message.Status.PENDING, Message.Status.DONE)
@@ -167,6 +179,14 @@ def files_of(message: Message) -> list[File | DeletedFile]:
     """Return the files that were uploaded with a message."""
     attached = message.attachments.all()
     return [each.file or DeletedFile(name=each.name, status="deleted") for each in attached]
+
+
+def original_of(conversation: Conversation | None) -> Message | None:
+    """Return the message down to which the conversation was copied from another; None if it is gone or nothing was."""
+    if conversation is None or conversation.forked_from is None:
+        return None
+    rows = Message.objects.visible_to(conversation.owner).select_related("conversation").defer("parts", "tokens")
+    return rows.filter(pk=conversation.forked_from).first()
 
 
 def titles_of(conversation: Conversation) -> dict[str, str]:

@@ -37,7 +37,7 @@ _OF_KINDS = {
     "project": "made changed opened handed_over deleted",
     "member": "invited joined added role_changed removed",
     "conversation": "exported all_exported deleted restored erased imported held released",
-    "message": "deleted restored",
+    "message": "deleted edited restored",
     "share": "made ended",
     "team_share": "made changed ended copied",
     "file": "given deleted",

@@ -125,6 +125,7 @@ WORDS: Mapping[str, str] = {
     "conversation.released": "Legal hold on a conversation ended",
     "conversation.imported": "Conversations imported",
     "message.deleted": "Message deleted",
+    "message.edited": "Answer edited",
     "message.restored": "Message restored",
     "share.made": "Link to a conversation made",
     "share.ended": "Link to a conversation ended",

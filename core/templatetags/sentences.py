@@ -9,6 +9,7 @@ from core.sentences import Sentence
 
 register = template.Library()
 register.filter("dollars", i18n.dollars)
+register.filter("cents", i18n.cents)
 register.filter("percent_of", i18n.percent)
 
 

@@ -40,9 +40,10 @@ RUNS = Sentence("When a run asks")
 CITATIONS = Sentence("When citations are checked")
 SCANS = Sentence("When a scan is read")
 SHORTER = Sentence("When an answer is continued or shortened")
+FILES_ALONE = Sentence("When files are sent without a message")
 # The groups in the prompt of a user's turn, in the order of the prompt. Then the groups of other model calls.
 IN_PROMPTS = (SYSTEM, TASKS, SUMMARY, FILES, CONVERSATION, REMINDER)
-GROUPS = (*IN_PROMPTS, SHORTER, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
+GROUPS = (*IN_PROMPTS, SHORTER, FILES_ALONE, TITLES, SUMMARIES, RUNS, CITATIONS, SCANS, READINGS)
 
 DATE = {"date": Sentence("the day, such as 2026-11-21")}
 WEEKDAY = {"weekday": Sentence("the day of the week in English")}
@@ -455,6 +456,17 @@ TEXTS = {
         ),
         "Give your last answer again, in its language and in at most half of its length. Keep what matters most, with "
         "its numbers, names and sources, and do not say that it is shorter.",
+        most=2_000,
+    ),
+    "files_alone": TextDefinition(
+        FILES_ALONE,
+        Sentence("Message of files without words"),
+        Sentence(
+            "The message that stands below files that a person sends without a message. It stands in the conversation "
+            "as the person's message."
+        ),
+        "These files come without a message. Say in a few sentences what they are and what stands out in them, in "
+        "their language. Then ask what I need.",
         most=2_000,
     ),
     "page_read": TextDefinition(

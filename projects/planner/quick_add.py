@@ -113,7 +113,10 @@ def parse(text: str, *, on: Period, today: date) -> QuickTask:
 
 
 def parse_items(text: str) -> list[DraftItem]:
-    """Parse a checklist: one item per line, or several separated by `;`. Empty items are left out."""
+    """Parse a checklist: one item per line, or several separated by `;`. Empty items are left out.
+
+    Raises `empty_title` for a breakpoint without a title.
+    """
     lines = (_BULLET.sub("", line, count=1) for line in text.splitlines())
     return [_item(each) for line in lines for each in _NEXT_ITEM.split(line) if each.strip()]
 
@@ -122,7 +125,11 @@ def _item(text: str) -> DraftItem:
     stop = _STOP.search(text)
     if stop is None:
         return DraftItem(_plain(text))
-    return DraftItem(_plain(text[: stop.start()]), True, _plain(text[stop.end() :]))
+    title = _plain(text[: stop.start()])
+    if not title:
+        sentence = Sentence("The item “{item}” has no title. Write it before !stop.", item=_plain(text))
+        raise ProductError("empty_title", sentence)
+    return DraftItem(title, True, _plain(text[stop.end() :]))
 
 
 def _plain(text: str) -> str:
@@ -241,7 +248,14 @@ def project_named(user: User, name: str) -> Project:
 
     Raises `unknown_project` and `several_projects`.
     """
-    matching = [project for project in Project.objects.visible_to(user) if _folded(project.name) == _folded(name)]
+    projects = list(Project.objects.visible_to(user))
+    matching = [project for project in projects if _folded(project.name) == _folded(name)]
+    longer = next((each.name for each in projects if each.name.casefold().startswith(f"{name.casefold()} ")), None)
+    if not matching and longer is not None:
+        sentence = Sentence(
+            'You have no project called “{name}”. For “{longer}”, write #"{longer}".', name=name, longer=longer
+        )
+        raise ProductError("unknown_project", sentence)
     if not matching:
         raise ProductError(
             "unknown_project",

@@ -44,6 +44,8 @@ export class Composer {
     if (!this.text.value) this.text.value = draftOf(this.draft) ?? "";
     this.#renewKey();
     this.attachments = new Attachments(this.form, `${this.draft}:files`, () => this.#show());
+    const pasted = find(HTMLElement, "#pasted", this.form); // not there for those who may not upload
+    this.pasted = pasted && new PastedText(pasted, this.text, this.attachments);
     this.#listen(tell);
     this.#showPlan(find(HTMLElement, "#plan"));
     offerMeant(this.form, this.text);
@@ -125,7 +127,9 @@ export class Composer {
 
   #show() {
     const focused = document.activeElement === this.stop;
-    const written = Boolean(this.text.value.trim());
+    const written = Boolean(this.text.value.trim()) || this.attachments.any;
+    this.text.required = !this.attachments.any; // files can go without a word
+    this.pasted?.look();
     this.stop.hidden = !this.answering;
     this.send.hidden = this.answering && !written;
     const why = this.#reason();
@@ -145,7 +149,7 @@ export class Composer {
     if (this.sending) return say("sending");
     if (this.held) return say("summarising");
     if (!this.attachments.ready) return this.attachments.whyNot;
-    if (!this.text.value.trim()) return this.attachments.any ? say("filesAlone") : "";
+    if (!this.text.value.trim() && !this.attachments.any) return "";
     return this.fits ? null : this.whyNot;
   }
 
@@ -235,6 +239,65 @@ export class Composer {
     const bytes = crypto.getRandomValues(new Uint8Array(16));
     const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
     need(HTMLInputElement, "[name=key]", this.form).value = key;
+  }
+}
+
+// --- a long text that is pasted can become a file ---
+
+const LONGEST_NAME = 40; // characters of the text that name its file
+
+/** The text stays in the field until its file is on the server, so that nothing is lost on the way. */
+class PastedText {
+  /** @param {HTMLElement} offer @param {HTMLTextAreaElement} text @param {Attachments} attachments */
+  constructor(offer, text, attachments) {
+    this.offer = offer;
+    this.text = text;
+    this.attachments = attachments;
+    this.pasted = "";
+    const least = Number(offer.dataset.least);
+    text.addEventListener("paste", ({ clipboardData }) => {
+      const pasted = (clipboardData?.getData("text/plain") ?? "").replaceAll("\r\n", "\n");
+      if (pasted.length >= least) this.pasted = pasted; // it is in the field with the next `input`
+    });
+    need(HTMLButtonElement, "[data-as-file]", offer).addEventListener("click", () => this.#upload());
+    need(HTMLButtonElement, "[data-as-text]", offer).addEventListener("click", () => {
+      this.#drop();
+      text.focus();
+    });
+  }
+
+  /** Offers it as long as the field has the text as it was pasted. */
+  look() {
+    const offered = Boolean(this.pasted) && this.text.value.includes(this.pasted);
+    if (offered === !this.offer.hidden) return;
+    if (!offered) return this.#drop();
+    this.offer.hidden = false;
+    const { content } = need(HTMLTemplateElement, "template", this.offer);
+    need(HTMLElement, "p", this.offer).textContent = content.textContent.trim(); // once it shows, so that it is read out
+  }
+
+  #drop() {
+    this.pasted = "";
+    this.offer.hidden = true;
+    need(HTMLElement, "p", this.offer).textContent = "";
+  }
+
+  async #upload() {
+    const { pasted, text } = this;
+    const words = pasted
+      .slice(0, 200)
+      .replace(/[^\p{L}\p{N}-]+/gu, " ")
+      .trim()
+      .slice(0, LONGEST_NAME)
+      .trim();
+    const file = new File([pasted], `${words || this.offer.dataset.name}.txt`, { type: "text/plain" });
+    this.#drop();
+    text.focus();
+    const uploaded = await this.attachments.add(file);
+    const start = uploaded ? text.value.indexOf(pasted) : -1;
+    if (start < 0) return; // its chip says why, and the text is still in the field; or it was sent or rewritten
+    text.setRangeText("", start, start + pasted.length, "end");
+    text.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
 

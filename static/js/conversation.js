@@ -26,6 +26,7 @@ const composer = new Composer(conversation, {
 /** @param {string} text */
 function tell(text) {
   if (status.textContent !== text) status.textContent = text;
+  delete status.dataset.over;
 }
 
 /** @param {string} sign */
@@ -86,7 +87,9 @@ function doing(word) {
 
 /** @param {HTMLElement} article @param {string} how done, stopped, failed or interrupted */
 function tellEnd(article, how) {
-  tell(summarising ? say("summarising") : say(how, { count: words(article) }));
+  const ending = how === "done" && article.hasAttribute("data-early") ? "early" : how;
+  tell(summarising ? say("summarising") : say(ending, { count: words(article) }));
+  if (!summarising) status.dataset.over = ending; // on a phone it then gives way to the line of the plan
 }
 
 /** An answer as the server has it now, null where it cannot be reached. @param {HTMLElement} article */
@@ -116,6 +119,7 @@ async function finish(article) {
   for (const part of ["[data-parts]", ".message-foot"])
     morph(need(HTMLElement, part, article), need(HTMLElement, part, final));
   article.dataset.status = final.dataset.status;
+  article.toggleAttribute("data-early", final.hasAttribute("data-early"));
   htmx.process(article);
   equip(article);
 }
@@ -251,6 +255,7 @@ async function takeOver() {
   await new Promise((resolve) => whenReleased(() => resolve(null)));
   if (begun !== before) return takeOver(); // what came may be older than what this tab has asked for since
   if (!found.length) return;
+  const newestBefore = all(HTMLElement, "article.answer", messages).at(-1)?.id;
   const from = found.findIndex((each) => document.getElementById(each.id)); // before are some further up than this page
   const theirs = found.slice(Math.max(0, from));
   const known = new Set(theirs.map((each) => each.id));
@@ -268,6 +273,9 @@ async function takeOver() {
   }
   htmx.process(messages);
   findPending();
+  const newest = all(HTMLElement, "article.answer", messages).at(-1);
+  // One that another tab has asked for, and that is complete by the time it comes here.
+  if (newest && !answers.size && newest.id !== newestBefore) tellEnd(newest, newest.dataset.status ?? "");
 }
 
 // --- what was just sent stands in its place at once, and gives way to what the server makes of it ---
@@ -275,9 +283,11 @@ async function takeOver() {
 /** @param {string} text @param {Element[]} chips of the files that go with it */
 function showSending(text, chips) {
   if (answers.size) return; // it waits for the answer, above the field
-  const { content } = need(HTMLTemplateElement, "#sending");
+  const { content, dataset } = need(HTMLTemplateElement, "#sending");
   const shown = /** @type {DocumentFragment} */ (content.cloneNode(true));
-  need(HTMLElement, ".said", shown).textContent = text;
+  const words = need(HTMLElement, ".said", shown);
+  words.textContent = text;
+  words.classList.toggle("folds", text.length >= Number(dataset.foldsFrom));
   for (const chip of chips) {
     const copy = /** @type {Element} */ (chip.cloneNode(true));
     copy.removeAttribute("id");
@@ -375,7 +385,12 @@ messages.addEventListener("htmx:afterSettle", ({ detail: { requestConfig } }) =>
   if (at !== document.body && !requestConfig.elt.contains(at)) return;
   if (requestConfig.elt.matches("[data-begins]")) focusNewestAnswer();
   if (requestConfig.elt.matches("[data-cancel]"))
-    find(HTMLElement, `#${requestConfig.target.id} [data-edit-question]`)?.focus();
+    find(HTMLElement, `#${requestConfig.target.id} :is([data-edit-question], [id^="options-"])`)?.focus();
+});
+
+// The menu in which an answer was taken up to be edited has done its work.
+document.body.addEventListener("htmx:afterSwap", ({ detail }) => {
+  if (detail.requestConfig.elt.matches("[data-edit-answer]")) need(HTMLElement, "#message-menu").hidePopover();
 });
 
 // A vote asks why; what was answered closes the question.

@@ -28,6 +28,7 @@ const FIRST_WAIT = 500; // ms
 const LONGEST_WAIT = 15_000;
 const PING_EVERY = 25_000;
 const ACK_WITHIN = 10_000;
+const SILENCE = 5_000; // ms without a word while an answer is written, after which the server is asked for one
 const HINTS = new Set([
   "STATE",
   "TURN",
@@ -65,6 +66,7 @@ class Socket extends EventTarget {
   /** @type {string | null} */ #watched = null;
   #wait = FIRST_WAIT;
   #begun = Infinity; // when the connection that there is was made
+  #heard = 0; // when the last frame came
   #id = 0;
   #opened = false; // ever
   #leaving = -Infinity; // when the page last began to go to another
@@ -79,7 +81,10 @@ class Socket extends EventTarget {
     addEventListener("beforeunload", () => (this.#leaving = performance.now()));
     addEventListener("pagehide", () => this.#socket?.close());
     addEventListener("pageshow", (event) => event.persisted && this.#soon(0));
-    setInterval(() => this.open && this.ask({ type: "ping" }).catch(() => this.#socket?.close()), PING_EVERY);
+    setInterval(() => this.#ping(), PING_EVERY);
+    setInterval(() => {
+      if (this.#followers.size && performance.now() - this.#heard >= SILENCE) this.#ping();
+    }, SILENCE);
     this.connect();
   }
 
@@ -125,6 +130,11 @@ class Socket extends EventTarget {
     });
   }
 
+  /** A connection over which nothing comes any more is given up, so that another is tried. */
+  #ping() {
+    if (this.open) this.ask({ type: "ping" }).catch(() => this.#socket?.close());
+  }
+
   /** @param {object} frame */
   #tell(frame) {
     this.ask(frame).catch(() => {}); // a lost connection asks again when it is back
@@ -146,6 +156,7 @@ class Socket extends EventTarget {
 
   /** @param {WireEvent} event */
   #received(event) {
+    this.#heard = performance.now();
     if (event.type === "ACK" || event.type === "ERROR") this.#settle(event);
     else if (HINTS.has(event.type)) this.dispatchEvent(new CustomEvent(event.type.toLowerCase(), { detail: event }));
     else if (event.turn) this.#followers.get(event.turn)?.receive(event);

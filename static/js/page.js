@@ -1,6 +1,6 @@
 /**
  * What every script stands on: elements of the page, with the kind they are known to have; the reader's language; places
- * for what floats; the clipboard.
+ * for what floats; passwords that are shown; the clipboard.
  */
 
 // --- elements ---
@@ -156,6 +156,24 @@ export function kindOf(code) {
   const language = find(HTMLElement, ".lang", code)?.textContent.trim().toLowerCase() ?? "";
   if (language === "xml" && /<svg[\s>]/.test(find(HTMLElement, "code", code)?.textContent ?? "")) return "svg";
   return PREVIEWS[language] ?? "";
+}
+
+// --- passwords, shown to whoever is writing them ---
+
+for (const button of all(HTMLButtonElement, "[data-reveal]")) {
+  button.hidden = false;
+  button.form?.addEventListener("submit", () => reveal(button, false)); // browsers keep what text fields had
+}
+document.addEventListener("click", ({ target }) => {
+  const button = around(HTMLButtonElement, "[data-reveal]", target);
+  if (button) reveal(button, button.ariaPressed !== "true");
+});
+
+/** @param {HTMLButtonElement} button @param {boolean} shown */
+function reveal(button, shown) {
+  button.ariaPressed = String(shown);
+  for (const id of (button.dataset.reveal ?? "").split(" "))
+    need(HTMLInputElement, `#${id}`).type = shown ? "text" : "password";
 }
 
 // --- the clipboard: a block of code, a whole answer as the Markdown in which it was written, or a link ---

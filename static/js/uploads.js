@@ -238,10 +238,13 @@ export class Attachments {
 
   /** @param {File[]} files */
   #take(files) {
-    for (const file of files) {
-      const { chip, word } = this.#placeholder(file.name);
-      queue(() => this.#upload(file, chip, word));
-    }
+    for (const file of files) this.add(file);
+  }
+
+  /** @param {File} file @returns {Promise<boolean>} whether it is on the server, and goes with the message */
+  add(file) {
+    const { chip, word } = this.#placeholder(file.name);
+    return new Promise((resolve) => queue(async () => resolve(await this.#upload(file, chip, word))));
   }
 
   /** @param {string} text */
@@ -281,18 +284,20 @@ export class Attachments {
     htmx.process(made);
   }
 
-  /** @param {File} file @param {HTMLElement} chip @param {HTMLElement} word */
+  /** @param {File} file @param {HTMLElement} chip @param {HTMLElement} word @returns {Promise<boolean>} */
   async #upload(file, chip, word) {
-    if (!chip.isConnected) return;
+    if (!chip.isConnected) return false;
     /** @param {string} words */
     const onProgress = (words) => (word.textContent = words);
     try {
       const url = this.chips.dataset.uploadUrl ?? "";
       const html = await send(file, { url, token: tokenOf(this.form), onProgress });
-      if (!chip.isConnected) return; // sent or removed meanwhile; the file is among one's files
+      if (!chip.isConnected) return false; // sent or removed meanwhile; the file is among one's files
       this.#arrived(chip, html);
+      return true;
     } catch (error) {
       this.#failed(chip, word, error instanceof Error ? error.message : String(error));
+      return false;
     }
   }
 

@@ -176,7 +176,7 @@ def added_up(panel: Panel) -> None:
     report = panel.report
     assert sum(card.tokens for card in panel.cards) == sum(report["sections"].values()) == report["used"]
     assert report["used"] + report["left"] == report["limit"]
-    assert report["limit"] + panel.reserved == report["window"]
+    assert report["limit"] + report["reserved_output"] + panel.set_aside == report["window"]
     for card in panel.cards:
         sections = [section for section in report["sections"] if wording.GROUP_OF[section] == card.group]
         assert card.tokens == sum(report["sections"][section] for section in sections)
@@ -213,7 +213,7 @@ def test_every_panel_adds_up_to_its_report_and_its_page_says_the_same(seed: int,
             continue
         planned += 1
         added_up(panel)
-        assert line.words.endswith(f"{panel.percent} used")
+        assert line.words.endswith(f"{panel.percent} of the room used")
         assert panel.status.words in line.words
         if place.leaf is not None:
             stored = Turn.objects.create(
@@ -244,7 +244,7 @@ def shown_as_reported(client: Client, turn: Turn) -> None:
     """Check that the page shows the figures of the report that programs get."""
     report = client.get(reverse("turn-report", args=[turn.pk])).json()
     page = page_of(client.get(reverse("chat:report", args=[turn.pk]), headers={"HX-Request": "true"}).content)
-    whole = {name: number(page.find_class(f"figure-{name}")[0]) for name in ("used", "free", "kept")}
+    whole = {name: sum(map(number, page.find_class(f"figure-{name}"))) for name in ("used", "free", "kept")}
     assert whole == {
         "used": report["used"],
         "free": report["left"],
@@ -278,27 +278,27 @@ def message(reason: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("plan", "icon", "words"),
     [
-        (a_plan(), "tick", "Everything you gave fits · 1 % used"),
-        (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % used"),
+        (a_plan(), "tick", "Everything you gave fits · 1 % of the room used"),
+        (a_plan(message("by_user")), "tick", "Everything you gave fits · 1 % of the room used"),
         (
             a_plan(message("call_without_result")),
             "out",
-            "1 step of an answer not sent: it is not finished · 1 % used",
+            "1 step of an answer not sent: it is not finished · 1 % of the room used",
         ),
         (
             a_plan(message("no_room"), message("behind_gap"), unloaded=8_944, summary={"messages": 2}),
             "out",
-            "8,946 older messages left out: no room · 2 old messages summarised · 1 % used",
+            "8,946 older messages left out: no room · 2 old messages summarised · 1 % of the room used",
         ),
         (
             a_plan({"kind": "file", "state": "left_out", "reason": "failed_file", "title": "a.pdf"}),
             "out",
-            "“a.pdf” is not sent: the file could not be read · 1 % used",
+            "“a.pdf” is not sent: the file could not be read · 1 % of the room used",
         ),
         (
             a_plan({"kind": "project_file", "state": "by_search"}, summary={"messages": 14}),
             "lens",
-            "1 file by search · 14 old messages summarised · 1 % used",
+            "1 file by search · 14 old messages summarised · 1 % of the room used",
         ),
         (
             {"fits": False, "error": {"code": "context_too_long", "detail": "…", "needed": 23_800, "limit": 10_000,

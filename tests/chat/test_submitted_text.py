@@ -1,5 +1,7 @@
 """Changes of a message's text before it is stored."""
 
+from uuid import uuid4
+
 import pytest
 
 from chat.turns.submit import Ask, text_of
@@ -18,3 +20,4 @@ def test_blanks_alone_are_no_message(sent: str) -> None:
     with pytest.raises(ProductError) as caught:
         text_of(Ask(sent))
     assert caught.value.code == "empty_message"
+    assert text_of(Ask(sent, files=[uuid4()])) == "", "files can go alone"

@@ -1,9 +1,11 @@
 """Shares in words."""
 
+from decimal import Decimal
+
 import pytest
 from django.utils.translation import override
 
-from core.i18n import percent
+from core.i18n import cents, percent
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,18 @@ def test_a_share_is_rounded_to_the_nearest_percent_and_never_to_nothing(part: in
 def test_a_share_has_the_form_of_its_language() -> None:
     with override("vi"):
         assert (percent(1, 2), percent(1, 1_000)) == ("50%", "dưới 1%")
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        ("0", "$0.00"),
+        ("0.000085", "< $0.01"),
+        ("0.0099", "< $0.01"),
+        ("0.01", "$0.01"),
+        ("0.041", "$0.04"),
+        ("1234.505", "$1,234.50"),
+    ],
+)
+def test_a_sum_is_in_whole_cents_and_a_smaller_one_says_so(amount: str, shown: str) -> None:
+    assert cents(Decimal(amount)) == shown

@@ -66,6 +66,30 @@ def test_a_question_is_edited_in_its_place_and_the_old_one_is_a_click_away(page:
     expect(versions).to_contain_text("1/2")
 
 
+def test_an_answer_is_written_anew_by_hand_and_the_conversation_copied(page: Page) -> None:
+    ask(page, "How many?", text="Nine.")
+    expect_complete(page)
+    act(answer(page), "Edit this answer")
+    box = page.get_by_label("The answer, in your words")
+    expect(box).to_be_focused()
+    expect(box).to_have_value("Nine.")
+    box.press("Escape")
+    expect(answer(page)).to_contain_text("Nine.")
+    act(answer(page), "Edit this answer")
+    box.fill("Twelve.")
+    page.get_by_role("button", name="Save as a version").click()
+    expect(answer(page)).to_contain_text("edited by you")
+    expect(answer(page)).to_contain_text("Twelve.")
+    expect(answer(page).get_by_role("group", name="Versions")).to_contain_text("2/2")
+    place = page.url.partition("#")[0].partition("?")[0]
+    act(answer(page), "Go on in a new conversation")
+    expect(page.get_by_text("Copied from")).to_be_visible()
+    assert not page.url.startswith(place)
+    expect(answer(page)).to_contain_text("Twelve.")
+    page.get_by_text("Copied from").get_by_role("link").click()
+    page.wait_for_url(f"{place}*")
+
+
 def test_an_answer_is_made_anew_beside_the_old_one(page: Page) -> None:
     ask(page, "Again", text="The answer.")
     expect_complete(page)

@@ -300,3 +300,52 @@ def test_the_first_message_stands_in_its_place_and_its_conversation_around_it(sc
     expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
     page.go_forward()
     expect(page.locator("article.answer")).to_have_count(2)
+
+
+PASTE = """(text) => {
+  const data = new DataTransfer();
+  data.setData("text/plain", text);
+  const field = document.getElementById("text");
+  field.focus();
+  field.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  document.execCommand("insertText", false, text);
+}"""
+LONG = "Minutes of the cooperative\n" + "A line of the minutes.\n" * 250
+
+
+def test_a_long_paste_becomes_a_file_that_goes_without_a_word(screen: Screen) -> None:
+    page = screen.page
+    offer = page.get_by_role("button", name="Make it a file")
+    page.evaluate(PASTE, "Short.")
+    expect(offer).to_be_hidden()
+    field(page).fill("")
+    page.evaluate(PASTE, LONG)
+    expect(offer).to_be_visible()
+    screen.check()
+    screen.press(page.get_by_role("button", name="Leave it in the text"))
+    expect(offer).to_be_hidden()
+    assert len(field(page).input_value()) == len(LONG)
+    field(page).fill("")
+    page.evaluate(PASTE, LONG)
+    screen.press(offer)
+    expect(page.locator("#chips .chip[data-status=ready]")).to_contain_text("Minutes of the cooperative")
+    expect(field(page)).to_have_value("")
+    screen.press(page.get_by_role("button", name="Send", exact=True))
+    expect_complete(page)
+    question = page.locator("article.question")
+    expect(question).to_contain_text("Sent without a message.")
+    expect(question.locator(".chip")).to_contain_text("Minutes of the cooperative")
+
+
+def test_a_long_message_shows_its_beginning_until_more_is_wanted(page: Page) -> None:
+    ask(page, f"{LONG}\n{scripted('What is in it?', text='Minutes.')}")
+    expect_complete(page)
+    text = page.locator("article.question .said")
+    fold = page.locator("article.question summary")
+    folded = text.evaluate("each => each.offsetHeight")
+    fold.press("Enter")
+    expect(fold).to_have_text("Show less", use_inner_text=True)
+    assert text.evaluate("each => each.offsetHeight") > 5 * folded
+    page.reload()
+    expect(fold).to_contain_text("Show the whole message", use_inner_text=True)
+    assert text.evaluate("each => each.offsetHeight") == folded

@@ -12,8 +12,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.product]
 
 def test_an_empty_home_page_offers_places_to_begin_at_until_somebody_has_begun(page: Page) -> None:
     steps = page.get_by_role("list", name="To begin with")
-    expect(steps.get_by_role("link")).to_have_text(["Ask something", "Add files to a project", "Make a persona"])
-    steps.get_by_role("link", name="Ask something").click()
+    expect(steps.get_by_role("link")).to_have_text(["Add files to a project", "Make a persona"])
+    expect(steps.get_by_role("button")).to_have_text(["Open a sample project"])
+    page.get_by_role("link", name="Explain in three sentences").click()
     expect(field(page)).to_have_value("Explain in three sentences what a language model can do, and what it cannot.")
     expect(field(page)).to_be_focused()
     steps.get_by_role("link", name="Make a persona").click()

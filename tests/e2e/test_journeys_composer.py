@@ -11,9 +11,9 @@ import pytest
 from django.test import override_settings
 from playwright.sync_api import expect
 
-from config.management.commands.seed import Command
 from llm.models import Model
 from personas.models import BudgetProfile, Persona
+from projects.sample import create_sample_project
 from tests.chat.conversations import past
 from tests.conftest import Person
 from tests.e2e.conftest import (
@@ -133,7 +133,7 @@ def test_an_answer_opens_into_what_its_model_saw_and_what_it_did_not(long_conver
     screen.press(link)
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", name="What the model saw")).to_be_focused()
-    expect(panel.get_by_role("img", name=re.compile(r"\d+ % of what the model can read at once"))).to_be_visible()
+    expect(panel.get_by_role("img", name=re.compile(r"\d+ % of the room that messages have"))).to_be_visible()
     expect(panel.get_by_role("region", name="Instructions")).to_contain_text(re.compile(r"\d+ tokens"))
     expect(panel.locator(".fate")).to_contain_text(re.compile(r"\d+ older messages left out: no room"))
     expect(panel.locator(".source[data-state=left_out]").first).to_contain_text("there was no room")
@@ -167,7 +167,7 @@ def demo(product: Product, person: Person) -> None:
 
     def make() -> None:
         with override_settings(MEDIA_ROOT=Path(product.environment["DATA_DIR"]) / "files"):
-            Command().demo_project(person.user)
+            create_sample_project(user=person.user)
 
     in_thread(make)
 
@@ -175,7 +175,7 @@ def demo(product: Product, person: Person) -> None:
 def test_the_home_page_leads_to_a_project_to_look_at(demo: None, screen: Screen) -> None:
     page = screen.page
     steps = page.get_by_role("list", name="To begin with")
-    expect(steps.get_by_role("link")).to_have_count(4)
+    expect(steps.get_by_role("link")).to_have_count(3)
     screen.check()
     screen.press(steps.get_by_role("link", name="A look at Glasshouse"))
     expect(page.get_by_role("heading", name="A look at Glasshouse")).to_be_visible()

@@ -105,7 +105,8 @@ def test_choosing_another_persona_changes_what_it_offers(page: Page) -> None:
     page.get_by_role("link", name="What is for dinner?").click()
     expect(field(page)).to_have_value("Tell me:\nWhat is for dinner?")
     who_answers(page).get_by_label("Persona").select_option(label="No persona")
-    expect(page.locator("[data-starter]")).to_have_count(0)
+    expect(page.get_by_role("link", name="What is for dinner?")).to_have_count(0)
+    expect(page.locator("[data-starter]")).to_have_count(4)  # the workspace's suggestions
 
 
 def test_a_persona_is_shared_copied_and_deleted_after_a_question(page: Page) -> None:

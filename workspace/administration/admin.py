@@ -25,6 +25,7 @@ class WorkspaceAdmin(RowAdmin):
     form = WorkspaceForm
     fieldsets: ClassVar[Any] = (
         ("Name and look", {"fields": ("name", "picture", "remove_logo", "accent", "notice")}),
+        ("First visit", {"fields": ("about", "suggestions")}),
         ("Languages", {"fields": ("languages", "default_language")}),
         (
             "Prompts",

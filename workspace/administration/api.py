@@ -31,6 +31,13 @@ class WorkspaceSerializer(Strict, serializers.ModelSerializer[Workspace]):
         help_text="Such as #0f6b5c; empty: the default.",
     )
     notice = serializers.CharField(required=False, allow_blank=True, max_length=Workspace.MAX_NOTICE)
+    about = serializers.CharField(required=False, allow_blank=True, max_length=Workspace.MAX_ABOUT)
+    suggestions = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=Workspace.MOST_SUGGESTIONS * (Workspace.MAX_SUGGESTION + 2),
+        help_text="Messages that the empty page suggests, one a line, at most four. Empty: the product's own.",
+    )
     languages = serializers.ListField(
         child=serializers.ChoiceField(settings.LANGUAGES),
         required=False,

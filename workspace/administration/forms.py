@@ -58,7 +58,10 @@ class WorkspaceForm(forms.ModelForm[Workspace]):
     class Meta:
         model = Workspace
         fields: ClassVar = list(FIELDS)
-        widgets: ClassVar = {"notice": UnfoldAdminTextareaWidget(attrs={"rows": 3})}
+        widgets: ClassVar = {
+            "notice": UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+            "suggestions": UnfoldAdminTextareaWidget(attrs={"rows": 4}),
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -28,6 +28,15 @@ from workspace.models.version import VersionedCache
 DOMAIN = re.compile(r"([\w-]+\.)+[\w-]+")
 
 
+# The messages that a new workspace suggests.
+SUGGESTIONS = (
+    _("Explain in three sentences what a language model can do, and what it cannot."),
+    _("Summarise this text in five points:"),
+    _("Write a friendly reply to this message:"),
+    _("Make a plan for a project of four weeks, as a table."),
+)
+
+
 class DateAwareness(models.TextChoices):
     DAY = "day", _("The day")
     MINUTE = "minute", _("Day and time to the minute")
@@ -53,6 +62,9 @@ class Workspace(models.Model):
     ONLY = 1  # the id of the row
     MAX_NAME = 60  # characters
     MAX_NOTICE = 500  # characters
+    MAX_ABOUT = 200  # characters
+    MOST_SUGGESTIONS = 4
+    MAX_SUGGESTION = 200  # characters
 
     class SecondFactor(models.TextChoices):
         NOBODY = "nobody", _("Nobody has to have one")
@@ -87,6 +99,22 @@ class Workspace(models.Model):
         blank=True,
         max_length=MAX_NOTICE,
         help_text="At most 500 characters; addresses become links. Also on the sign-in page and on shared pages.",
+    )
+    about = models.CharField(
+        "what it is for",
+        max_length=MAX_ABOUT,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="One sentence on the sign-in page and above a person's first message. Empty: a general one.",
+    )
+    suggestions = models.TextField(
+        "suggestions on the empty page",
+        blank=True,
+        default="",
+        db_default="",
+        max_length=MOST_SUGGESTIONS * (MAX_SUGGESTION + 2),
+        help_text="Messages that a click writes into the field, one a line, at most four. Empty: general ones.",
     )
     languages = ArrayField(
         models.CharField(max_length=10),
@@ -256,6 +284,10 @@ class Workspace(models.Model):
                 nearest=nearest,
             )
             problems["accent"] = str(unreadable)
+        lines = [line for each in self.suggestions.splitlines() if (line := each.strip())]
+        self.suggestions = "\n".join(lines)
+        if len(lines) > self.MOST_SUGGESTIONS or any(len(line) > self.MAX_SUGGESTION for line in lines):
+            problems["suggestions"] = gettext("Write at most four lines of at most 200 characters each.")
         self.languages = [code for code in all_languages() if code in self.languages]
         if not self.languages:
             problems["languages"] = gettext("Offer at least one language.")
@@ -269,6 +301,16 @@ class Workspace(models.Model):
             problems["sign_up_domains"] = gettext("Write domains such as example.org, separated by commas.")
         if problems:
             raise ValidationError(problems)
+
+    @property
+    def purpose(self) -> str:
+        """Return the sentence that says what the workspace is for."""
+        return self.about or gettext("Ask AI models here, and see what each of them reads before it answers.")
+
+    @property
+    def suggested_messages(self) -> list[str]:
+        """Return the messages that the empty page suggests, the product's own in the reader's language by default."""
+        return self.suggestions.splitlines() or [str(each) for each in SUGGESTIONS]
 
     @property
     def sign_up_domain_names(self) -> list[str]:

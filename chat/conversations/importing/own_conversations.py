@@ -273,11 +273,8 @@ class _OwnConversation:
                 raise Unusable(Sentence("One of its messages has more than {max_text} characters.", max_text=MAX_TEXT))
             match each.values.get("type"):
                 case "text":
-                    part: MessagePart = {"type": "text", "text": text}
-                    if each.flag("continues"):
-                        part["continues"] = True
                     checked |= "check" in each.values
-                    parts.append(part)
+                    parts.append(_text_part(each, text))
                 case "reasoning":
                     parts.append({"type": "reasoning", "text": text})
                 case "tool_call":
@@ -480,3 +477,14 @@ def _outgoing(row: ExportedRow) -> list[OutgoingRequest]:
     """Return the requests with which a tool sent data out of the workspace."""
     requests = row.rows("outgoing", MAX_OUTGOING)
     return [{"host": each.text("host", 255), "what": each.text("what", MAX_TEXT)} for each in requests]
+
+
+def _text_part(row: ExportedRow, text: str) -> MessagePart:
+    part: MessagePart = {"type": "text", "text": text}
+    if row.flag("continues"):
+        part["continues"] = True
+    if row.flag("files_alone"):
+        part["files_alone"] = True
+    if row.flag("edited"):
+        part["edited"] = True
+    return part

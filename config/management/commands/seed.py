@@ -6,7 +6,6 @@ import secrets
 from typing import Any
 
 from django.conf import settings
-from django.core.files.base import ContentFile
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
@@ -14,12 +13,11 @@ from accounts.models import User
 from chat.summaries.writing import DEFAULT_PROMPT
 from config.embedded.services import MODEL_NAME
 from core.audit.services import record
-from files.services import store
 from llm.models import Model, Provider
 from llm.services import set_default_model
 from personas.models import BudgetProfile, Persona, SummaryPrompt, SystemPrompt
-from personas.services import create_persona, save_prompt, set_default_profile, token_counts
-from projects.services import ProjectFields, add_file, create_project
+from personas.services import save_prompt, set_default_profile, token_counts
+from projects.sample import create_sample_project
 
 SYSTEM_PROMPT = """\
 You are a careful assistant in a team's workspace. Give the answer first, then its reasons. Say what you do not know. \
@@ -32,11 +30,6 @@ EDITOR = """\
 You edit texts. Return the improved text first, then a short list of what you changed and why. Keep the author's voice \
 and language. Ask when the meaning is unclear.\
 """
-GUIDE = """\
-You show people around Glasshouse. Answer from the files of the project, in two or three plain sentences, and name the \
-file you rely on. When the files do not say it, say so.\
-"""
-DEMO_FILES = settings.BASE_DIR / "config" / "demo"
 BUNDLED = "Bundled model"
 
 
@@ -88,27 +81,6 @@ class Command(BaseCommand):
             if not Model.objects.filter(default=True).exists():
                 set_default_model(model=model)
 
-    def demo_project(self, owner: User) -> None:
-        """Create a demo project for the context panel, with a persona, instructions and files."""
-        persona = create_persona(
-            user=owner,
-            fields={
-                "name": "Guide",
-                "description": "Explains Glasshouse from the files of its demo project.",
-                "instructions": GUIDE,
-                "starter_messages": ["What is a window?", "What happens to old messages?", "What could I try first?"],
-            },
-        )
-        fields: ProjectFields = {
-            "name": "A look at Glasshouse",
-            "instructions": "This project shows how Glasshouse works. Its readers see it for the first time.",
-            "persona": persona,
-        }
-        project = create_project(user=owner, fields=fields)
-        for number, path in enumerate(sorted(DEMO_FILES.glob("*.md"))):
-            file = store(user=owner, name=path.name, content=ContentFile(path.read_bytes()))
-            add_file(user=owner, project=project, file=file, pinned=number == 0)
-
     def admin(self) -> dict[str, str] | None:
         if User.objects.exists():
             return None
@@ -119,5 +91,5 @@ class Command(BaseCommand):
             admin = User.objects.create_superuser(username, password=password, password_once=not chosen)
             changes = {"is_staff": [None, True], "is_superuser": [None, True]}
             record(user=None, action="person.added", row=admin, name=username, changes=changes)
-        self.demo_project(admin)
+        create_sample_project(user=admin)
         return {"username": username, "password": "" if chosen else password}

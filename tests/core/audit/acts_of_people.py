@@ -171,6 +171,11 @@ def _(w: World) -> None:
     w.post(f"/messages/{w.conversation(w.olga).leaf_id}/delete/")
 
 
+@page("message.edited")
+def _(w: World) -> None:
+    w.post(f"/messages/{w.answer(w.olga).pk}/edit/", {"text": TEXT})
+
+
 @page("message.restored")
 def _(w: World) -> None:
     leaf = w.conversation(w.olga).leaf_id
@@ -294,6 +299,11 @@ def _(w: World) -> None:
 @program("conversation.deleted")
 def _(w: World) -> None:
     w.api("DELETE", f"conversations/{w.conversation(w.admin).pk}/")
+
+
+@program("message.edited")
+def _(w: World) -> None:
+    w.api("POST", f"messages/{w.answer(w.admin).pk}/edit-answer/", {"text": TEXT})
 
 
 @program("conversation.exported")

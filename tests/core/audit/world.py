@@ -78,6 +78,18 @@ class World:
         row.refresh_from_db()
         return row
 
+    def answer(self, owner: User) -> Message:
+        conversation = self.conversation(owner)
+        row = Message.objects.create(
+            conversation=conversation,
+            parent_id=conversation.leaf_id,
+            depth=1,
+            role="assistant",
+            parts=[{"type": "text", "text": TEXT}],
+        )
+        Conversation.objects.filter(pk=conversation.pk).update(leaf=row)
+        return row
+
     def text(self, owner: User) -> File:
         """A file that can be read."""
         file = self.file(owner)

@@ -104,6 +104,11 @@ def test_two_marks_that_contradict_are_refused(text: str) -> None:
     assert refused(text).code == "mark_twice"
 
 
+def test_an_item_without_a_title_is_named() -> None:
+    error = refused("Pack; boxes; !stop send to Lan")
+    assert error.code == "empty_title" and "“!stop send to Lan”" in error.detail
+
+
 @given(plain_words, st.permutations([0, 1, 2, 3]), st.sampled_from(ARCHETYPES), plain_word, days, st.data())
 def test_marks_stand_anywhere_in_any_order(
     words: list[str], order: list[int], archetype: str, project: str, day: date, data: st.DataObject
@@ -123,7 +128,7 @@ def test_any_text_is_understood_or_refused_with_a_sentence(text: str) -> None:
     try:
         task = read(text)
     except ProductError as error:
-        assert error.code in ("unknown_mark", "mark_twice")
+        assert error.code in ("unknown_mark", "mark_twice", "empty_title")
         assert error.detail
     else:
         assert task.title == " ".join(task.title.split())

@@ -82,6 +82,12 @@ def test_a_line_becomes_a_task_with_everything_in_it(actor: Actor, browser: Clie
     assert "Added D2024-11-22-T01. It is on another page: Fri 22 November 2024." in page
 
 
+def test_a_project_of_two_words_is_shown_as_it_has_to_be_written(browser: Client, actor: Actor) -> None:
+    Project.objects.create(owner=actor.user, name="Contracts 2026")
+    page = browser.post(PAGE, {"text": "Read the fees #Contracts 2026"}).content.decode()
+    assert "You have no project called “Contracts”. For “Contracts 2026”, write #&quot;Contracts 2026&quot;." in page
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
