@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chat', '0072_plain_help_texts'),
+        ('chat', '0073_forms_in_the_prompt_lab'),
     ]
 
     operations = [

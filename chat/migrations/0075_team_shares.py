@@ -9,8 +9,8 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0019_sharing_inside'),
-        ('chat', '0072_plain_help_texts'),
+        ('accounts', '0020_sharing_inside'),
+        ('chat', '0074_forked_conversations'),
         ('projects', '0009_plain_help_texts'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -15,7 +15,7 @@ def give_to_who_may_share_by_link(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0018_plain_help_texts'),
+        ('accounts', '0019_first_visits'),
     ]
 
     operations = [
