@@ -35,6 +35,7 @@ from core.net.outgoing import note
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools import mcp_failures
+from llm.tools.mcp_content import output_of
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 from llm.tools.mcp_process import process_streams
@@ -43,7 +44,6 @@ from llm.types.tools import ToolOutput
 
 MAX_BYTES = 16_000_000  # per answer
 MAX_PAGES = 100  # per list of tools
-MAX_ADDRESS = 2_000  # characters of a resource's address or name
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -60,7 +60,9 @@ async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]
         await client.call_tool(tool, dict(arguments))
         return raw.newest
 
-    return _output(await _ask(server, ask, Exchange()))
+    result = await _ask(server, ask, Exchange())
+    # In a thread: decoding the largest result takes a tenth of a second, which would block other answers of this loop.
+    return await asyncio.to_thread(output_of, result, tool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,35 +378,3 @@ def _mended_line(line: bytes) -> bytes:
     message = mended(line[len(_DATA) :].strip())
     end = line[len(line.rstrip(b"\r\n")) :]
     return line if message is None else _DATA + b" " + message + end
-
-
-def _output(result: Mapping[str, Any]) -> ToolOutput:
-    """Return the text of a tool's answer. Names its other parts, such as images, since the model cannot see them."""
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else [] if content is None else [content]
-    text = "\n".join(map(_block, blocks))
-    structured = result.get("structuredContent")
-    if not text.strip() and structured is not None:
-        text = clean(json.dumps(structured, ensure_ascii=False))
-    text = text or "The tool gave no text."
-    return ToolOutput(text, error=result.get("isError") is True, whole=text)
-
-
-def _block(block: Any) -> str:
-    if not isinstance(block, Mapping):
-        return clean(block) if isinstance(block, str) else "[not text, not shown]"
-    kind = clean(str(block.get("type", "part")))[:50]
-    resource = block.get("resource")
-    address = _text(resource if isinstance(resource, Mapping) else block, "uri")
-    if kind == "text" and isinstance(block.get("text"), str):
-        return clean(block["text"])
-    if kind == "resource" and isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
-        return "\n".join(filter(None, (f"[{address}]" if address else "", clean(resource["text"]))))
-    if kind == "resource_link" and address:
-        return " ".join(filter(None, ("[resource_link:", _text(block, "name"), address + "]")))
-    return f"[{kind}: not text, not shown]"
-
-
-def _text(block: Mapping[str, Any], name: str) -> str:
-    value = block.get(name)
-    return clean(value)[:MAX_ADDRESS] if isinstance(value, str) else ""

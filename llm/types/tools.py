@@ -9,9 +9,22 @@ from typing import Any, NoReturn, Protocol
 from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.sound import sound
-from llm.types.model_call import StoredResult, ToolCall, ToolDefinition
+from llm.types.model_call import ResultFile, StoredResult, ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; only a malfunctioning model writes more
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A file that a tool returns. The text of the output names it.
+
+    `image`: the tool says that it is an image. `text_included`: the text of the output contains the file's text.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+    image: bool = False
+    text_included: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,7 @@ class ToolOutput:
       tool again instead.
     * `partial`: the source is longer than the part that was received.
     * `result`: how `text` was shortened, if it was.
+    * `returned`: files that the tool returned. The caller stores them, and sets `files`.
     """
 
     text: str
@@ -33,6 +47,8 @@ class ToolOutput:
     whole: str = ""
     partial: bool = False
     result: StoredResult | None = None
+    returned: tuple[ToolFile, ...] = ()
+    files: tuple[ResultFile, ...] = ()
 
 
 class Tool(Protocol):
