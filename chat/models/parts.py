@@ -3,7 +3,7 @@
 from typing import Required, TypedDict
 
 from core.net.outgoing import OutgoingRequest
-from llm.types.model_call import StoredResultJson
+from llm.types.model_call import ResultFile, StoredResultJson
 
 
 class PassageSpan(TypedDict, total=False):
@@ -97,7 +97,7 @@ class MessagePart(TypedDict, total=False):
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
     `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
     tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
-    long result has `stored`.
+    long result has `stored`. A result with files has `files`, which are attached to the message, too.
     """
 
     type: Required[str]
@@ -116,3 +116,4 @@ class MessagePart(TypedDict, total=False):
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
     stored: StoredResultJson
+    files: list[ResultFile]

@@ -28,7 +28,7 @@ from chat.models.parts import CitationDoubt, CitationPlace, CitedSource, FoundDo
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
-from llm.types.model_call import FinishReason, StoredResultJson
+from llm.types.model_call import FinishReason, ResultFile, StoredResultJson
 
 Schema: TypeAlias = JsonObject  # JSON Schema
 
@@ -109,6 +109,16 @@ STORED: Schema = {
     "Else empty.",
     "properties": {"id": TEXT, **dict.fromkeys(("tokens", "characters", "kept", "head", "marker"), NUMBER)},
 }
+RESULT_FILES: Schema = {
+    "type": "array",
+    "description": "Files that the tool returned: attached to the answer, and read as uploads are. `image`: it can be "
+    "shown at `/files/<file>/shown/`.",
+    "items": {
+        "type": "object",
+        "properties": {"file": ID, "name": TEXT, "image": YES_NO},
+        "required": ["file", "name", "image"],
+    },
+}
 USAGE: Schema = {
     "type": "object",
     "description": "Tokens as the provider counts them, of all model calls of the turn.",
@@ -188,6 +198,7 @@ class EventType(StrEnum):
             "documents": DOCUMENTS,
             "outgoing": OUTGOING,
             "stored": STORED,
+            "files": RESULT_FILES,
         },
     )
     CITATION = (
@@ -274,6 +285,7 @@ class EventPayload(TypedDict, total=False):
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]
     stored: StoredResultJson
+    files: list[ResultFile]
     number: int
     title: str
     href: str
@@ -415,6 +427,8 @@ def _add_result(parts: list[MessagePart], payload: EventPayload) -> None:
         result["outgoing"] = outgoing
     if stored := payload.get("stored"):
         result["stored"] = stored
+    if files := payload.get("files"):  # none from a worker of an older version
+        result["files"] = files
     parts.append(result)
 
 

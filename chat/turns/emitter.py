@@ -191,6 +191,7 @@ class Answer:
             documents=documents,
             outgoing=list(run.data.get("outgoing", ())),
             stored=run.result.as_json() if run.result is not None else {},
+            files=list(run.files),
         )
 
     def take_running(self, name: str, arguments: Mapping[str, Any]) -> CallPlace:
