@@ -50,7 +50,8 @@ def letter():
 @server.tool(structured_output=False)
 def source():
     resource = TextResourceContents(uri="repo://glasshouse/main/barge.py", mime_type="text/plain", text="BARGE = 17")
-    link = ResourceLink(type="resource_link", uri="repo://glasshouse/main/lock.py", name="lock.py", description="Locks.")
+    lock = "repo://glasshouse/main/lock.py"
+    link = ResourceLink(type="resource_link", uri=lock, name="lock.py", description="Locks.")
     return [EmbeddedResource(type="resource", resource=resource), link]
 
 @server.tool(structured_output=False)

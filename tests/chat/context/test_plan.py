@@ -6,6 +6,7 @@ from typing import Any
 from llm.tokens import count
 from tests.chat.context.asking import (
     BARE,
+    Json,
     answers,
     assistant,
     call,
