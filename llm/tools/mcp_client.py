@@ -1,14 +1,15 @@
-"""Call MCP servers: list tools, and call a tool.
+"""Speak with MCP servers: connect, list tools, and call a tool.
 
 Import this module only to call a tool server: importing the protocol's package takes a quarter of a process's start.
 
 The package validates a list of tools, or a result, as a whole, so one bad tool would make it refuse all others. So this
 module reads the raw answers itself, part by part:
 
-1. `_ask` runs one request in a task, with its own session.
-2. `_connected` opens the session. `_watch` limits the size of HTTP answers and repairs them. For a server that is a
+1. `converse` opens a session and asks it a question. `ask_once` does so in a task of its own, for one question;
+   `llm.tools.mcp_sessions` keeps sessions open.
+2. `_connected` opens the connection. `_watch` limits the size of HTTP answers and repairs them. For a server that is a
    local process, `llm.tools.mcp_process` does the same.
-3. `_RawAnswers` stores the server's raw answer, and gives the package an empty one.
+3. `_RawAnswers` gives a question the server's raw answer, and the package an empty one.
 4. A failure becomes a `ServerFailed` (`llm.tools.mcp_failures`).
 """
 
@@ -18,7 +19,8 @@ import logging
 import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,7 +28,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from core.crypto import LOST, is_lost
 from core.json_types import JsonObject
@@ -35,34 +37,58 @@ from core.net.outgoing import note
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools import mcp_failures
-from llm.tools.mcp_content import output_of
 from llm.tools.mcp_failures import Exchange
 from llm.tools.mcp_messages import mended
 from llm.tools.mcp_process import process_streams
 from llm.tools.servers import ServerFailed, ToolServerConfig
-from llm.types.tools import ToolOutput
+from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
 MAX_PAGES = 100  # per list of tools
+MAX_PROGRESS = 200  # characters of the message of a tool's progress
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class RawAnswer:
+    """The server's newest raw answer to a question."""
+
+    result: JsonObject = field(default_factory=dict)
+
+
+Question = Callable[[Client, RawAnswer], Coroutine[Any, Any, Answer]]
 _DATA = b"data:"
+_asking: ContextVar[RawAnswer | None] = ContextVar("asking", default=None)  # the question of the current task
 _closing: set[asyncio.Task[Any]] = set()  # strong references, since the event loop holds tasks only weakly
 
 
-async def call(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Call a tool. Raises `ServerFailed`."""
+def call_of(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -> Question[JsonObject]:
+    """Return the question that calls a tool. Its answer is the tool's raw result.
 
-    async def ask(client: Client, raw: "_RawAnswers") -> Any:
+    The question may be asked in another task. What it sends is recorded for the task that calls this function, and
+    progress is reported to it.
+    """
+    context = copy_context()
+    report = progress_reporter()
+
+    async def show(done: float, total: float | None, message: str | None) -> None:
+        report(progress_text(done, total, message))
+
+    async def ask(client: Client, answer: RawAnswer) -> JsonObject:
         if server.reaches_out:
-            note(host_of(server.url) or server.name, json.dumps(dict(arguments), ensure_ascii=False))
-        await client.call_tool(tool, dict(arguments))
-        return raw.newest
+            context.run(note, host_of(server.url) or server.name, json.dumps(dict(arguments), ensure_ascii=False))
+        await client.call_tool(tool, dict(arguments), progress_callback=show)
+        return answer.result
 
-    result = await _ask(server, ask, Exchange())
-    # In a thread: decoding the largest result takes a tenth of a second, which would block other answers of this loop.
-    return await asyncio.to_thread(output_of, result, tool)
+    return ask
+
+
+def progress_text(done: float, total: float | None, message: str | None) -> str:
+    """Return the words for a tool's progress: the percentage, if the total is known, and the server's message."""
+    share = f"{min(100, max(0, round(100 * done / total)))} %" if total else ""
+    return " · ".join(filter(None, (share, clean(message or "").strip()[:MAX_PROGRESS]))) or f"{done:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +105,22 @@ async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> Raw
     Raises `ServerFailed`, also after `timeout` seconds.
     """
     exchange = Exchange()
+    try:
+        async with asyncio.timeout(timeout):
+            return await ask_once(server, listing_of_at_most(most), exchange)
+    except TimeoutError as error:
+        raise mcp_failures.timed_out(server, timeout, exchange) from error
 
-    async def ask(client: Client, raw: "_RawAnswers") -> RawListing:
+
+def listing_of_at_most(most: int) -> Question[RawListing]:
+    """Return the question that lists tools. It stops after `most` + 1 tools."""
+
+    async def ask(client: Client, answer: RawAnswer) -> RawListing:
         tools: list[Any] = []
         cursors: list[str] = []
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursors[-1] if cursors else None)
-            listed = raw.newest.get("tools")
+            listed = answer.result.get("tools")
             if not isinstance(listed, list):
                 raise ValueError("what should be a list of tools is none")
             tools += listed
@@ -97,31 +132,29 @@ async def list_tools(server: ToolServerConfig, most: int, timeout: float) -> Raw
             cursors.append(cursor)
         return RawListing(tools[: most + 1], endless=True)
 
-    try:
-        async with asyncio.timeout(timeout):
-            return await _ask(server, ask, exchange)
-    except TimeoutError as error:
-        raise mcp_failures.timed_out(server, timeout, exchange) from error
+    return ask
 
 
-async def _ask(
-    server: ToolServerConfig,
-    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
-    exchange: Exchange,
-) -> Answer:
-    """Send one request in its own session. Raises `ServerFailed`.
+async def ask_once(server: ToolServerConfig, question: Question[Answer], exchange: Exchange) -> Answer:
+    """Ask a question in a session of its own. Raises `ServerFailed`.
 
     The session runs in a separate task. A cancelled caller does not wait for it: closing a session may take seconds,
     and a stopped turn must not wait for that.
     """
-    task = asyncio.create_task(_converse(server, question, exchange))
-    _closing.add(task)
-    task.add_done_callback(_forget)
+    task = detached(converse(server, question, exchange))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.cancel()
         raise
+
+
+def detached(work: Coroutine[Any, Any, Answer]) -> "asyncio.Task[Answer]":
+    """Return a task that nobody has to wait for."""
+    task = asyncio.create_task(work)
+    _closing.add(task)
+    task.add_done_callback(_forget)
+    return task
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
@@ -130,20 +163,26 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # retrieved, so that asyncio does not log a failure after a stop
 
 
-async def _converse(
+async def converse(
     server: ToolServerConfig,
-    question: Callable[[Client, "_RawAnswers"], Coroutine[Any, Any, Answer]],
+    question: Question[Answer],
     exchange: Exchange,
+    notice: Callable[[str], None] = lambda method: None,
 ) -> Answer:
+    """Open a session, ask the question and close the session. Raises `ServerFailed`.
+
+    `notice` gets the method of each request and notification of the server. The session must be closed by the task that
+    opened it, so this coroutine is one task's whole work.
+    """
     if any(map(is_lost, server.secrets.values())):
         lost = Sentence(LOST)
         raise ServerFailed(Sentence("{name} was not asked. {lost}", name=server.name, lost=lost), "secret_lost", lost)
     refusal = ""
     cause: Exception | None = None
     try:
-        async with _connected(server, exchange) as (client, raw):
+        async with _connected(server, exchange, notice) as client:
             try:
-                return await question(client, raw)
+                return await asked(client, question)
             except MCPError as error:
                 # Caught here, since the session would wrap the error in exception groups.
                 refusal = clean(error.message)
@@ -166,10 +205,20 @@ def _words_of(error: BaseException) -> str:
     return clean(error.message) if isinstance(error, MCPError) else ""
 
 
+async def asked(client: Client, question: Question[Answer]) -> Answer:
+    """Ask a question in an open session. Several may be asked at the same time, each in a task of its own."""
+    answer = RawAnswer()
+    token = _asking.set(answer)
+    try:
+        return await question(client, answer)
+    finally:
+        _asking.reset(token)
+
+
 @asynccontextmanager
 async def _connected(
-    server: ToolServerConfig, exchange: Exchange
-) -> AsyncGenerator[tuple[Client, "_RawAnswers"], None]:
+    server: ToolServerConfig, exchange: Exchange, notice: Callable[[str], None]
+) -> AsyncGenerator[Client, None]:
     async with AsyncExitStack() as stack:
         transport: AbstractAsyncContextManager[Any]
         if server.url:
@@ -187,9 +236,8 @@ async def _connected(
         else:
             program, *arguments = shlex.split(server.command)
             transport = process_streams(program, arguments, server.secrets, most=MAX_BYTES, exchange=exchange)
-        raw = _RawAnswers()
-        client = await stack.enter_async_context(Client(_watched(transport, raw), cache=None))
-        yield client, raw
+        watched = _watched(transport, _RawAnswers(notice))
+        yield await stack.enter_async_context(Client(watched, cache=None))
 
 
 @asynccontextmanager
@@ -201,29 +249,41 @@ async def _watched(
 
 
 class _RawAnswers:
-    """The raw answer to the newest `tools/list` or `tools/call` request.
+    """The questions of a session that wait for the raw answer to a `tools/list` or `tools/call` request.
 
     The package gets an empty answer instead, since it would refuse the whole answer because of one unknown part.
     """
 
     _PASSED_ON = ("resultType", "ttlMs", "cacheScope")
 
-    def __init__(self) -> None:
-        self.newest: JsonObject = {}
-        self._methods: dict[Any, str] = {}  # methods of unanswered requests, by id
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._waiting: dict[Any, tuple[str, RawAnswer]] = {}  # the method and the question, by the id of the request
 
     def sent(self, item: SessionMessage) -> None:
-        if isinstance(item.message, JSONRPCRequest) and item.message.method in ("tools/list", "tools/call"):
-            self._methods[item.message.id] = item.message.method
+        """Note a request. It is written by the task of its question."""
+        answer = _asking.get()
+        if (
+            answer is not None
+            and isinstance(item.message, JSONRPCRequest)
+            and item.message.method in ("tools/list", "tools/call")
+        ):
+            self._waiting[item.message.id] = item.message.method, answer
 
     def received(self, item: Any) -> Any:
-        if not (isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse)):
+        if not isinstance(item, SessionMessage):
             return item
-        method = self._methods.pop(item.message.id, "")
-        result = item.message.result
-        if not method or result.get("resultType", "complete") != "complete":
+        message = item.message
+        if isinstance(message, JSONRPCRequest | JSONRPCNotification):
+            self._notice(message.method)
             return item
-        self.newest = result
+        method, answer = self._waiting.pop(message.id, ("", None))
+        if answer is None or not isinstance(message, JSONRPCResponse):
+            return item
+        result = message.result
+        if result.get("resultType", "complete") != "complete":
+            return item
+        answer.result = result
         passed_on = {name: result[name] for name in self._PASSED_ON if name in result}
         if method == "tools/list":
             cursor = result.get("nextCursor")
@@ -232,8 +292,8 @@ class _RawAnswers:
                 empty["nextCursor"] = str(cursor)
         else:
             empty = {**passed_on, "content": [], "isError": True}  # an error is not checked against an output schema
-        message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=empty)
-        return SessionMessage(message, item.metadata)
+        replaced = JSONRPCResponse(jsonrpc="2.0", id=message.id, result=empty)
+        return SessionMessage(replaced, item.metadata)
 
 
 class _WatchedReadStream:
@@ -297,6 +357,7 @@ class _WatchedWriteStream:
 
 async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
     """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole."""
+    exchange.session = exchange.session or "mcp-session-id" in response.headers
     if response.request.method == "POST":
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()

@@ -38,14 +38,16 @@ _NO_HOST = re.compile(r"name or service|nodename|no address|name resolution|geta
 class Exchange:
     """Observations of one session with a server, which explain a failure.
 
-    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `ended`: the
-    process has closed its output by itself. `exit_code`: how it ended. `stderr`: its last bytes. `strange`: the first
-    output that is not a message of the protocol, or None. `too_large`: an answer was too large to be read.
+    `status` and `media_type`: of the newest answer over HTTP. `location`: the target of its redirect. `session`: the
+    server has named a session over HTTP. `ended`: the process has closed its output by itself. `exit_code`: how it
+    ended. `stderr`: its last bytes. `strange`: the first output that is not a message of the protocol, or None.
+    `too_large`: an answer was too large to be read.
     """
 
     status: int = 0
     media_type: str = ""
     location: str = ""
+    session: bool = False
     ended: bool = False
     exit_code: int | None = None
     stderr: bytes = b""

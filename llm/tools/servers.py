@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from core.sentences import Sentence
 
@@ -36,6 +37,19 @@ class ToolServerConfig:
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
     reaches_out: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionScope:
+    """The place in which sessions with tool servers stay open: answers of one conversation, one after the other.
+
+    `slot` is the place of an answer among answers side by side, which must not share a session. `person` owns the
+    conversation.
+    """
+
+    person: UUID
+    conversation: UUID
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -37,6 +39,7 @@ class ToolOutput:
       tool again instead.
     * `partial`: the source is longer than the part that was received.
     * `result`: how `text` was shortened, if it was.
+    * `notes`: sentences for people, which go into the report.
     * `returned`: files that the tool returned. The caller stores them, and sets `files`.
     """
 
@@ -47,6 +50,7 @@ class ToolOutput:
     whole: str = ""
     partial: bool = False
     result: StoredResult | None = None
+    notes: tuple[Sentence, ...] = ()
     returned: tuple[ToolFile, ...] = ()
     files: tuple[ResultFile, ...] = ()
 
@@ -62,6 +66,25 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolOutput: ...
+
+
+ProgressReporter = Callable[[str], None]
+_reporter: ContextVar[ProgressReporter | None] = ContextVar("progress reporter", default=None)
+
+
+@contextmanager
+def reporting_progress(report: ProgressReporter) -> Iterator[None]:
+    """Give tools that this task runs within the block a function that shows people how far they are."""
+    token = _reporter.set(report)
+    try:
+        yield
+    finally:
+        _reporter.reset(token)
+
+
+def progress_reporter() -> ProgressReporter:
+    """Return the function to which the running tool reports its progress. Outside of a turn it does nothing."""
+    return _reporter.get() or (lambda text: None)
 
 
 class BadArguments(ValueError):
