@@ -186,6 +186,11 @@ class EventType(StrEnum):
             "until": {**TEXT, "description": "While it waits: when it counts as refused, as in ISO 8601. Else empty."},
         },
     )
+    TOOL_CALL_PROGRESS = (
+        "TOOL_CALL_PROGRESS",
+        "How far a tool is, by its server's own words. At most one a second for each call.",
+        {"part": PART, "call": CALL, "text": TEXT},
+    )
     TOOL_CALL_RESULT = (
         "TOOL_CALL_RESULT",
         "What a tool has said.",

@@ -58,6 +58,7 @@ class ResultKeeper:
         self._notes = notes
 
     async def __call__(self, call: ToolCall, output: ToolOutput, waiting: int) -> ToolOutput:
+        self._notes += [note.dump() for note in output.notes]
         if output.returned:
             output = await self._files.stored(output, self._notes)
         if not output.whole:

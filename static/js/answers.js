@@ -151,7 +151,9 @@ export class Answer {
       this.tell.onDoing(event.state === "waiting" ? "approval" : "waiting");
       showApproval(part, this.turn);
     }
+    if (event.type === "TOOL_CALL_PROGRESS") need(HTMLElement, "[data-progress]", part).textContent = event.text;
     if (event.type === "TOOL_CALL_RESULT") {
+      need(HTMLElement, "[data-progress]", part).textContent = "";
       need(HTMLElement, "[data-arguments]", part).textContent = event.arguments;
       const result = need(HTMLElement, "[data-result]", part);
       result.textContent = event.text;
