@@ -26,6 +26,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 from mcp import Client, MCPError
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
@@ -44,6 +45,7 @@ from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
+SILENCE = 900.0  # seconds without an event after which the stream of an SSE server counts as broken
 MAX_PAGES = 100  # per list of tools
 MAX_PROGRESS = 200  # characters of the message of a tool's progress
 
@@ -222,17 +224,12 @@ async def _connected(
     async with AsyncExitStack() as stack:
         transport: AbstractAsyncContextManager[Any]
         if server.url:
-
-            async def watch(response: httpx2.Response) -> None:
-                await _watch(response, exchange)
-
-            http = httpx2.AsyncClient(
-                headers={**server.secrets, "Accept-Encoding": "identity"},
-                timeout=httpx2.Timeout(server.timeout, connect=10.0),
-                event_hooks={"response": [watch]},
-            )
-            await stack.enter_async_context(http)
-            transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_BYTES)
+            http = _http_client(server, exchange)
+            if server.sse:
+                transport = sse_client(server.url, httpx_client_factory=lambda headers, timeout, auth: http)
+            else:
+                await stack.enter_async_context(http)
+                transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_BYTES)
         else:
             program, *arguments = shlex.split(server.command)
             transport = process_streams(program, arguments, server.secrets, most=MAX_BYTES, exchange=exchange)
@@ -355,17 +352,35 @@ class _WatchedWriteStream:
         return suppressed
 
 
-async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
-    """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole."""
+def _http_client(server: ToolServerConfig, exchange: Exchange) -> httpx2.AsyncClient:
+    """Return a client that sends the server's secrets and watches its responses."""
+
+    async def watch(response: httpx2.Response) -> None:
+        await _watch(response, exchange, sse=server.sse)
+
+    # The one stream of an SSE server says nothing between two calls.
+    read = SILENCE if server.sse else server.timeout
+    return httpx2.AsyncClient(
+        headers={**server.secrets, "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(server.timeout, connect=10.0, read=read),
+        event_hooks={"response": [watch]},
+    )
+
+
+async def _watch(response: httpx2.Response, exchange: Exchange, *, sse: bool) -> None:
+    """Record the status of a response, and wrap its body to limit its size: the client reads a JSON body as a whole.
+
+    `sse`: the request that opens the stream decides what kind of server it is, not those that carry messages.
+    """
     exchange.session = exchange.session or "mcp-session-id" in response.headers
-    if response.request.method == "POST":
+    if response.request.method == "POST" or sse:
         exchange.status = response.status_code
         exchange.media_type = response.headers.get("content-type", "").lower()
         exchange.location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("packed though not asked for", request=response.request)
     if isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _CappedStream(response.stream, exchange)
+        response.stream = _CappedStream(response.stream, exchange, events=sse and response.request.method == "GET")
         media_type = response.headers.get("content-type", "").lower()
         if response.status_code == 200 and media_type.startswith("application/json"):
             response.stream = _MendedAnswer(response.stream, exchange)
@@ -374,16 +389,19 @@ async def _watch(response: httpx2.Response, exchange: Exchange) -> None:
 
 
 class _CappedStream(httpx2.AsyncByteStream):
-    """A body that raises after `MAX_BYTES`."""
+    """A body that raises after `MAX_BYTES`. With `events`, after a line of so many bytes: the body has no end."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, events: bool) -> None:
         self._inner = inner
         self._exchange = exchange
+        self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         received = 0
         async for piece in self._inner:
             received += len(piece)
+            if self._events and (line_end := piece.rfind(b"\n")) >= 0:
+                received = len(piece) - line_end
             if received > MAX_BYTES:
                 self._exchange.too_large = True
                 raise httpx2.ReadError(f"more than {MAX_BYTES} bytes")

@@ -159,7 +159,7 @@ class McpSession:
     @property
     def stateful(self) -> bool:
         """Return whether the server may know something from earlier calls."""
-        return self.answered > 0 and (not self.server.url or self.exchange.session)
+        return self.answered > 0 and (not self.server.url or self.server.sse or self.exchange.session)
 
     def take_notes(self) -> tuple[Sentence, ...]:
         """Return the sentences for people that have come up since the last call of this method."""

@@ -25,6 +25,8 @@ class ServerFailed(Exception):
 class ToolServerConfig:
     """Configuration of a tool server. With `url` it is reached over HTTP, otherwise `command` is started.
 
+    `sse`: the address speaks the protocol's older transport, HTTP with SSE, instead of streamable HTTP.
+
     The command is split as a shell would split it, but no shell runs. `secrets` are HTTP headers or environment
     variables. `approval_required`: a person must allow each call; the caller enforces it. `reaches_out`: its tools send
     their arguments out of the workspace.
@@ -33,6 +35,7 @@ class ToolServerConfig:
     name: str
     url: str = ""
     command: str = ""
+    sse: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 60.0  # seconds for a call
     approval_required: bool = False
