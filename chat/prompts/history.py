@@ -487,7 +487,8 @@ class Documents:
         attached = [
             self._with_result_files(message, files, current=index > start) for index, message in enumerate(messages)
         ]
-        for index, (message, following) in enumerate(pairwise(attached)):
+        for index in range(len(attached) - 1):
+            message, following = attached[index : index + 2]  # the loop moves images on, so no iterator reads ahead
             if message.images and message.role == following.role == "tool":
                 attached[index] = replace(message, images=())
                 images = {image.id: image for image in (*message.images, *following.images)}
