@@ -150,9 +150,9 @@ def test_an_image_is_a_file_of_the_conversation_that_a_seeing_model_gets_below_t
 
 def test_the_images_of_one_step_stand_below_its_last_result(at: Callable[[Model], Studio], able: Model) -> None:
     place = at(able)
-    place.ask(("chart", {}), ("chart", {"number": 2}))
+    place.ask(("chart", {}), ("chart", {"number": 2}), ("source", {}))
     roles = [each["role"] for each in place.sent()]
-    assert roles[roles.index("tool") :][:3] == ["tool", "tool", "user"]
+    assert roles[roles.index("tool") :][:4] == ["tool", "tool", "tool", "user"]
     assert place.images() == [picture(64, 32), picture(128, 32)]
 
 
