@@ -20,7 +20,7 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools.mcp_schemas import BadSchema, repaired
-from llm.tools.servers import ServerFailed, SessionScope, ToolProblem, ToolServerConfig
+from llm.tools.servers import SessionScope, ToolProblem, ToolServerConfig
 from llm.types.model_call import ToolDefinition
 from llm.types.tools import ToolOutput
 
@@ -54,10 +54,7 @@ class ServerTool:
         await _read_protocol()
         from llm.tools import mcp_sessions  # noqa: PLC0415 - read by `_read_protocol`, not at the start
 
-        try:
-            return await mcp_sessions.call(self._server, self.served_as, arguments, self._scope)
-        except ServerFailed as failure:
-            return ToolOutput(str(failure), error=True)
+        return await mcp_sessions.call(self._server, self.served_as, arguments, self._scope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,46 +70,48 @@ SESSION_LOST = gettext_noop(
 async def call(
     server: ToolServerConfig, tool: str, arguments: Mapping[str, Any], scope: SessionScope | None
 ) -> ToolOutput:
-    """Call a tool, in the session of the scope if there is one. Raises `ServerFailed`."""
+    """Call a tool, in the session of the scope if there is one. A failure of the server is an output, too."""
     question = call_of(server, tool, arguments)
     session = _pool().take(server, scope) if scope is not None else None
-    notes: tuple[Sentence, ...] = ()
-    if session is None:
-        result = await ask_once(server, question, Exchange())
+    try:
+        if session is None:
+            result = await ask_once(server, question, Exchange())
+        else:
+            session, result = await _ask_in_session(session, server, question, scope)
+    except ServerFailed as failure:
+        output = ToolOutput(str(failure), error=True)
     else:
-        result, notes = await _ask_in_session(session, server, question, scope)
-    # In a thread: decoding the largest result takes a tenth of a second, which would block other answers of this loop.
-    return replace(await asyncio.to_thread(output_of, result, tool), notes=notes)
+        # In a thread: decoding the largest result takes a tenth of a second, which would block other answers.
+        output = await asyncio.to_thread(output_of, result, tool)
+    return replace(output, notes=session.take_notes()) if session is not None else output
 
 
 async def _ask_in_session(
     session: "McpSession", server: ToolServerConfig, question: Question[JsonObject], scope: SessionScope | None
-) -> tuple[JsonObject, tuple[Sentence, ...]]:
-    """Return the answer and the notes of a session. Ask once more if the server has forgotten the session.
+) -> "tuple[McpSession, JsonObject]":
+    """Return the answer and its session. Ask once more, in a new session, if the server has forgotten the session.
 
     A server says so with status 404, and has not run the call then (Streamable HTTP, "Session Management").
     """
     reused = session.answered > 0
     try:
-        return await session.ask(question), session.take_notes()
+        return session, await session.ask(question)
     except ServerFailed:
         again = _pool().take(server, scope) if reused and session.exchange.status == NOT_FOUND and scope else None
         if again is None:
             raise
-    return await again.ask(question), again.take_notes()
+    return again, await again.ask(question)
 
 
 async def list_tools_in(server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None) -> RawListing:
     """List tools as `list_tools` does, in the session of the scope if one is open: its tools may differ."""
     session = _pool().open_session(server, scope) if scope is not None else None
-    if session is None:
-        return await list_tools(server, most, timeout)
-    session.tools_changed = False
-    try:
-        async with asyncio.timeout(timeout):
-            return await session.ask(listing_of_at_most(most))
-    except TimeoutError as error:
-        raise mcp_failures.timed_out(server, timeout, session.exchange) from error
+    if session is not None:
+        session.tools_changed = False
+        with suppress(ServerFailed, TimeoutError):  # the session may be dead, and the server alive
+            async with asyncio.timeout(timeout):
+                return await session.ask(listing_of_at_most(most))
+    return await list_tools(server, most, timeout)
 
 
 def tools_changed(scope: SessionScope) -> bool:
