@@ -30,6 +30,7 @@ MAX_DESCRIPTION = 20_000  # characters
 MAX_LISTING = 4_000_000  # characters of all definitions per server
 MAX_NAME = 64  # characters; every provider accepts names of this length
 LIST_TIMEOUT = 15.0
+MOST_FORMS = 5  # forms with which one call may ask the person; further ones are declined
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 SESSIONS = "llm.tools.mcp_sessions"
 _SIGN = 8  # characters of a digest that distinguishes equal names

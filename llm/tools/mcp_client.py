@@ -26,6 +26,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 from mcp import Client, MCPError
+from mcp.client.session import ElicitationFnT
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -45,7 +46,7 @@ from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
-SILENCE = 900.0  # seconds without an event after which the stream of an SSE server counts as broken
+SILENCE = 900.0  # seconds without an event after which a stream counts as broken, where silence is normal
 MAX_PAGES = 100  # per list of tools
 MAX_PROGRESS = 200  # characters of the message of a tool's progress
 
@@ -170,10 +171,12 @@ async def converse(
     question: Question[Answer],
     exchange: Exchange,
     notice: Callable[[str], None] = lambda method: None,
+    elicit: ElicitationFnT | None = None,
 ) -> Answer:
     """Open a session, ask the question and close the session. Raises `ServerFailed`.
 
-    `notice` gets the method of each request and notification of the server. The session must be closed by the task that
+    `notice` gets the method of each request and notification of the server. `elicit` answers its questions to people;
+    without it the server knows that it cannot ask. The session must be closed by the task that
     opened it, so this coroutine is one task's whole work.
     """
     if any(map(is_lost, server.secrets.values())):
@@ -182,7 +185,7 @@ async def converse(
     refusal = ""
     cause: Exception | None = None
     try:
-        async with _connected(server, exchange, notice) as client:
+        async with _connected(server, exchange, notice, elicit) as client:
             try:
                 return await asked(client, question)
             except MCPError as error:
@@ -219,12 +222,12 @@ async def asked(client: Client, question: Question[Answer]) -> Answer:
 
 @asynccontextmanager
 async def _connected(
-    server: ToolServerConfig, exchange: Exchange, notice: Callable[[str], None]
+    server: ToolServerConfig, exchange: Exchange, notice: Callable[[str], None], elicit: ElicitationFnT | None
 ) -> AsyncGenerator[Client, None]:
     async with AsyncExitStack() as stack:
         transport: AbstractAsyncContextManager[Any]
         if server.url:
-            http = _http_client(server, exchange)
+            http = _http_client(server, exchange, asks=elicit is not None)
             if server.sse:
                 transport = sse_client(server.url, httpx_client_factory=lambda headers, timeout, auth: http)
             else:
@@ -234,7 +237,7 @@ async def _connected(
             program, *arguments = shlex.split(server.command)
             transport = process_streams(program, arguments, server.secrets, most=MAX_BYTES, exchange=exchange)
         watched = _watched(transport, _RawAnswers(notice))
-        yield await stack.enter_async_context(Client(watched, cache=None))
+        yield await stack.enter_async_context(Client(watched, cache=None, elicitation_callback=elicit))
 
 
 @asynccontextmanager
@@ -352,14 +355,17 @@ class _WatchedWriteStream:
         return suppressed
 
 
-def _http_client(server: ToolServerConfig, exchange: Exchange) -> httpx2.AsyncClient:
-    """Return a client that sends the server's secrets and watches its responses."""
+def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) -> httpx2.AsyncClient:
+    """Return a client that sends the server's secrets and watches its responses.
+
+    `asks`: the server may ask people, and says nothing while it waits for their answer.
+    """
 
     async def watch(response: httpx2.Response) -> None:
         await _watch(response, exchange, sse=server.sse)
 
-    # The one stream of an SSE server says nothing between two calls.
-    read = SILENCE if server.sse else server.timeout
+    # The one stream of an SSE server says nothing between two calls, either.
+    read = SILENCE if server.sse or asks else server.timeout
     return httpx2.AsyncClient(
         headers={**server.secrets, "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(server.timeout, connect=10.0, read=read),

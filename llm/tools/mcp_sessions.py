@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 from uuid import UUID
@@ -21,13 +22,18 @@ from weakref import WeakKeyDictionary
 
 from django.utils.translation import gettext_noop
 from mcp import Client, MCPError
+from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from core.json_types import JsonObject
+from core.net.addresses import host_of
+from core.net.outgoing import note
 from core.sentences import Sentence
 from core.text import clean
 from llm.tools import mcp_failures
+from llm.tools.mcp import MOST_FORMS
 from llm.tools.mcp_client import (
     Answer,
     Question,
@@ -43,8 +49,10 @@ from llm.tools.mcp_client import (
 )
 from llm.tools.mcp_content import output_of
 from llm.tools.mcp_failures import Exchange
+from llm.tools.mcp_forms import form_of, result_of
 from llm.tools.servers import ServerFailed, SessionScope, ToolServerConfig
-from llm.types.tools import ToolOutput
+from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
+from llm.types.tools import ToolOutput, person_asker
 
 IDLE = 300.0  # seconds after the last call
 OLDEST = 3_600.0  # seconds after which a session takes no more calls
@@ -54,14 +62,16 @@ MOST_OF_PERSON = 8  # sessions of a person in a process
 MOST_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
 NOT_FOUND = 404
 CLOSED = "Connection closed"  # the package's error for a connection that the server has closed
+ELICITATION = "elicitation/create"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 # Requests of servers that no client of this product answers. The package refuses them.
 REFUSED: Mapping[str, str] = {
     "sampling/createMessage": gettext_noop("an answer of a model (sampling)"),
     "roots/list": gettext_noop("the folders of the person (roots)"),
-    "elicitation/create": gettext_noop("an answer of the person (elicitation)"),
+    ELICITATION: gettext_noop("an answer of the person (elicitation)"),
 }
 REQUEST_REFUSED = gettext_noop("The tool server {name} asked for {what}. Tools do not get that here.")
+FORM_UNREADABLE = gettext_noop("The tool server {name} asked with a form that cannot be shown, so it got no answer.")
 SESSION_LOST = gettext_noop(
     "The session with the tool server {name} had ended, so a new one began. The server does not know the earlier calls."
 )
@@ -72,12 +82,13 @@ async def call(
 ) -> ToolOutput:
     """Call a tool, in the session of the scope if there is one. A failure of the server is an output, too."""
     question = call_of(server, tool, arguments)
-    session = _pool().take(server, scope) if scope is not None else None
+    asker = _recorded(server, person_asker())
+    session = _pool().take(server, scope, asks=asker is not None) if scope is not None else None
     try:
         if session is None:
             result = await ask_once(server, question, Exchange())
         else:
-            session, result = await _ask_in_session(session, server, question, scope)
+            session, result = await _ask_in_session(session, question, scope, asker)
     except ServerFailed as failure:
         output = ToolOutput(str(failure), error=True)
     else:
@@ -86,8 +97,24 @@ async def call(
     return replace(output, notes=session.take_notes()) if session is not None else output
 
 
+def _recorded(server: ToolServerConfig, asker: PersonAsker | None) -> PersonAsker | None:
+    """Return the asker, which records for the current task what its person's answers send out of the workspace."""
+    if asker is None or not server.reaches_out:
+        return asker
+    context = copy_context()
+
+    async def ask(question: ToolQuestion) -> FormAnswer:
+        answer = await asker(question)
+        if answer.content:
+            sent = json.dumps(answer.content, ensure_ascii=False)
+            context.run(note, host_of(server.url) or server.name, sent)
+        return answer
+
+    return ask
+
+
 async def _ask_in_session(
-    session: "McpSession", server: ToolServerConfig, question: Question[JsonObject], scope: SessionScope | None
+    session: "McpSession", question: Question[JsonObject], scope: SessionScope | None, asker: PersonAsker | None
 ) -> "tuple[McpSession, JsonObject]":
     """Return the answer and its session. Ask once more, in a new session, if the server has forgotten the session.
 
@@ -95,12 +122,13 @@ async def _ask_in_session(
     """
     reused = session.answered > 0
     try:
-        return session, await session.ask(question)
+        return session, await session.ask(question, asker)
     except ServerFailed:
-        again = _pool().take(server, scope) if reused and session.exchange.status == NOT_FOUND and scope else None
+        forgotten = reused and session.exchange.status == NOT_FOUND
+        again = _pool().take(session.server, scope, asks=session.asks) if forgotten and scope is not None else None
         if again is None:
             raise
-    return again, await again.ask(question)
+    return again, await again.ask(question, asker)
 
 
 async def list_tools_in(server: ToolServerConfig, most: int, timeout: float, scope: SessionScope | None) -> RawListing:
@@ -121,21 +149,25 @@ def tools_changed(scope: SessionScope) -> bool:
 
 @dataclass(slots=True)
 class _Request(Generic[Answer]):
-    """A question with the future of its answer."""
+    """A question with the future of its answer. `asker` asks its person."""
 
     question: Question[Answer]
     answer: "asyncio.Future[Answer]"
+    asker: PersonAsker | None
+    forms: int = 0
 
 
 class McpSession:
     """One open session. Questions may be asked at the same time.
 
     `tools_changed`: the server has said that its tools changed. `exchange` has the observations that explain a failure.
-    `answered` counts the answers of the server. `opened` and `used` are times of the event loop.
+    `answered` counts the answers of the server. `opened` and `used` are times of the event loop. `asks`: the server may
+    ask people with forms.
     """
 
-    def __init__(self, server: ToolServerConfig, notes: Sequence[Sentence] = ()) -> None:
+    def __init__(self, server: ToolServerConfig, notes: Sequence[Sentence] = (), *, asks: bool = False) -> None:
         self.server = server
+        self.asks = asks
         self.exchange = Exchange()
         self.tools_changed = False
         self.answered = 0
@@ -147,7 +179,9 @@ class McpSession:
         self._error: Exception | None = None
         self._requests: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
         self._running: set[asyncio.Task[None]] = set()
-        self._task = detached(converse(server, self._serve, self.exchange, self._notice))
+        self._asked: list[_Request[Any]] = []  # the requests that run, the oldest first
+        elicit = self._elicit if asks else None
+        self._task = detached(converse(server, self._serve, self.exchange, self._notice, elicit))
 
     @property
     def busy(self) -> bool:
@@ -168,12 +202,12 @@ class McpSession:
         notes, self._notes = self._notes, []
         return tuple(notes)
 
-    async def ask(self, question: Question[Answer]) -> Answer:
+    async def ask(self, question: Question[Answer], asker: PersonAsker | None = None) -> Answer:
         """Ask a question. Raises `ServerFailed`. A caller that is cancelled ends the session."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting += 1
         try:
-            self._requests.put_nowait(_Request(question, answer))
+            self._requests.put_nowait(_Request(question, answer, asker))
             await asyncio.wait({answer, self._task}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
@@ -204,7 +238,7 @@ class McpSession:
     def _notice(self, method: str) -> None:
         if method == TOOLS_CHANGED:
             self.tools_changed = True
-        elif method in REFUSED and method not in self._refused:
+        elif method in REFUSED and method not in self._refused and not (self.asks and method == ELICITATION):
             self._refused.add(method)
             what = Sentence(REFUSED[method])
             self._notes.append(Sentence(REQUEST_REFUSED, name=self.server.name, what=what))
@@ -240,7 +274,11 @@ class McpSession:
     async def _answer(self, client: Client, request: _Request[Any]) -> None:
         """Answer one question. A refusal by the server concerns its question alone; another error ends the session."""
         try:
-            result = await asked(client, request.question)
+            self._asked.append(request)
+            try:
+                result = await asked(client, request.question)
+            finally:
+                self._asked.remove(request)
         except Exception as error:
             refusal = self._refusal(error)
             if refusal is None:
@@ -253,6 +291,20 @@ class McpSession:
             self.answered += 1
             if not request.answer.done():
                 request.answer.set_result(result)
+
+    async def _elicit(
+        self, _context: ClientRequestContext, params: ElicitRequestFormParams | ElicitRequestURLParams
+    ) -> ElicitResult:
+        """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
+        request = next((each for each in self._asked if each.asker is not None), None)
+        if request is None or request.asker is None or request.forms == MOST_FORMS:
+            return ElicitResult(action="cancel")
+        request.forms += 1
+        form = form_of(params, request.forms)
+        if form is None:
+            self._notes.append(Sentence(FORM_UNREADABLE, name=self.server.name))
+            return ElicitResult(action="cancel")
+        return result_of(form, await request.asker(form))
 
     def _refusal(self, error: Exception) -> ServerFailed | None:
         """Return the failure for an error with which the server has answered. None for other errors."""
@@ -273,8 +325,11 @@ class _SessionPool:
         self._lost: dict[_Key, None] = {}  # sessions that ended with what their server knew; the oldest first
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, server: ToolServerConfig, scope: SessionScope) -> McpSession | None:
-        """Return the session of the scope, opened if there is none. None if all sessions of the bounds are busy."""
+    def take(self, server: ToolServerConfig, scope: SessionScope, *, asks: bool) -> McpSession | None:
+        """Return the session of the scope, opened if there is none. None if all sessions of the bounds are busy.
+
+        `asks`: in a new session the server may ask people.
+        """
         self._sweep()
         key = (scope, _fingerprint(server))
         session = self._sessions.pop(key, None)
@@ -283,7 +338,8 @@ class _SessionPool:
                 return None
             lost = key in self._lost
             self._lost.pop(key, None)
-            session = McpSession(server, [Sentence(SESSION_LOST, name=server.name)] if lost else ())
+            notes = [Sentence(SESSION_LOST, name=server.name)] if lost else ()
+            session = McpSession(server, notes, asks=asks)
         self._sessions[key] = session
         return session
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 from core.json_types import JsonObject
 from core.sentences import Sentence
 from core.sound import sound
+from llm.types.forms import FormAnswer, PersonAsker, ToolQuestion
 from llm.types.model_call import ResultFile, StoredResult, ToolCall, ToolDefinition
 
 MAX_ARGUMENTS = 65_536  # characters of JSON; only a malfunctioning model writes more
@@ -87,6 +88,43 @@ def progress_reporter() -> ProgressReporter:
     return _reporter.get() or (lambda text: None)
 
 
+_asker: ContextVar[PersonAsker | None] = ContextVar("person asker", default=None)
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("time limit", default=None)
+
+
+@contextmanager
+def asking_person(ask: PersonAsker | None) -> Iterator[None]:
+    """Give tools that this task runs within the block a function that asks the person with a form, if there is one."""
+    token = _asker.set(ask)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
+
+
+def person_asker() -> PersonAsker | None:
+    """Return the function with which the running tool asks the person. None if nobody can be asked.
+
+    While the person is asked, the time limit of the tool stands still.
+    """
+    ask = _asker.get()
+    limit = _limit.get()
+
+    async def ask_without_limit(form: ToolQuestion) -> FormAnswer:
+        assert ask is not None  # noqa: S101 - checked below
+        deadline = limit.when() if limit is not None else None
+        began = asyncio.get_running_loop().time()
+        if limit is not None:
+            limit.reschedule(None)
+        try:
+            return await ask(form)
+        finally:
+            if limit is not None and deadline is not None:
+                limit.reschedule(deadline + asyncio.get_running_loop().time() - began)
+
+    return ask_without_limit if ask is not None else None
+
+
 class BadArguments(ValueError):
     """The arguments of a call are invalid. The model reads the message, and may call again with others."""
 
@@ -116,8 +154,12 @@ async def run_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     The text may have any length. The caller plans how much of it is sent to the model.
     """
     try:
-        async with asyncio.timeout(tool.timeout):
-            return await tool.run(arguments)
+        async with asyncio.timeout(tool.timeout) as limit:
+            token = _limit.set(limit)
+            try:
+                return await tool.run(arguments)
+            finally:
+                _limit.reset(token)
     except TimeoutError:
         return ToolOutput(f"The tool gave no result within {tool.timeout:g} seconds.", error=True)
     except BadArguments as error:

@@ -15,7 +15,8 @@ from llm.tools.mcp import close_sessions, tools_changed, tools_of
 from llm.tools.mcp_client import progress_text
 from llm.tools.mcp_sessions import MOST_OF_PERSON
 from llm.tools.servers import SessionScope, ToolServerConfig
-from llm.types.tools import ToolOutput, reporting_progress
+from llm.types.forms import FormAnswer, ToolQuestion
+from llm.types.tools import ToolOutput, asking_person, reporting_progress, run_tool
 from tests.llm.misbehaving_server import Misbehaving, tool
 from tests.llm.test_mcp_tools import appears, ends
 
@@ -23,7 +24,10 @@ SERVER = """
 import asyncio, os, pathlib, sys
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp_types import SamplingMessage, TextContent
+from pydantic import BaseModel
+
+class Person(BaseModel):
+    name: str
 
 server = MCPServer("counter")
 folder = pathlib.Path(sys.argv[1])
@@ -64,6 +68,11 @@ def die() -> str:
 async def work(ctx: Context) -> str:
     await ctx.report_progress(1, 4, "Reading")
     return "Done."
+
+@server.tool(structured_output=False)
+async def greet(ctx: Context) -> str:
+    answer = await ctx.elicit("Who are you?", Person)
+    return f"Hello {answer.data.name}." if answer.action == "accept" else answer.action
 
 @server.tool(structured_output=False)
 async def grow(ctx: Context) -> str:
@@ -225,3 +234,31 @@ for line in sys.stdin:
     elif id_ is not None:
         send(id=id_, error={"code": -32601, "message": "Method not found"})
 """
+
+
+async def test_a_server_asks_the_person_of_the_call(counter: ToolServerConfig) -> None:
+    forms: list[ToolQuestion] = []
+
+    async def answer(form: ToolQuestion) -> FormAnswer:
+        forms.append(form)
+        return FormAnswer({"name": "Ada"})
+
+    place = scope()
+    with asking_person(answer):
+        tools = {each.served_as: each for each in (await tools_of(counter, place)).tools}
+        output = await run_tool(tools["greet"], {})
+    assert (output.text, output.error) == ("Hello Ada.", False)
+    assert [(form["number"], form["message"]) for form in forms] == [(1, "Who are you?")]
+
+
+async def test_without_a_person_a_server_knows_that_it_cannot_ask(counter: ToolServerConfig) -> None:
+    output = await call(counter, "greet", scope())
+    assert output.error
+
+
+async def test_a_person_may_decline(counter: ToolServerConfig) -> None:
+    async def decline(form: ToolQuestion) -> FormAnswer:
+        return FormAnswer(None)
+
+    with asking_person(decline):
+        assert (await call(counter, "greet", scope())).text == "decline"
