@@ -3,6 +3,7 @@
 from typing import Required, TypedDict
 
 from core.net.outgoing import OutgoingRequest
+from llm.types.forms import ToolQuestion
 from llm.types.model_call import ResultFile, StoredResultJson
 
 
@@ -95,7 +96,8 @@ class MessagePart(TypedDict, total=False):
     text, reasoning: `text`. A text with citations has `citations`, `check` and `places`. A question that asks the model
     to continue an answer has `continues`.
     tool_call: `id`, `name`, `arguments` (JSON text) and `label` (`Sentence.dump`). A call that needs approval has
-    `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601).
+    `approval` (`chat.realtime.events.Approval`) and, while it waits, `until` (ISO 8601). If its tool asked the person
+    with a form, `form` is the newest one, and `approval` its state.
     tool_result: `id`, `text`, `error`, `documents`. It has `outgoing` if the tool sent data out of the workspace. A
     long result has `stored`. A result with files has `files`, which are attached to the message, too.
     """
@@ -112,6 +114,7 @@ class MessagePart(TypedDict, total=False):
     label: str
     approval: str
     until: str
+    form: ToolQuestion
     error: bool
     documents: list[FoundDocument]
     outgoing: list[OutgoingRequest]

@@ -28,6 +28,7 @@ from chat.models.parts import CitationDoubt, CitationPlace, CitedSource, FoundDo
 from core.json_types import JsonObject
 from core.net.outgoing import OutgoingRequest
 from core.sentences import Sentence
+from llm.types.forms import ToolQuestion
 from llm.types.model_call import FinishReason, ResultFile, StoredResultJson
 
 Schema: TypeAlias = JsonObject  # JSON Schema
@@ -109,6 +110,27 @@ STORED: Schema = {
     "Else empty.",
     "properties": {"id": TEXT, **dict.fromkeys(("tokens", "characters", "kept", "head", "marker"), NUMBER)},
 }
+FORM: Schema = {
+    "type": "object",
+    "description": "The form with which the tool asks, or empty. The answer goes to `turns/<turn>/approvals/`.",
+    "properties": {
+        "number": NUMBER,
+        "message": TEXT,
+        "url": {**TEXT, "description": "A page that the person opens instead of filling in fields; or empty."},
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    **dict.fromkeys(("name", "title", "description", "input"), TEXT),
+                    "kind": one_of("text", "number", "integer", "boolean", "choice", "choices"),
+                    "required": YES_NO,
+                },
+                "required": ["name", "title", "kind", "required"],
+            },
+        },
+    },
+}
 RESULT_FILES: Schema = {
     "type": "array",
     "description": "Files that the tool returned: attached to the answer, and read as uploads are. `image`: it can be "
@@ -178,12 +200,13 @@ class EventType(StrEnum):
     )
     TOOL_CALL_APPROVAL = (
         "TOOL_CALL_APPROVAL",
-        "A call waits for its person, or has been decided.",
+        "A call waits for its person, or has been decided. With a `form` its tool asks the person while it runs.",
         {
             "part": PART,
             "call": CALL,
             "state": one_of(*Approval),
             "until": {**TEXT, "description": "While it waits: when it counts as refused, as in ISO 8601. Else empty."},
+            "form": FORM,
         },
     )
     TOOL_CALL_PROGRESS = (
@@ -285,6 +308,7 @@ class EventPayload(TypedDict, total=False):
     label: str
     state: str
     until: str
+    form: ToolQuestion
     error: bool
     arguments: str
     documents: list[FoundDocument]
@@ -414,6 +438,8 @@ def _fold_call(parts: list[MessagePart], type_: EventType, payload: EventPayload
             call = parts[payload["part"]]
             call["approval"] = payload["state"]
             call["until"] = payload.get("until", "")
+            if form := payload.get("form"):  # none from a worker of an older version
+                call["form"] = form
         case EventType.TOOL_CALL_RESULT:
             _add_result(parts, payload)
 

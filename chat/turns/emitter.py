@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 from django.conf import settings
@@ -25,7 +26,8 @@ from chat.rendering.references import Sources, cited
 from chat.tools.permission import Gate
 from chat.tools.toolbox import Toolbox
 from core.sentences import Sentence
-from llm.tools.mcp import ServerTool
+from llm.tools.mcp import MOST_FORMS, ServerTool
+from llm.types.forms import FormAnswer, ToolQuestion
 from llm.types.model_call import (
     LoopEvent,
     ReasoningDelta,
@@ -45,6 +47,7 @@ from llm.types.tools import (
     BadArguments,
     Tool,
     ToolOutput,
+    asking_person,
     parse_arguments,
     reporting_progress,
     run_tool,
@@ -54,6 +57,7 @@ NOT_ALLOWED = "The user did not allow this call."
 # Seconds between two flushes of one answer.
 SHORTEST_INTERVAL = 0.030
 LONGEST_INTERVAL = 0.100
+NO_FORM: Any = {}  # the form of an event about a call that asks without one
 PROGRESS_EVERY = 1.0  # seconds between two events about the progress of one call
 LONGEST_DELAY = 0.500  # additional seconds in an overloaded process
 START_OF = {
@@ -321,26 +325,36 @@ def guarded(box: Toolbox, answer: Answer, publish: Callable[[], None]) -> dict[s
     tools: dict[str, Tool] = {}
     for name, tool in box.tools.items():
         gate = box.gate if name in box.approval else None
-        shown = gate is not None or isinstance(tool, ServerTool)
-        tools[name] = Guarded(tool, gate, answer, publish) if shown else tool
+        of_server = isinstance(tool, ServerTool)
+        asks = of_server and box.gate is not None and box.gate.can_ask
+        tools[name] = Guarded(tool, gate, answer, publish, asks=asks) if gate or of_server else tool
     return tools
+
+
+def form_id(call: str, form: ToolQuestion) -> str:
+    """Return the id of a form, by which its answer is waited for. A call may ask with several, one after the other."""
+    return f"{call}#{form['number']}"
 
 
 class Guarded:
     """A tool whose call shows its progress. With a gate, it runs only when the gate or a person allows the call.
 
     The first decision counts. Without a decision in time the call is refused. The time limit of the tool itself begins
-    after the wait.
+    after the wait, and stands still while the tool asks the person with a form. `asks`: it may do so.
     """
 
-    def __init__(self, tool: Tool, gate: Gate | None, answer: Answer, publish: Callable[[], None]) -> None:
+    def __init__(
+        self, tool: Tool, gate: Gate | None, answer: Answer, publish: Callable[[], None], *, asks: bool = False
+    ) -> None:
         self._tool = tool
         self._gate = gate
         self._answer = answer
         self._publish = publish
         self.definition = tool.definition
-        # Longer than both the wait and the tool, which have time limits of their own.
-        self.timeout = (settings.APPROVAL_SECONDS if gate is not None else 0.0) + tool.timeout + 60.0
+        self._asks = asks
+        # Longer than the waits and the tool, which have time limits of their own.
+        waits = (gate is not None) + (MOST_FORMS if asks else 0)
+        self.timeout = waits * settings.APPROVAL_SECONDS + tool.timeout + 60.0
 
     def label(self, arguments: Mapping[str, Any]) -> Sentence:
         return self._tool.label(arguments)
@@ -350,8 +364,20 @@ class Guarded:
         refusal = await self._refusal(self._gate, place, arguments) if self._gate is not None else ""
         if refusal:
             return ToolOutput(refusal, error=True)
-        with reporting_progress(_ShownProgress(place, self._answer, self._publish)):
+        progress = _ShownProgress(place, self._answer, self._publish)
+        ask = partial(self._ask_person, place) if self._asks else None
+        with reporting_progress(progress), asking_person(ask):
             return await run_tool(self._tool, arguments)
+
+    async def _ask_person(self, place: CallPlace, form: ToolQuestion) -> FormAnswer:
+        """Show the form below the call, and wait for its answer."""
+        wait_id = form_id(place.id, form)
+        self._emit(place, Approval.WAITING, form)
+        decision = await signals.wait_for_decision(self._answer.turn, wait_id, settings.APPROVAL_SECONDS)
+        allowed = decision == Approval.ALLOWED
+        content = await signals.form_content(self._answer.turn, wait_id) if allowed else None
+        self._emit(place, decision, form)
+        return FormAnswer(content)
 
     async def _refusal(self, gate: Gate, place: CallPlace, arguments: Mapping[str, Any]) -> str:
         """Return why the call may not run; empty if it may."""
@@ -363,12 +389,15 @@ class Guarded:
         self._emit(place, decision)
         return "" if decision == Approval.ALLOWED else NOT_ALLOWED
 
-    def _emit(self, place: CallPlace, state: Approval) -> None:
+    def _emit(self, place: CallPlace, state: Approval, form: ToolQuestion | None = None) -> None:
         until = ""
         if state == Approval.WAITING:
             end = timezone.now() + timedelta(seconds=settings.APPROVAL_SECONDS)
             until = end.isoformat(timespec="seconds")
-        self._answer.emit(EventType.TOOL_CALL_APPROVAL, part=place.part, call=place.id, state=state, until=until)
+        self._answer.emit_payload(
+            EventType.TOOL_CALL_APPROVAL,
+            {"part": place.part, "call": place.id, "state": state, "until": until, "form": form or NO_FORM},
+        )
         self._publish()
 
 

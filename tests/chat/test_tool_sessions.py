@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 
 from core.background import submit
 from llm.models import Model, ToolServer
@@ -39,13 +40,18 @@ class Counting:
         persona = Persona.objects.create(owner=person.user, name="Counter", instructions="Count.", tools=tools)
         self.place = str(person.caller.post("conversations/", {"persona": str(persona.pk)}, expect=201)["id"])
 
-    def ask(self, *steps: str) -> dict[str, Any]:
-        """Have the model call a tool in each step, then answer. Returns the turn."""
+    def begin(self, *steps: str) -> dict[str, Any]:
+        """Have the model call a tool in each step, then answer. Returns the turn, which goes on."""
         calls = [{"tool_calls": [{"name": f"{self.server.name}__{step}", "arguments": {}}]} for step in steps]
         self.mark = uuid4().hex
         script = {"steps": [*calls, ANSWER]}
         models = [str(self.model.pk)]
-        turn = self.person.caller.ask(f"Count {self.mark}", script, self.place, models=models)
+        turn: dict[str, Any] = self.person.caller.ask(f"Count {self.mark}", script, self.place, models=models)
+        return turn
+
+    def ask(self, *steps: str) -> dict[str, Any]:
+        """Have the model call a tool in each step, then answer. Returns the turn, which has ended."""
+        turn = self.begin(*steps)
         ended: dict[str, Any] = self.person.caller.ended(turn["id"])
         assert ended["status"] == "done", ended["error"]
         return ended
@@ -90,3 +96,47 @@ def test_readers_of_the_answer_see_progress(counting: Counting) -> None:
     turn = counting.ask("work")
     events = [each for each in counting.person.caller.events(turn["id"]) if each["type"] == "TOOL_CALL_PROGRESS"]
     assert [each["text"] for each in events] == ["25 % · Reading"]
+
+
+def form_of(counting: Counting, turn: str) -> dict[str, Any]:
+    """Return the event with which a tool asks, read as a page does."""
+    events = counting.person.caller.events(turn)
+    return next(each for each in events if each["type"] == "TOOL_CALL_APPROVAL" and each["state"] == "waiting")
+
+
+def test_a_tool_asks_with_a_form_and_gets_the_answer(counting: Counting, stranger: Person) -> None:
+    turn = counting.begin("greet")["id"]
+    asking = form_of(counting, turn)
+    assert [each["name"] for each in asking["form"]["fields"]] == ["name"]
+    path = f"turns/{turn}/approvals/"
+    body = {"call": asking["call"], "allow": True, "content": {"name": "Ada"}}
+    assert stranger.caller.post(path, body, expect=404)["code"] == "not_found"
+    refused = counting.person.caller.post(path, {**body, "content": {}}, expect=400)
+    assert refused["code"] == "bad_form" and "Name" in refused["detail"]
+    counting.person.caller.post(path, body, expect=202)
+    ended = counting.person.caller.ended(turn)
+    assert counting.results(ended) == ["Hello Ada."]
+    report = counting.person.caller.get(f"turns/{turn}/report/")
+    assert [each["what"] for each in report["outgoing"]] == ["{}", '{"name": "Ada"}']
+    assert counting.person.caller.post(path, body, expect=409)["code"] == "already_decided"
+
+
+def test_the_page_has_the_form_and_takes_its_answer(counting: Counting) -> None:
+    turn = counting.begin("greet")["id"]
+    asking = form_of(counting, turn)
+    browser = Client()
+    browser.force_login(counting.person.user)
+    page = browser.get(f"/turns/{turn}/approvals/", {"call": asking["call"]}).content.decode()
+    assert "Who are you?" in page and 'name="field name"' in page and "required" in page
+    answer = {"call": asking["call"], "allow": "yes", "field name": "Ada"}
+    assert browser.post(f"/turns/{turn}/approvals/", answer).status_code == 302
+    assert counting.results(counting.person.caller.ended(turn)) == ["Hello Ada."]
+    page = browser.get(f"/c/{counting.place}/").content.decode()
+    assert "You answered the tool." in page
+
+
+def test_a_form_may_be_declined(counting: Counting) -> None:
+    turn = counting.begin("greet")["id"]
+    body = {"call": form_of(counting, turn)["call"], "allow": False}
+    counting.person.caller.post(f"turns/{turn}/approvals/", body, expect=202)
+    assert counting.results(counting.person.caller.ended(turn)) == ["decline"]
