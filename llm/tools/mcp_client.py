@@ -46,6 +46,7 @@ from llm.tools.servers import ServerFailed, ToolServerConfig
 from llm.types.tools import progress_reporter
 
 MAX_BYTES = 16_000_000  # per answer
+MAX_SSE_EVENT = 1_000_000  # bytes per answer of a server over SSE; the package's own client reads no longer event
 SILENCE = 900.0  # seconds without an event after which a stream counts as broken, where silence is normal
 MAX_PAGES = 100  # per list of tools
 MAX_PROGRESS = 200  # characters of the message of a tool's progress
@@ -282,6 +283,7 @@ class _RawAnswers:
             return item
         result = message.result
         if result.get("resultType", "complete") != "complete":
+            self._notice_requests(result.get("inputRequests"))
             return item
         answer.result = result
         passed_on = {name: result[name] for name in self._PASSED_ON if name in result}
@@ -294,6 +296,12 @@ class _RawAnswers:
             empty = {**passed_on, "content": [], "isError": True}  # an error is not checked against an output schema
         replaced = JSONRPCResponse(jsonrpc="2.0", id=message.id, result=empty)
         return SessionMessage(replaced, item.metadata)
+
+    def _notice_requests(self, requests: Any) -> None:
+        """Notice the requests in an answer that needs input. Since 2026-07-28 a server asks in this way."""
+        for request in requests.values() if isinstance(requests, Mapping) else ():
+            if isinstance(request, Mapping) and isinstance(request.get("method"), str):
+                self._notice(request["method"])
 
 
 class _WatchedReadStream:
@@ -395,12 +403,13 @@ async def _watch(response: httpx2.Response, exchange: Exchange, *, sse: bool) ->
 
 
 class _CappedStream(httpx2.AsyncByteStream):
-    """A body that raises after `MAX_BYTES`. With `events`, after a line of so many bytes: the body has no end."""
+    """A body that raises after `MAX_BYTES`. With `events`, after a line of `MAX_SSE_EVENT` bytes: it has no end."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, events: bool) -> None:
         self._inner = inner
         self._exchange = exchange
         self._events = events
+        self._most = MAX_SSE_EVENT if events else MAX_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         received = 0
@@ -408,9 +417,9 @@ class _CappedStream(httpx2.AsyncByteStream):
             received += len(piece)
             if self._events and (line_end := piece.rfind(b"\n")) >= 0:
                 received = len(piece) - line_end
-            if received > MAX_BYTES:
+            if received > self._most:
                 self._exchange.too_large = True
-                raise httpx2.ReadError(f"more than {MAX_BYTES} bytes")
+                raise httpx2.ReadError(f"more than {self._most} bytes")
             yield piece
 
     async def aclose(self) -> None:

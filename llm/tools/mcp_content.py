@@ -128,8 +128,15 @@ def _file_name(name: str, media_type: str) -> str:
     if "." in plain[1:-1] and media_type in _VAGUE:
         return plain
     guessed, _ = mimetypes.guess_type(plain)
-    suffix = mimetypes.guess_extension(media_type) if media_type else None
+    suffix = (mimetypes.guess_extension(media_type) or _suffix_of(media_type)) if media_type else None
     return plain if suffix is None or guessed == media_type or plain.lower().endswith(suffix) else f"{plain}{suffix}"
+
+
+def _suffix_of(media_type: str) -> str | None:
+    """Return a suffix for an image or a sound that Python does not know, such as .wav for audio/wav."""
+    kind, _, subtype = media_type.partition("/")
+    suffix = subtype.removeprefix("x-")
+    return f".{suffix}" if kind in ("image", "audio", "video") and suffix.isalnum() else None
 
 
 def _name_in(address: str) -> str:

@@ -1,6 +1,7 @@
 """Sessions with MCP servers that stay open: servers of the protocol's package, as processes and over HTTP."""
 
 import asyncio
+import json
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -22,8 +23,9 @@ from tests.llm.test_mcp_tools import appears, ends
 
 SERVER = """
 import asyncio, os, pathlib, sys
+from typing import Annotated
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel
 
 class Person(BaseModel):
@@ -69,10 +71,12 @@ async def work(ctx: Context) -> str:
     await ctx.report_progress(1, 4, "Reading")
     return "Done."
 
+def who() -> Elicit[Person]:
+    return Elicit("Who are you?", Person)
+
 @server.tool(structured_output=False)
-async def greet(ctx: Context) -> str:
-    answer = await ctx.elicit("Who are you?", Person)
-    return f"Hello {answer.data.name}." if answer.action == "accept" else answer.action
+async def greet(person: Annotated[ElicitationResult[Person], Resolve(who)]) -> str:
+    return f"Hello {person.data.name}." if person.action == "accept" else person.action
 
 @server.tool(structured_output=False)
 async def grow(ctx: Context) -> str:
@@ -226,11 +230,17 @@ for line in sys.stdin:
     if method == "initialize":
         about = {"name": "asking", "version": "1"}
         send(id=id_, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about})
-    elif method == "tools/call":
+        can_ask = "elicitation" in message["params"]["capabilities"]
+    elif method == "tools/call" and message["params"]["name"] == "think":
         params = {"messages": [{"role": "user", "content": {"type": "text", "text": "Why?"}}], "maxTokens": 5}
         send(id="ask", method="sampling/createMessage", params=params)
         reply = json.loads(sys.stdin.readline())
         send(id=id_, result={"content": [{"type": "text", "text": reply["error"]["message"]}]})
+    elif method == "tools/call":
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        send(id="ask", method="elicitation/create", params={"message": "Who are you?", "requestedSchema": schema})
+        reply = json.loads(sys.stdin.readline())
+        send(id=id_, result={"content": [{"type": "text", "text": json.dumps([can_ask, reply.get("result")])}]})
     elif id_ is not None:
         send(id=id_, error={"code": -32601, "message": "Method not found"})
 """
@@ -254,6 +264,24 @@ async def test_a_server_asks_the_person_of_the_call(counter: ToolServerConfig) -
 async def test_without_a_person_a_server_knows_that_it_cannot_ask(counter: ToolServerConfig) -> None:
     output = await call(counter, "greet", scope())
     assert output.error
+
+
+async def test_a_server_of_an_older_protocol_asks_the_person(tmp_path: Path) -> None:
+    program = tmp_path / "asking.py"
+    program.write_text(ASKING)
+    server = ToolServerConfig("asking", command=shlex.join([sys.executable, str(program)]))
+
+    async def answer(form: ToolQuestion) -> FormAnswer:
+        return FormAnswer({"name": "Ada"})
+
+    with asking_person(answer):
+        output = await call(server, "greet", scope())
+    can_ask, result = json.loads(output.text)
+    assert can_ask and (result["action"], result["content"]) == ("accept", {"name": "Ada"})
+    output = await call(server, "greet", scope())
+    assert json.loads(output.text) == [False, None]
+    assert "asked for an answer of the person (elicitation)" in output.notes[0].english
+    await close_sessions()
 
 
 async def test_a_person_may_decline(counter: ToolServerConfig) -> None:
