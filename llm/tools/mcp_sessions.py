@@ -57,6 +57,7 @@ from llm.types.tools import ToolOutput, person_asker
 IDLE = 300.0  # seconds after the last call
 OLDEST = 3_600.0  # seconds after which a session takes no more calls
 SWEEP_EVERY = 15.0  # seconds
+SUBSCRIBED_WITHIN = 3.0  # seconds that the first call waits for the subscription to changes of the tools
 MOST = 32  # sessions of a process
 MOST_OF_PERSON = 8  # sessions of a person in a process
 MOST_LOST = 1_000  # ended sessions that the pool remembers, to tell their people
@@ -246,7 +247,11 @@ class McpSession:
     async def _serve(self, client: Client, _answer: RawAnswer) -> None:
         """Answer questions until the session is closed. Raises the error of a question that ends the session."""
         try:
-            self._start(self._follow_tools(client))
+            following = asyncio.Event()
+            self._start(self._follow_tools(client, following))
+            with suppress(TimeoutError):  # a change that the first call makes must not be missed
+                async with asyncio.timeout(SUBSCRIBED_WITHIN):
+                    await following.wait()
             while (request := await self._requests.get()) is not None:
                 self._start(self._answer(client, request))
             if self._error is not None:
@@ -261,15 +266,23 @@ class McpSession:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _follow_tools(self, client: Client) -> None:
-        """Note changes of the server's tools. Before 2026-07-28 servers send them without a subscription."""
+    async def _follow_tools(self, client: Client, following: asyncio.Event) -> None:
+        """Note changes of the server's tools. Before 2026-07-28 servers send them without a subscription.
+
+        `following` is set as soon as changes are noted, or cannot be.
+        """
         tools = client.server_capabilities.tools
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
-            return
-        with suppress(MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
+        try:
+            if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+                return
             async with client.listen(tools_list_changed=True) as changes:
+                following.set()
                 async for _ in changes:
                     self.tools_changed = True
+        except (MCPError, SubscriptionLost, ListenNotSupportedError, TimeoutError):
+            return  # the next turn lists the tools again in any case
+        finally:
+            following.set()
 
     async def _answer(self, client: Client, request: _Request[Any]) -> None:
         """Answer one question. A refusal by the server concerns its question alone; another error ends the session."""

@@ -56,7 +56,7 @@ def source():
 
 @server.tool(structured_output=False)
 def sound():
-    return [Audio(data=b"RIFF....WAVEfmt ", format="wav")]
+    return [Audio(data=b"RIFF" + bytes(range(256)) * 8, format="wav")]
 
 server.run()
 """
