@@ -77,8 +77,8 @@ def call_of(server: ToolServerConfig, tool: str, arguments: Mapping[str, Any]) -
     context = copy_context()
     report = progress_reporter()
 
-    async def show(done: float, total: float | None, message: str | None) -> None:
-        report(progress_text(done, total, message))
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        report(progress_text(progress, total, message))
 
     async def ask(client: Client, answer: RawAnswer) -> JsonObject:
         if server.reaches_out:
@@ -230,7 +230,7 @@ async def _connected(
         if server.url:
             http = _http_client(server, exchange, asks=elicit is not None)
             if server.sse:
-                transport = sse_client(server.url, httpx_client_factory=lambda headers, timeout, auth: http)
+                transport = sse_client(server.url, httpx_client_factory=_SameClient(http))
             else:
                 await stack.enter_async_context(http)
                 transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_BYTES)
@@ -379,6 +379,21 @@ def _http_client(server: ToolServerConfig, exchange: Exchange, *, asks: bool) ->
         timeout=httpx2.Timeout(server.timeout, connect=10.0, read=read),
         event_hooks={"response": [watch]},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _SameClient:
+    """A factory of HTTP clients for the package that returns the client that is there."""
+
+    client: httpx2.AsyncClient
+
+    def __call__(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return self.client
 
 
 async def _watch(response: httpx2.Response, exchange: Exchange, *, sse: bool) -> None:

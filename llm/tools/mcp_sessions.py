@@ -24,7 +24,7 @@ from django.utils.translation import gettext_noop
 from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from mcp_types import ElicitRequestParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from core.json_types import JsonObject
@@ -209,7 +209,8 @@ class McpSession:
         self._waiting += 1
         try:
             self._requests.put_nowait(_Request(question, answer, asker))
-            await asyncio.wait({answer, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {answer, self._task}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             if not self._task.cancelled():
@@ -305,9 +306,7 @@ class McpSession:
             if not request.answer.done():
                 request.answer.set_result(result)
 
-    async def _elicit(
-        self, _context: ClientRequestContext, params: ElicitRequestFormParams | ElicitRequestURLParams
-    ) -> ElicitResult:
+    async def _elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Ask the person of the oldest running call. The protocol does not say which call a question belongs to."""
         request = next((each for each in self._asked if each.asker is not None), None)
         if request is None or request.asker is None or request.forms == MOST_FORMS:
