@@ -34,7 +34,7 @@ from redis.exceptions import RedisError
 
 from accounts.access.authentication import Credential, valid_credentials
 from accounts.access.second_factor import must_set_up
-from accounts.access.sessions import TOLD_WITHIN, group_of, group_of_token
+from accounts.access.sessions import PUBLISH_TIMEOUT, group_of, group_of_token
 from accounts.models import ApiToken, User
 from core import background
 from core.errors import ProductError
@@ -105,7 +105,7 @@ async def tell_group(group: str, hint: dict[str, str], subject: str) -> None:
 
     Raises the errors of Redis, and TimeoutError if Redis hangs.
     """
-    async with asyncio.timeout(TOLD_WITHIN):
+    async with asyncio.timeout(PUBLISH_TIMEOUT):
         await background.streams_of_loop().set(_note(subject), time.time(), ex=NOTED_FOR)
         await channel_layers["default"].group_send(group, hint)
 

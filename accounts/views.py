@@ -29,7 +29,7 @@ from core.requests import get_or_404
 from core.time_zones import legacy_names, names, present_name
 from workspace.models.settings import workspace_at, workspace_of
 
-ENDED = 20  # expired or revoked tokens that are listed
+MAX_ENDED_TOKENS = 20  # expired or revoked tokens that are listed
 
 
 @require_GET
@@ -163,7 +163,7 @@ def tokens(request: Request) -> HttpResponseBase:
         form = TokenForm(request, request.user)
     rows = ApiToken.objects.visible_to(request.user).defer("digest")
     usable = rows.usable()
-    ended = rows.exclude(pk__in=usable.values("pk"))[:ENDED]
+    ended = rows.exclude(pk__in=usable.values("pk"))[:MAX_ENDED_TOKENS]
     context = {"form": form, "made": row, "token": token, "tokens": usable, "ended": ended}
     return _when(_page(request, "tokens", context, invalid=form.is_bound), form.retry_after)
 

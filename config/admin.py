@@ -68,7 +68,7 @@ GROUPS = {
     },
 }
 
-NAMED = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
+MODEL_TITLES = {"auth.Group": "Groups of administrators"}  # Django's name, “Groups”, would also fit groups of people
 # Menu entries above the groups and below them.
 PLACES = ("Back to the workspace", "Overview", "More", "Set up", "About this page")
 
@@ -231,7 +231,7 @@ def navigation(request: HttpRequest) -> "list[NavigationGroup]":
     for title, labels in {**GROUPS, PLACES[2]: rest}.items():
         items: list[NavigationItem] = [
             {
-                "title": i18n.label(NAMED[label]) if label in NAMED else pages[label]["name"],
+                "title": i18n.label(MODEL_TITLES[label]) if label in MODEL_TITLES else pages[label]["name"],
                 "icon": icon,
                 "link": pages[label]["admin_url"],
             }

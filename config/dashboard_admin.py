@@ -137,20 +137,20 @@ def _calls_of(day: date, days: Days) -> str:
 
 
 def _models(days: Days) -> list[UsageRow]:
-    lines = days.usage.lines("model", overview.SHOWN)
+    lines = days.usage.lines("model", overview.ROWS_PER_TABLE)
     return [UsageRow(line.name or "", line.figures, _calls_with(days, "model", line.key)) for line in lines]
 
 
 def _groups(days: Days) -> list[UsageRow]:
     """Return the rows of groups. Return none if all usage counts to one group, which equals the total."""
-    lines = days.usage.lines("group", overview.SHOWN)
+    lines = days.usage.lines("group", overview.ROWS_PER_TABLE)
     no_group = _("None, or deleted")
     rows = [UsageRow(line.name or no_group, line.figures, _calls_with(days, "group", line.key)) for line in lines]
     return rows if len(rows) > 1 else []
 
 
 def _personas(days: Days) -> list[UsageRow]:
-    lines = days.usage.lines("persona", overview.SHOWN)
+    lines = days.usage.lines("persona", overview.ROWS_PER_TABLE)
     unnamed = {None: _("No persona")}
     return [
         UsageRow(
@@ -289,7 +289,7 @@ def people_who_used_most(request: HttpRequest) -> HttpResponse:
     days = _days(request)
     rows = [
         UsageRow(line.name or "", line.figures, _calls_with(days, "person", line.key))
-        for line in days.usage.lines("user", overview.SHOWN)
+        for line in days.usage.lines("user", overview.ROWS_PER_TABLE)
     ]
     return TemplateResponse(request, "admin/overview/most.html", {"rows": rows})
 

@@ -54,10 +54,10 @@ STALE_AFTER = timedelta(seconds=30)  # after this time without a heartbeat, the 
 UNCLAIMED_AFTER = timedelta(seconds=10)  # if a job waits longer, the broker lost it or all workers are busy
 
 QUEUES = ("turns", "background")
-EVERY = 5.0  # seconds between two heartbeats or reports
+HEARTBEAT_INTERVAL = 5.0  # seconds between two heartbeats or reports
 LATE = 5.0  # seconds that beat and the broker may take longer than the interval of a task
 BLOCK = 2.5  # seconds that a read waits in Redis for a job
-HEARD_WITHIN = 20.0  # seconds without a report after which a worker counts as dead
+DEAD_AFTER = 20.0  # seconds without a report after which a worker counts as dead
 _REMEMBERED = 86_400  # seconds that a report stays in Redis
 LOG_HEADER = "said"  # the header of Celery messages with the log fields; messages in flight have this name
 
@@ -345,7 +345,7 @@ def heartbeat(rows: "QuerySet[Row]") -> Iterator[None]:
 
 async def _beat(rows: "QuerySet[Row]") -> None:
     while True:
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(HEARTBEAT_INTERVAL)
         with suppress(DatabaseError):
             await with_retries(lambda: rows.update(heartbeat=Now()), apart=True)
 
@@ -375,7 +375,7 @@ async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = b
     It runs on the event loop, so a stuck loop sends no reports.
     """
     connection = aioredis.Redis.from_url(
-        settings.STREAMS_URL, protocol=2, socket_timeout=EVERY, parser_class=AsyncFailoverParser
+        settings.STREAMS_URL, protocol=2, socket_timeout=HEARTBEAT_INTERVAL, parser_class=AsyncFailoverParser
     )
     while True:
         try:
@@ -385,7 +385,7 @@ async def report_queues(queues: Collection[str], stalled: Callable[[], bool] = b
                 await pipe.execute()
         except (redis.RedisError, OSError):
             pass  # Redis is down; `queues_heard` raises an error then
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(HEARTBEAT_INTERVAL)
 
 
 async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
@@ -397,7 +397,7 @@ async def show_life(file: Path, stalled: Callable[[], bool] = bool) -> None:
         if not stalled():
             with suppress(OSError):  # the health check reads the age of the file
                 file.touch()  # noqa: ASYNC240 - a file system that hangs must fail the check as well
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(HEARTBEAT_INTERVAL)
 
 
 def queues_heard() -> dict[str, float]:
@@ -415,4 +415,4 @@ def queues_heard() -> dict[str, float]:
 def missing_queues() -> list[str]:
     """Return the queues that no live worker serves. Raises RedisError."""
     ages = queues_heard()
-    return [queue for queue in QUEUES if ages.get(queue, HEARD_WITHIN) >= HEARD_WITHIN]
+    return [queue for queue in QUEUES if ages.get(queue, DEAD_AFTER) >= DEAD_AFTER]

@@ -14,7 +14,7 @@ from celery import current_app
 from celery.worker import state
 from kombu.exceptions import KombuError
 
-EVERY = 5.0  # seconds between checks
+CHECK_INTERVAL = 5.0  # seconds between checks
 STALLED_AFTER = 15.0  # seconds in which no message is received, although messages wait and there is room
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class ConsumerWatchdog:
         """Reconnect the consumer whenever it is stalled, until cancelled."""
         interval_start = time.monotonic()
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             if self._receives() or not await asyncio.to_thread(self._messages_wait):
                 interval_start = time.monotonic()
                 self.stalled = False
@@ -51,7 +51,7 @@ class ConsumerWatchdog:
 
     def _messages_wait(self) -> bool:
         """Return whether messages wait. False if the broker is away, since Celery then reconnects by itself."""
-        with current_app.connection_for_read(transport_options={"socket_timeout": EVERY}) as connection:
+        with current_app.connection_for_read(transport_options={"socket_timeout": CHECK_INTERVAL}) as connection:
             broker_errors: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors)
             try:
                 return any(_size(connection, queue) for queue in self.queues)

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_noop
 
-LOST = gettext_noop(
+KEY_LOST = gettext_noop(
     "The secret that is stored for this cannot be read, since the server's key (SECRET_KEY) is another now. An "
     "administrator must enter it again, or add the old key to ENCRYPTION_KEYS."
 )

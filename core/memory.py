@@ -26,8 +26,8 @@ OWN_MAPPING = 262_144
 M_MMAP_THRESHOLD = -3  # these two are from glibc's malloc.h
 M_ARENA_MAX = -8
 
-EVERY = 5.0  # seconds between two checks, at first
-SELDOM = 30.0  # most seconds between two checks, while reclaiming frees little
+CHECK_INTERVAL = 5.0  # seconds between two checks, at first
+LONGEST_CHECK_INTERVAL = 30.0  # most seconds between two checks, while reclaiming frees little
 LEFT_BEHIND = 16_000_000  # bytes above the process's minimum; less is not worth a collection
 WORK = 0.1  # CPU seconds since the last collection; an idle process has no memory to return
 RELEASED = 8_000_000  # bytes of large bodies between two collections
@@ -102,7 +102,7 @@ def watch() -> None:
 def _watch() -> None:
     least = resident()
     used = time.process_time()
-    pause = EVERY
+    pause = CHECK_INTERVAL
     while True:
         time.sleep(pause)
         before = resident()
@@ -114,4 +114,4 @@ def _watch() -> None:
         except Exception:
             logger.exception("memory could not be reclaimed")  # the next round tries again
         used = time.process_time()
-        pause = EVERY if before - resident() >= LEFT_BEHIND else min(2 * pause, SELDOM)
+        pause = CHECK_INTERVAL if before - resident() >= LEFT_BEHIND else min(2 * pause, LONGEST_CHECK_INTERVAL)

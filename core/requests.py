@@ -18,12 +18,12 @@ RequestT = TypeVar("RequestT")
 Rest = ParamSpec("Rest")
 Answer = TypeVar("Answer", bound=HttpResponseBase)
 FORM_SUBMISSION = "Form-Submission"  # the header with which a script submits the form of a page
-SETTLED = "settled"  # key in the ASGI scope: releases the slot of a large body (`config.http.large_bodies`)
+SLOT_RELEASE = "settled"  # key in the ASGI scope: releases the slot of a large body (`config.http.large_bodies`)
 
 
 def settle(request: HttpRequest) -> None:
     """Release the slot of this request's large body: the view has stored the body, and now waits."""
-    end = getattr(request, "scope", {}).get(SETTLED)
+    end = getattr(request, "scope", {}).get(SLOT_RELEASE)
     if end:
         end()
 

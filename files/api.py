@@ -183,7 +183,7 @@ class FileViewSet(ScopedView, mixins.RetrieveModelMixin, mixins.ListModelMixin, 
         )
         return Response(self.get_serializer(file).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN, NOT_READ)})
+    @extend_schema(responses={(200, each): OpenApiTypes.BINARY for each in (*media_types.KNOWN_TYPES, NOT_READ)})
     @action(detail=True)
     def content(self, request: Request, pk: str) -> HttpResponseBase:
         """Return the original bytes."""

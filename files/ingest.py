@@ -47,10 +47,10 @@ RESERVED_OUTPUT = 1_024
 BUFFER = 40
 READABLE = (File.Status.READY, File.Status.TOO_LONG)
 INTERRUPTED = gettext_noop("Reading it was cut off twice. Try again; if that fails too, upload it in parts.")
-LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
+BYTES_LOST = gettext_noop("Its bytes are gone from the storage. Upload it again.")
 
 # The storage, or Redis with the passwords of files, is not available. That does not count as an attempt on the file.
-AWAY = (storage.StorageUnavailable, RedisError)
+UNAVAILABLE_ERRORS = (storage.StorageUnavailable, RedisError)
 
 READS = JobKind(
     model=File,
@@ -123,7 +123,7 @@ def read_waiting(file_id: UUID) -> Iterator[UUID]:
                     file = READS.claim(next_file.pk)
                     if file and _read(file):
                         yield file.pk
-                except AWAY as error:
+                except UNAVAILABLE_ERRORS as error:
                     logger.warning("file %s waits to be read: %s", next_file.pk, error)
                     put_back.append(next_file.pk)
                 finally:
@@ -166,13 +166,14 @@ def _next_waiting(put_back: Sequence[UUID]) -> File | None:
 def _read(file: File) -> bool:
     """Read a claimed file. Returns whether it has text now.
 
-    Raises an error of `AWAY`, after it has put the file back. Other errors are logged, and the sweeper tries again.
+    Raises an error of `UNAVAILABLE_ERRORS`, after it has put the file back. Other errors are logged, and the sweeper
+    tries again.
     """
     try:
         forget_failures(file.pk)
         with READS.alive(file):
             return _outcome(file)
-    except AWAY:
+    except UNAVAILABLE_ERRORS:
         _put_back(file)
         raise
     except Exception:
@@ -191,7 +192,7 @@ def _outcome(file: File) -> bool:
     except ReaderError as error:
         return _fail(file, error.code, error.sentence.template)
     except FileNotFoundError:
-        return _fail(file, "lost", LOST)
+        return _fail(file, "lost", BYTES_LOST)
     return _store(file, _with_opened(file, extracted))
 
 

@@ -22,7 +22,7 @@ from core.errors import ProductError
 from core.outside import wait_outside
 from core.sentences import Sentence
 from files import storage
-from files.ingest import LOST
+from files.ingest import BYTES_LOST
 from files.models import File
 from files.pages import StoredText
 from files.undrawn import failure_of, remember_failure
@@ -31,9 +31,9 @@ from readers.api import ReaderError, WordPlace, shown_page
 DRAWN_AT_ONCE = 2  # pages per process
 WAITING_OF_PERSON = 2  # waiting requests per user, in addition to the request that is being drawn
 PATIENCE = 20.0  # seconds that a request waits for its turn
-SOON = 5  # seconds after which a refused request may be sent again
+RETRY_AFTER = 5  # seconds after which a refused request may be sent again
 LONGEST_MARKED = 10_000  # characters of a passage to search for on a page
-KEPT = 600  # seconds that a browser keeps the picture of a page
+BROWSER_CACHE_SECONDS = 600  # seconds that a browser keeps the picture of a page
 LOCKED = gettext_noop(
     "It is protected with a password that is not stored, so its pages cannot be drawn. Read its text instead."
 )
@@ -65,13 +65,13 @@ def picture(user: User, file: File, page: int, passage: tuple[int, int] | None =
             raise _not_drawn(code)
         jpeg = _draw(file, page, "" if places else marked[:LONGEST_MARKED], before, places)
     response = HttpResponse(jpeg, content_type="image/jpeg")
-    response["Cache-Control"] = f"private, max-age={KEPT}"
+    response["Cache-Control"] = f"private, max-age={BROWSER_CACHE_SECONDS}"
     return response
 
 
 def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlace]) -> bytes:
     if not _drawing.acquire(timeout=PATIENCE):
-        raise ProductError("busy", BUSY, status=503, retry_after=SOON)
+        raise ProductError("busy", BUSY, status=503, retry_after=RETRY_AFTER)
     try:
         with storage.local_path(file, shown=file.converted) as path:
             return shown_page(path, page - 1, marked, sum(map(str.isalnum, before)), places)
@@ -79,7 +79,7 @@ def _draw(file: File, page: int, marked: str, before: str, places: list[WordPlac
         remember_failure(file.pk, page, error.code)
         raise _not_drawn(error.code) from error
     except FileNotFoundError as error:
-        raise ProductError("file_lost", LOST, status=404) from error
+        raise ProductError("file_lost", BYTES_LOST, status=404) from error
     except storage.StorageUnavailable as error:
         raise storage.unavailable(error) from error
     finally:
@@ -112,7 +112,7 @@ class PersonalTurns:
                 self._changed.notify_all()
 
     def _take(self, person: UUID) -> None:
-        refusal = ProductError("too_many_pictures", ONE_AT_A_TIME, status=429, retry_after=SOON)
+        refusal = ProductError("too_many_pictures", ONE_AT_A_TIME, status=429, retry_after=RETRY_AFTER)
         if person in self._busy:
             if self._waiting[person] >= WAITING_OF_PERSON:
                 raise refusal

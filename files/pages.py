@@ -25,10 +25,10 @@ from readers.api import RECOGNISED, WordPlace, places_of_passage, unpacked
 
 WINDOW = 60_000  # characters shown at a time
 MOST_PIECES = 50  # pages shown at a time
-LISTED = 100  # files on one page of the list
+FILES_PER_PAGE = 100  # files on one page of the list
 CHUNK = 256 * 1024  # bytes
 NOT_READ = "application/octet-stream"  # the media type of a file that no reader has identified
-SHOWN = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
+PREVIEW_TYPES = {"image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"}
 # Browsers refuse to show a PDF in a sandboxed document; their viewer is a sandbox itself.
 _POLICY = {"application/pdf": "default-src 'none'; object-src 'self'; frame-ancestors 'none'"}
 _SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
@@ -42,9 +42,9 @@ def file_list(user: User, after: object = None) -> tuple[list[File], UUID | None
     rows = File.objects.owned_by(user).order_by("-id")  # ids grow with time
     if after:
         rows = rows.filter(pk__lt=identifier(after, "file"))
-    page = list(rows[: LISTED + 1])
-    files = with_uses(user, page[:LISTED])
-    return files, files[-1].pk if len(page) > LISTED else None
+    page = list(rows[: FILES_PER_PAGE + 1])
+    files = with_uses(user, page[:FILES_PER_PAGE])
+    return files, files[-1].pk if len(page) > FILES_PER_PAGE else None
 
 
 def with_uses(user: User, files: list[File]) -> list[File]:
@@ -224,7 +224,7 @@ def _stream(content: IO[bytes], media_type: str, name: str, size: int) -> Stream
     response = StreamingHttpResponse(_chunks(content))
     response["Content-Type"] = "text/plain; charset=utf-8" if media_type == "text/plain" else media_type
     response["Content-Length"] = str(size)
-    response["Content-Disposition"] = content_disposition_header(media_type not in SHOWN, name) or "attachment"
+    response["Content-Disposition"] = content_disposition_header(media_type not in PREVIEW_TYPES, name) or "attachment"
     response["Content-Security-Policy"] = _POLICY.get(media_type, _SANDBOX)
     response["X-Content-Type-Options"] = "nosniff"
     response["Cache-Control"] = "private, no-store"

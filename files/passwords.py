@@ -9,12 +9,12 @@ from django.core.cache import cache
 from core import crypto
 from files.models import File
 
-KEPT = 900  # seconds
-MOST = 1_000  # characters
+LIFETIME = 900  # seconds
+LONGEST_PASSWORD = 1_000  # characters
 
 
 def store(file: File, password: str) -> None:
-    cache.set(_key(file), crypto.encrypt(password), KEPT)
+    cache.set(_key(file), crypto.encrypt(password), LIFETIME)
 
 
 def take(file: File) -> str:

@@ -213,7 +213,7 @@ def reread(*, user: User, file: File, encoding: str = "", password: str = "") ->
     `being_read` (409) for a file that is already being read.
     """
     _require_owner(user, file)
-    if len(password) > passwords.MOST or not password.isprintable():
+    if len(password) > passwords.LONGEST_PASSWORD or not password.isprintable():
         raise ProductError("bad_password", "A password is one line of at most 1,000 characters. Enter it again.")
     if encoding and encoding not in ENCODINGS:
         raise ProductError("unknown_encoding", SENTENCES["unknown_encoding"])
@@ -245,7 +245,7 @@ def open_blob(*, file: File) -> IO[bytes]:
         with storage.waiting():
             return file.blob.open("rb")
     except (FileNotFoundError, ValueError) as error:  # ValueError: the row has no name of a blob
-        raise ProductError("file_lost", ingest.LOST, status=404) from error
+        raise ProductError("file_lost", ingest.BYTES_LOST, status=404) from error
     except OSError as error:
         raise storage.unavailable(error) from error
 
@@ -261,7 +261,7 @@ def open_shown(*, file: File) -> tuple[str, IO[bytes]]:
         with storage.waiting():
             stream = default_storage.open(storage.shown_name(file.sha256), "rb")
     except FileNotFoundError as error:
-        raise ProductError("file_lost", ingest.LOST, status=404) from error
+        raise ProductError("file_lost", ingest.BYTES_LOST, status=404) from error
     except OSError as error:
         raise storage.unavailable(error) from error
     signature = stream.read(len(_JPEG))

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
-KEPT = 3_600  # seconds
+CACHE_SECONDS = 3_600  # seconds
 MOST_PAGES = 1_000  # per file; the oldest are removed first
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def remember_failure(file_id: UUID, page: int, code: str) -> None:
     failures = {**_failures(file_id), page: code}
     newest = dict(list(failures.items())[-MOST_PAGES:])
     try:
-        cache.set(_key(file_id), newest, KEPT)
+        cache.set(_key(file_id), newest, CACHE_SECONDS)
     except RedisError:
         logger.warning("the failure to draw a page is not remembered: Redis is away")
 

@@ -12,7 +12,7 @@ from unfold.widgets import (
 )
 
 from core.admin import Boxes
-from core.crypto import LOST, state_of
+from core.crypto import KEY_LOST, state_of
 from core.net.url_safety import is_http, origin
 from llm.models import Effort, Model, Provider, ToolServer, WebSearch
 from llm.providers import DEFAULT_BASE_URLS
@@ -20,7 +20,7 @@ from llm.services import UNKNOWN
 
 KEY_HELP = {
     "stored": gettext_noop("A key is stored and never shown. Leave empty to keep it."),
-    "lost": LOST,
+    "lost": KEY_LOST,
     "none": gettext_noop("No key is stored. It is encrypted and never shown again."),
 }
 PRICES = ("input_price", "output_price", "cached_input_price", "cache_write_price")

@@ -69,7 +69,7 @@ TRY_TOKENS = 1_024  # room for reasoning before the call
 LONGEST_TEST = 30_000  # tokens of the prompt of a reading test
 TEST_SECONDS = 120.0  # a small machine needs a while for a long prompt
 TRIED_ON = "tools_tried_on"
-TRIED = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
+TRIAL_TOOL = ToolDefinition("ready", "Says that you are ready.", {"type": "object", "properties": {}})
 logger = logging.getLogger(__name__)
 
 
@@ -170,7 +170,7 @@ def try_out(model: Model) -> ToolTrial | None:
         model.name,
         (words,),
         TRY_TOKENS,
-        tools=(TRIED,),
+        tools=(TRIAL_TOOL,),
         window=model.window,
         left=max(1, model.window - TRY_TOKENS),
         streaming=not model.whole_answers,
@@ -209,7 +209,7 @@ def _evaluate(events: Sequence[StepEvent]) -> ToolTrial:
             proven.append("untagged_reasoning")
         elif isinstance(event, ParametersLeftOut) and STREAM in event.names:
             proven.append("whole_answers")
-    written = ToolCallStarted not in kinds and bool(parse_calls(text, {TRIED.name})[1])
+    written = ToolCallStarted not in kinds and bool(parse_calls(text, {TRIAL_TOOL.name})[1])
     facts: ModelFacts = {"tools": written or ToolCallStarted in kinds, "written_calls": written}
     if kinds & {ReasoningDelta, TextBecameReasoning}:
         facts["reasoning"] = True

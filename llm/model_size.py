@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-SMALL = Decimal(3)  # billions of parameters; smaller models copy what stands last in the prompt
+SMALL_MODEL = Decimal(3)  # billions of parameters; smaller models copy what stands last in the prompt
 LEAST_MILLIONS = 10  # "1m" in a name is a window of a million tokens
 _SIZE = re.compile(r"(?<![a-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)\s?([bm])(?![a-z0-9])")
 
@@ -19,6 +19,6 @@ def billions_of_parameters(name: str) -> Decimal | None:
 
 
 def is_small(name: str) -> bool:
-    """Return whether the name has a size below `SMALL`."""
+    """Return whether the name has a size below `SMALL_MODEL`."""
     size = billions_of_parameters(name)
-    return size is not None and size < SMALL
+    return size is not None and size < SMALL_MODEL

@@ -25,7 +25,7 @@ GREATEST_RATIO = 2.0
 UNKNOWN_RATIO = 0.7  # for an unknown vocabulary; the lowest measured ratio is 0.82, for Chinese
 REPORTS_STORED = 20  # reports per script, and newest calls
 FEW_TOOLS = 5  # if tools have at most a fifth of the texts' tokens, their format on the server hardly matters
-MOSTLY = 0.8  # a prompt with at least this share of one script counts for that script
+DOMINANT_SHARE = 0.8  # a prompt with at least this share of one script counts for that script
 READ_WHOLE = 0.85  # a prompt of which the server reports at least this share counts as read whole
 
 # The three-call proof.
@@ -83,7 +83,7 @@ class SentTokens(NamedTuple):
     @property
     def script(self) -> Script | None:
         """Return the script of nearly all of the prompt; None for a mixture."""
-        return next((script for script, share in self.scripts.items() if share >= MOSTLY), None)
+        return next((script for script, share in self.scripts.items() if share >= DOMINANT_SHARE), None)
 
 
 @dataclass(frozen=True, slots=True)

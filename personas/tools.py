@@ -32,9 +32,9 @@ OWN = {
         "Lists your tasks, creates them, drafts checklists and ticks items. Only you clear a breakpoint."
     ),
 }
-ASKS = gettext_lazy("You are asked before each search.")
+ASKS_BEFORE_SEARCH = gettext_lazy("You are asked before each search.")
 SEPARATOR = "__"
-EVERY = "*"
+EVERY_TOOL = "*"
 MAX_TOOLS = 100  # names per persona
 
 
@@ -60,7 +60,7 @@ class ToolOffer:
 
     @property
     def every(self) -> str:
-        return f"{self.server}{SEPARATOR}{EVERY}"
+        return f"{self.server}{SEPARATOR}{EVERY_TOOL}"
 
 
 def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
@@ -70,7 +70,7 @@ def own_tools(*, search_asks: bool) -> list[tuple[str, str]]:
     """
     words = {name: str(text) for name, text in OWN.items()}
     if search_asks:
-        words["web_search"] += f" {ASKS}"
+        words["web_search"] += f" {ASKS_BEFORE_SEARCH}"
     return list(words.items())
 
 
@@ -151,7 +151,9 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
     if not added:
         return unique
     servers = server_names()
-    named = {name.partition(SEPARATOR)[0] for name in added if SEPARATOR in name and not name.endswith(f"__{EVERY}")}
+    named = {
+        name.partition(SEPARATOR)[0] for name in added if SEPARATOR in name and not name.endswith(f"__{EVERY_TOOL}")
+    }
     server_offers = offers(named)
     for offer in server_offers:
         if offer.failure:
@@ -162,7 +164,7 @@ def check_tools(names: Iterable[object], already: Collection[str] = ()) -> list[
                     every=offer.every,
                 )
             )
-    possible = [*OWN, *(f"{name}{SEPARATOR}{EVERY}" for name in servers)]
+    possible = [*OWN, *(f"{name}{SEPARATOR}{EVERY_TOOL}" for name in servers)]
     possible += [name for offer in server_offers for name, _ in offer.tools]
     unknown = [name for name in added if name not in possible]
     problems = {problem.name: problem.reason for offer in server_offers for problem in offer.problems}

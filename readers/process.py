@@ -27,7 +27,7 @@ _SIGNALS = {
     signal.SIGXFSZ: "too_large",
     signal.SIGKILL: "machine_full",  # sent by the kernel when the machine has no memory left
 }
-_BUSY = ("machine_busy", "machine_full")  # not the file's fault, so it is tried once more
+_MACHINE_ERRORS = ("machine_busy", "machine_full")  # not the file's fault, so it is tried once more
 _NO_MEMORY = b"memory allocation of"  # how a library in Rust reports its end (`std::alloc::handle_alloc_error`)
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _run(command: list[str], path: Path, *input_lines: str) -> tuple[int, bytes]
     try:
         return _run_once(command, path, input_lines)
     except ReaderError as error:
-        if error.code not in _BUSY:
+        if error.code not in _MACHINE_ERRORS:
             raise
         logger.warning("reading %s once more: %s", path.name, error.code)
         return _run_once(command, path, input_lines)

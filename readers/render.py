@@ -29,7 +29,7 @@ MOST_PIXELS = {RECOGNISED: 12_000_000, TURNED: 12_000_000, SHOWN: 6_000_000}
 _POINTS = 72  # per inch
 _QUALITY = 82  # JPEG quality
 _YELLOW = (255, 225, 110)  # colour of a marker pen
-_AROUND = 2  # pixels between the letters and the edge of the mark
+_MARK_MARGIN = 2  # pixels between the letters and the edge of the mark
 _DARK = 100  # brightness up to 255; a marker pen is not visible on a darker background
 _COVER = 0.4  # opacity of the pen on a dark background
 FAILED = 3
@@ -71,10 +71,10 @@ def _corner(picture: Image.Image, across: int, down: int) -> Corner:
 def mark(picture: Image.Image, one: Corner, other: Corner) -> None:
     """Colour a rectangle between two opposite corners, as with a marker pen."""
     (left, right), (top, bottom) = (sorted(pair) for pair in zip(one, other, strict=True))
-    left = max(left - _AROUND, 0)
-    top = max(top - _AROUND, 0)
-    right = min(right + _AROUND, picture.width)
-    bottom = min(bottom + _AROUND, picture.height)
+    left = max(left - _MARK_MARGIN, 0)
+    top = max(top - _MARK_MARGIN, 0)
+    right = min(right + _MARK_MARGIN, picture.width)
+    bottom = min(bottom + _MARK_MARGIN, picture.height)
     if left < right and top < bottom:
         below = picture.crop((left, top, right, bottom)).convert("RGB")
         ink = Image.new("RGB", below.size, _YELLOW)

@@ -22,7 +22,7 @@ from readers.outside.places import RECOGNISED
 # Measured on nine scans with a text from public data sets. In an installed language, Tesseract had a confidence of 79
 # to 95 %, and at least 95 % of the words agreed. In a language that is not installed the confidence was 68 %, and 13 %
 # of the words agreed. So words recognised with low confidence do not count against the layer.
-_ENOUGH = 20  # words
+_ENOUGH_WORDS = 20  # words
 _FITS = 0.6  # share of words that agree
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _FAILURES = 3  # consecutive failed pages after which the model is not asked again
@@ -193,7 +193,7 @@ def _better(path: Path, number: int, layer: str, password: str) -> PageRecogniti
     words = _WORD.findall(recognised.text.lower())
     layer_words = set(_WORD.findall(layer.lower()))
     agreeing = sum(word in layer_words for word in words)
-    sure = recognised.confidence >= recognition.SURE and len(words) >= _ENOUGH
+    sure = recognised.confidence >= recognition.CERTAIN_CONFIDENCE and len(words) >= _ENOUGH_WORDS
     return _with_heading(recognised) if sure and agreeing < _FITS * len(words) else PageRecognition()
 
 

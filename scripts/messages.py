@@ -83,7 +83,7 @@ def in_admin() -> Iterator[tuple[CatalogueMessage, str]]:
     from config import admin, admin_words  # noqa: PLC0415 - only once Django is set up
 
     yield from ((CatalogueMessage(word, context=ADMIN), "config/admin_words.py") for word in sorted(admin_words.words))
-    titles = (*admin.GROUPS, *admin.PLACES, *admin.NAMED.values())
+    titles = (*admin.GROUPS, *admin.PLACES, *admin.MODEL_TITLES.values())
     yield from ((CatalogueMessage(title, context=ADMIN), "config/admin.py") for title in titles)
 
 

@@ -32,7 +32,7 @@ from core.sentences import Sentence
 from workspace.models import Workspace
 
 FRESH_FOR = 15 * 60  # seconds
-WAITS_FOR = 10 * 60  # seconds between the password and the second factor
+SECOND_FACTOR_SECONDS = 10 * 60  # seconds between the password and the second factor
 # Keys of the session.
 SIGNED_IN = "signed_in_at"  # the time of the last sign-in, in Unix time
 SECURED = "second_factor"  # whether the person has a second factor
@@ -130,7 +130,7 @@ def local_address(request: HttpRequest, address: str) -> str:
 def pending_sign_in(request: HttpRequest) -> PendingSignIn | None:
     """Return the sign-in that still needs a second factor, or None if there is none or it has expired."""
     stored: _StoredSignIn | None = request.session.get(PENDING)
-    if stored is None or time.time() - stored["since"] > WAITS_FOR:
+    if stored is None or time.time() - stored["since"] > SECOND_FACTOR_SECONDS:
         return None
     user = User.objects.filter(pk=stored["user"], is_active=True).first()
     if user is None or user.get_session_auth_hash() != stored["password"]:

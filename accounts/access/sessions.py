@@ -32,7 +32,7 @@ DAY = 86_400  # seconds
 GRAIN = 300  # seconds between two writes of a visit, so that not every request writes
 VISIT = "visit"  # the key of a `Visit` in the session
 LONGEST_AGENT = 300
-TOLD_WITHIN = 2.0  # seconds that Redis may take to pass a message on to pages
+PUBLISH_TIMEOUT = 2.0  # seconds that Redis may take to pass a message on to pages
 # Browsers by a mark in their User-Agent. The first match counts: many browsers also send the marks of later entries.
 BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
 SYSTEMS = {
@@ -162,7 +162,7 @@ def close_sockets(group: str) -> None:
 
 
 async def _tell_ended(group: str) -> None:
-    async with asyncio.timeout(TOLD_WITHIN):
+    async with asyncio.timeout(PUBLISH_TIMEOUT):
         await channel_layers["default"].group_send(group, {"type": "session.ended"})
 
 

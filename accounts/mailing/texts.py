@@ -11,7 +11,7 @@ from accounts.models import User
 from workspace.models.settings import workspace_at
 
 ENDS = gettext_lazy("It works for a day.")
-UNASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
+IF_NOT_ASKED = gettext_lazy("If you did not ask for it, ignore this mail.")
 
 
 def link(person: User, address: str) -> Mail:
@@ -45,7 +45,7 @@ def confirm(person: User, to: str, address: str) -> Mail:
         values = {"workspace": workspace, "name": person.get_username()}
         subject = _("Confirm your e-mail address for %(workspace)s") % values
         first = _("With this link the account “%(name)s” in %(workspace)s gets this e-mail address:") % values
-        return subject, [first, address, str(ENDS), str(UNASKED)]
+        return subject, [first, address, str(ENDS), str(IF_NOT_ASKED)]
 
     return _mail(person.language, to, words)
 
@@ -69,7 +69,7 @@ def sign_up(to: str, address: str) -> Mail:
         values = {"workspace": workspace}
         subject = _("Your account in %(workspace)s") % values
         first = _("With this link you choose user name and password of your account in %(workspace)s:") % values
-        return subject, [first, address, str(ENDS), str(UNASKED)]
+        return subject, [first, address, str(ENDS), str(IF_NOT_ASKED)]
 
     return _mail("", to, words)
 

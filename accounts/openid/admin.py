@@ -19,13 +19,13 @@ from accounts.models import OpenIDProvider
 from accounts.openid import services
 from accounts.openid.reading import read
 from core.admin import RowAdmin, acting, button, display
-from core.crypto import LOST, state_of
+from core.crypto import KEY_LOST, state_of
 from core.errors import ProductError
 from core.permissions import has_right
 
 SECRET_HELP = {
     "stored": gettext_noop("A secret is stored and never shown. Leave empty to keep it."),
-    "lost": LOST,
+    "lost": KEY_LOST,
     "none": gettext_noop("No secret is stored. It is encrypted and never shown again."),
 }
 

@@ -28,7 +28,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from accounts.models import OpenIDProvider
 from accounts.openid.shared import Outages, SharedDocuments, WaitTooLong
 from core.api.rate_limit import count_in_window
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.errors import ProductError
 from core.json_types import JsonObject
 from core.net.fetch import system_tls
@@ -109,7 +109,7 @@ def session(
 ) -> OAuth2Session:
     """Return a client of the provider. Raises `secret_lost` (409)."""
     if is_lost(provider.client_secret):
-        raise ProductError("secret_lost", LOST, status=409)
+        raise ProductError("secret_lost", KEY_LOST, status=409)
     client = OAuth2Session(
         provider.client_id,
         provider.client_secret or None,

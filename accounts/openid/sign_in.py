@@ -21,7 +21,7 @@ from core.json_types import JsonObject
 from core.sentences import Sentence
 
 SIGN_INS = "openid"  # session key of the pending sign-ins, which are stored by state
-WAITS_FOR = 10 * 60  # seconds
+SIGN_IN_SECONDS = 10 * 60  # seconds
 MAX_PENDING = 5  # pending sign-ins per browser session, for several tabs
 
 
@@ -77,7 +77,7 @@ def returned(request: HttpRequest, pk: UUID) -> ProviderSignIn:
     sign_ins = dict(request.session.get(SIGN_INS, {}))
     stored = sign_ins.pop(request.GET.get("state", ""), None)
     request.session[SIGN_INS] = sign_ins
-    if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > WAITS_FOR:
+    if not stored or stored["provider"] != str(pk) or time.time() - stored["at"] > SIGN_IN_SECONDS:
         raise connection.refused(
             Sentence("This sign-in did not start in this browser, or it took too long. Start again.")
         )

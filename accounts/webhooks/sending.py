@@ -38,14 +38,14 @@ JITTER = 0.2  # maximum share added to a delay, so that a receiver that was down
 GIVE_UP_AFTER = timedelta(days=5)  # after this time with failed tries only, the webhook is switched off
 LOG_ENTRIES = 20
 DELIVERIES_PER_SWEEP = 200  # deliveries per sweep
-GONE_STATUS = 410
+HTTP_GONE = 410
 
 SWITCHED_OFF = "Switched off: every try has failed since {since}. Mend what receives them, then switch it on again."
 UNSIGNED = (
     "Nothing was sent: the secret to sign it with cannot be read, since the server's key (SECRET_KEY) is another now. "
     "Remove this webhook and create it again, or have an administrator add the old key to ENCRYPTION_KEYS."
 )
-SAID_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
+ADDRESS_GONE = "Switched off: the address answered 410, that it is gone. Enter another, then switch it on again."
 
 # `next_attempt` is a lease. Once it is over, the delivery is due: after a pause, or because the worker was lost.
 DELIVERIES = JobKind(
@@ -172,8 +172,8 @@ def _note_outcome(webhook: Webhook, outcome: DeliveryAttempt, now: datetime) -> 
         return
     rows.filter(failing_since=None).update(failing_since=now)
     since = rows.values_list("failing_since", flat=True).get()
-    if outcome.status == GONE_STATUS:
-        switch_off(webhook, Sentence(SAID_GONE))
+    if outcome.status == HTTP_GONE:
+        switch_off(webhook, Sentence(ADDRESS_GONE))
     elif since is not None and since < now - GIVE_UP_AFTER:
         switch_off(webhook, Sentence(SWITCHED_OFF, since=f"{since:%Y-%m-%d %H:%M} UTC"))
 

@@ -16,7 +16,7 @@ from core.errors import ProductError
 from core.net.site import site_origin
 from core.requests import get_or_404, with_row
 
-SHOWN = 10  # deliveries shown per webhook
+DELIVERIES_PER_PAGE = 10  # deliveries shown per webhook
 
 
 class ListedWebhook(NamedTuple):
@@ -45,7 +45,7 @@ def page(request: Request) -> HttpResponse:
         except ProductError as error:
             form.add_error("url", str(error.sentence))
     rows = Webhook.objects.visible_to(request.user)
-    listed = [ListedWebhook(row, list(row.deliveries.order_by("-id")[:SHOWN])) for row in rows]
+    listed = [ListedWebhook(row, list(row.deliveries.order_by("-id")[:DELIVERIES_PER_PAGE])) for row in rows]
     context = {"form": form, "made": webhook, "webhooks": listed, "section": "settings", "place": "webhooks"}
     return render(request, "accounts/webhooks.html", context, status=422 if form.is_bound else 200)
 

@@ -69,7 +69,7 @@ from llm.types.model_call import FinishReason
 from personas.services import model_for
 
 DeepestFirst = pages("-depth", "-id")
-OF_ONE = gettext_noop(
+ONE_CONVERSATION = gettext_noop(
     "The events on the request itself are those of one answer. Name one model, or follow each turn's events/."
 )
 
@@ -252,7 +252,7 @@ def starts_turns(
                 started: StartedTurns = {"turns": act(view, row, *arguments)}
                 return Response(TurnsSerializer(started, context=view.get_serializer_context()).data, status=202)
             if any(len(each.get("models", ())) > 1 for each in arguments):
-                raise ProductError("several_answers", OF_ONE)
+                raise ProductError("several_answers", ONE_CONVERSATION)
             require_connection_of_request(view.person.pk)
             return _events_of(request, view.person, act(view, row, *arguments)[0])
 

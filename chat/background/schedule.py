@@ -14,7 +14,7 @@ from celery import current_app
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from core.background import EVERY, enqueue, interval_of, key_of, on_database, streams_of_loop
+from core.background import HEARTBEAT_INTERVAL, enqueue, interval_of, key_of, on_database, streams_of_loop
 
 # These run in the worker that finds them overdue, whatever its queue, so that answers go on without the broker.
 RUN_IN_PROCESS = frozenset({"chat.tasks.sweep_turns", "core.tasks.sweep_jobs"})
@@ -35,7 +35,7 @@ async def overdue() -> list[str]:
 async def keep(stalled: Callable[[], bool] = bool) -> None:
     """Run overdue tasks until cancelled. A `stalled` worker may be cut off, so it leaves the tasks to other workers."""
     while True:
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(HEARTBEAT_INTERVAL)
         if not stalled():
             await look()
 

@@ -21,13 +21,13 @@ Similarity = Callable[[str, str], float]  # the cosine of two texts
 LONGEST_CLAIM = 90  # words of the sentence that are compared
 LONGEST_SOURCE = 160  # words of the source that are compared
 CONTENT_WEIGHT = 3  # a pair of content words counts as so many pairs of function words
-ALIKE = 0.6  # share of the words in pairs, by weight; below it, words are not compared by place
+LEAST_PAIRED_SHARE = 0.6  # share of the words in pairs, by weight; below it, words are not compared by place
 EQUAL_OTHERWISE = 0.8  # share of the words in pairs, by weight, of sentences that are equal but for a few words
 SAME_MEANING = 0.5  # cosine of two words that replace one another in sentences that are equal otherwise
 NEAR_MEANING = 0.28  # the same in sentences that differ more
 LEAST_COMPOUND = 5  # letters of a word that may end a compound
 SCOPE = 3  # a negation applies to so many content words after it
-AROUND = 4  # words of the source around the pairs that may have exchanged places
+WORDS_AROUND_PAIRS = 4  # words of the source around the pairs that may have exchanged places
 IN_ORDER = 0.9  # share of the words that must be in order after an exchange
 MOST_ONCE = 14  # words that are tried as exchanged
 LONGEST_RUN = 4  # words
@@ -208,7 +208,7 @@ def differences(
     yield from _negations(alignment.claim, alignment.source)
     yield from _opposites(alignment)
     yield from _exchanged(alignment, english=_is_english([*claim, *context]))
-    if alignment.share >= ALIKE:
+    if alignment.share >= LEAST_PAIRED_SHARE:
         for gap in alignment.gaps:
             yield from _replaced(gap, alignment, context, similarity)
 
@@ -383,7 +383,9 @@ def _exchanged_runs(alignment: Alignment, english: bool) -> tuple[Sequence[Word]
     if not alignment.pairs:
         return None
     claim = alignment.claim
-    source = alignment.source[max(0, alignment.pairs[0][1] - AROUND) : alignment.pairs[-1][1] + 1 + AROUND]
+    source = alignment.source[
+        max(0, alignment.pairs[0][1] - WORDS_AROUND_PAIRS) : alignment.pairs[-1][1] + 1 + WORDS_AROUND_PAIRS
+    ]
     once = _words_once(claim, source)
     order = [place for _, place in once]
     rise = _longest_rise(order)

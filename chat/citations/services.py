@@ -36,7 +36,9 @@ MOST_SEARCHES = 30  # sentences of an answer that long files are searched for
 MAX_EVIDENCE = 1_500  # stored characters per compared passage
 MOST_PASSAGES = 60  # passages of a document that are searched for a sentence
 LONGEST_PASSAGE = 12_000  # characters that are marked as the passage around a sentence
-SURE = 0.6  # share of the words that the sentence of a passage must have, else the whole file is searched as well
+LEAST_CARRIED_SHARE = (
+    0.6  # share of the words that the sentence of a passage must have, else the whole file is searched as well
+)
 REASONS = {
     DoubtKind.NUMBER: gettext_lazy("The passage does not have the number “%(words)s” for this."),
     DoubtKind.NAME: gettext_lazy("The passage does not name “%(words)s” for this."),
@@ -217,7 +219,7 @@ class _AnswerPassages:
         if number not in self._returned:
             self._returned[number] = self._passages_of(pk, self._spans.get(number, []))
         returned = _place_in_file(self._returned[number], sentence)
-        if returned is not None and returned.share >= SURE:
+        if returned is not None and returned.share >= LEAST_CARRIED_SHARE:
             return returned.place
         # The model may know the file from an earlier turn.
         around = _place_in_file(self._file(number, sentence), sentence)

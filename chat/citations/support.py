@@ -23,11 +23,11 @@ RELEVANT_PART = 0.5  # fraction of the best share; sentences of the passage abov
 COVERED = 0.4
 SIMILAR = 0.5
 ALMOST_THE_SAME = 0.8  # sentences with this share of words in common have the same numbers
-ALIKE = 0.5  # sentences with this share of words in common are compared word by word
+LEAST_COMMON_SHARE = 0.5  # sentences with this share of words in common are compared word by word
 LONGEST_ABBREVIATION = 8  # characters
 LONGEST_ROW = 2_000  # characters of a row of a table with commas
 
-_ENDS = re.compile(
+_SENTENCE_ENDS = re.compile(
     r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\sa-z])|(?<=[。！？])|\n\s*\n|(?<=\|)\n"
     r"|\n(?=\s*(?:[|#>*•-]|\d+[.)]\s))|(?P<line>\n)"
 )
@@ -61,7 +61,7 @@ class CitationVerdict:
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield [start, end) of each sentence with the blanks after it. Table rows and list items are sentences too."""
     start = 0
-    for match in _ENDS.finditer(text):
+    for match in _SENTENCE_ENDS.finditer(text):
         before = text[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
         if match["line"]:
             ends = _are_rows(text, start, match.start())
@@ -166,7 +166,7 @@ def compare(
     in_reach = indexed.words if BETWEEN_CELLS in sentence else passage_words
     reasons = [*_missing_numbers(sentence, content, in_reach), *_missing_names(words, passage_words),
                *_wrong_units(words, passage_words)]  # fmt: skip
-    if best >= ALIKE:
+    if best >= LEAST_COMMON_SHARE:
         nearest = all_sentences[shares.index(best)]
         reasons += _replaced_numbers(content, nearest)
         reasons += differences(words, nearest.words, passage_words, similarity)
@@ -218,7 +218,7 @@ def _missing_numbers(
 def _replaced_numbers(content: Sequence[Word], nearest: PassageSentence) -> Iterator[Reason]:
     """Yield the numbers of the sentence that its nearest sentence of the passage, or its row of a table, lacks."""
     others = [word for word in content if not word.values]
-    least = ALIKE if _ROW.search(nearest.text) else ALMOST_THE_SAME
+    least = LEAST_COMMON_SHARE if _ROW.search(nearest.text) else ALMOST_THE_SAME
     numbers = [word for word in nearest.words if word.values]
     if not numbers or not others or _share(others, nearest.words) < least:
         return

@@ -24,7 +24,7 @@ from llm.types.model_call import CacheRule, Changed, Usage
 TOLERATED_SHARE = 0.9
 TOLERATED_TOKENS = 256
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_MOVED = {
+_CHANGED_PARTS = {
     "persona": "persona_moved",
     "project_files": "files_moved",
     "file_listing": "files_moved",
@@ -276,12 +276,12 @@ def _difference(now: SentPrompt, before: SentPrompt, at: int) -> tuple[str, str]
     new = now.pieces[at]
     if was.section == new.section == "system":
         return "system", _system_change(was, new, now, before)
-    if was.section != new.section and was.section in _MOVED:
+    if was.section != new.section and was.section in _CHANGED_PARTS:
         below = now.pieces[at:]
         # A reminder may hold the time, so its digest changes although the reminder only moves.
         moved = any(was.section == piece.section and piece.section == "reminder" for piece in below)
         moved = moved or any(piece.digest == was.digest for piece in below)
-        return was.section, _MOVED[was.section] if moved else _change(was.section, now, before)
+        return was.section, _CHANGED_PARTS[was.section] if moved else _change(was.section, now, before)
     for section in (new.section, was.section):
         if section in _CHANGED:
             return section, _change(section, now, before)

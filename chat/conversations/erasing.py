@@ -27,7 +27,7 @@ from files.models import File
 from files.services import delete as delete_file
 from workspace.models.settings import workspace_at
 
-AT_ONCE = 100  # conversations in one run; the sweeper runs again in a minute
+BATCH_CONVERSATIONS = 100  # conversations in one run; the sweeper runs again in a minute
 
 
 def require_lasting(conversation: Conversation) -> None:
@@ -51,7 +51,7 @@ def erase_due() -> int:
     closed = Q(deleted__isnull=False) | Q(created__lt=now - TEMPORARY_FOR)
     expired = Q(deleted__lt=now - RESTORABLE_FOR) | (Q(origin=Conversation.Origin.TEMPORARY) & closed)
     busy = Turn.objects.live().values("conversation")
-    rows = list(_free().filter(expired).exclude(pk__in=busy)[:AT_ONCE])
+    rows = list(_free().filter(expired).exclude(pk__in=busy)[:BATCH_CONVERSATIONS])
     for conversation in rows:
         erase(conversation)
     return len(rows)
@@ -63,7 +63,7 @@ def erase_messages() -> int:
     conversation_ids = expired.order_by("conversation").values_list("conversation", flat=True).distinct()
     return sum(
         _erase_messages(expired.filter(conversation=conversation_id))
-        for conversation_id in list(conversation_ids[:AT_ONCE])
+        for conversation_id in list(conversation_ids[:BATCH_CONVERSATIONS])
     )
 
 
@@ -97,7 +97,7 @@ def _erase_old_of(people: QuerySet[User], days: int) -> int:
     cutoff = timezone.now() - timedelta(days=days)
     erased = 0
     old = _free().filter(origin=Conversation.Origin.WORKSPACE, state=Conversation.State.IDLE, updated__lt=cutoff)
-    while rows := list(old.filter(owner__in=people).order_by("updated")[:AT_ONCE]):
+    while rows := list(old.filter(owner__in=people).order_by("updated")[:BATCH_CONVERSATIONS]):
         for conversation in rows:
             erase(conversation, files=Q(created__lt=cutoff))
         erased += len(rows)

@@ -34,10 +34,10 @@ PAGE = 20
 TITLES = 5  # matching titles above the messages
 SOME_TITLES = 100  # titles added each time the user asks for more
 MOST_TITLES = 2_000  # titles on one page
-NAMED = 5  # matches per kind: projects, personas and files
+MATCHES_PER_KIND = 5  # matches per kind: projects, personas and files
 MANY = 1_000  # messages; more are not counted
-SHOWN = 260  # characters of an excerpt
-BEFORE = 80  # most characters of an excerpt before the first match
+EXCERPT_CHARACTERS = 260  # characters of an excerpt
+EXCERPT_LEAD = 80  # most characters of an excerpt before the first match
 
 
 def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, bool]]:
@@ -47,10 +47,10 @@ def excerpt(text: str, phrases: Sequence[Sequence[Term]]) -> list[tuple[str, boo
     """
     line = " ".join(unicodedata.normalize("NFC", text[:READ]).split())
     matched = spans(line, phrases)
-    start = max(0, matched[0][0] - BEFORE) if matched else 0
+    start = max(0, matched[0][0] - EXCERPT_LEAD) if matched else 0
     if start:
         start = line.find(" ", start, matched[0][0]) + 1 or start
-    end = min(len(line), start + SHOWN)
+    end = min(len(line), start + EXCERPT_CHARACTERS)
     pieces: list[tuple[str, bool]] = [("…", False)] if start else []
     position = start
     for left, right in matched:
@@ -142,7 +142,7 @@ def spoken(*, user: User, query: str) -> int:
     return _messages(user, phrases)[: MANY + 1].count() if phrases else 0
 
 
-def named(*, user: User, query: str, limit: int = NAMED) -> dict[str, NameMatches]:
+def named(*, user: User, query: str, limit: int = MATCHES_PER_KIND) -> dict[str, NameMatches]:
     """Return the projects, personas and files whose names contain all words as typed. Without words nothing matches."""
     words = query.replace("\0", " ").split()
     rows = {

@@ -31,9 +31,9 @@ from projects.planner.models import Run
 PAGE = 60  # conversations
 SEVERAL = "several"  # replaces the id of a deleted conversation if the session holds several ids
 DEEPEST = 600  # conversations that are refreshed in place; those below are loaded again
-OF_PROJECT = 8  # newest conversations shown per project
+PROJECT_CONVERSATIONS = 8  # newest conversations shown per project
 MAX_PROJECTS = 50
-SHOWN = ("id", "title", "updated", "project", "state", "pinned")
+ROW_FIELDS = ("id", "title", "updated", "project", "state", "pinned")
 
 
 class View(StrEnum):
@@ -141,7 +141,7 @@ def _rows(user: User) -> QuerySet[Conversation]:
     waiting_part = [{"approval": Approval.WAITING}]
     call = Turn.objects.live().filter(conversation=OuterRef("pk"), answer__parts__contains=waiting_part)
     rows = Conversation.objects.listed_for(user).annotate(needs_person=Exists(run) | Exists(call))
-    return rows.order_by("-updated", "-id").only(*SHOWN)
+    return rows.order_by("-updated", "-id").only(*ROW_FIELDS)
 
 
 def _place(cursor: str) -> tuple[datetime, UUID]:
@@ -177,12 +177,12 @@ def _by_project(user: User, rows: QuerySet[Conversation]) -> list[Group]:
     place = Window(RowNumber(), partition_by=F("project"), order_by=[F("updated").desc(), F("id").desc()])
     rows = rows.filter(archived=False, project__in=projects)
     groups: dict[UUID, Group] = {}
-    for conversation in rows.annotate(place=place).filter(place__lte=OF_PROJECT + 1):
+    for conversation in rows.annotate(place=place).filter(place__lte=PROJECT_CONVERSATIONS + 1):
         pk = conversation.project_id
         if pk is None:
             continue
         group = groups.setdefault(pk, Group(projects[pk].name, project=projects[pk]))
-        if len(group.conversations) < OF_PROJECT:
+        if len(group.conversations) < PROJECT_CONVERSATIONS:
             group.conversations.append(conversation)
         else:
             group.more = True

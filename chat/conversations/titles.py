@@ -24,7 +24,7 @@ from personas.services import rules_at
 from personas.texts import Texts
 
 SMALLEST_WINDOW = 4_096  # tokens; smaller models write titles that are worse than the start of the message
-SHOWN = 2_000  # characters of the question, and of the answer, that the model reads
+CHARACTERS_READ = 2_000  # characters of the question, and of the answer, that the model reads
 READ = 400  # characters of the reply; a model that writes an essay is cut off
 TIMEOUT = 60.0  # seconds
 
@@ -78,7 +78,7 @@ def cleaned(text: str) -> str:
 
 async def _ask(turn: Turn, texts: Texts, model: Model, patience: float | None) -> str:
     answer = without_reasoning(turn.answer.text)
-    excerpt = f"{turn.user_message.text[:SHOWN]}\n\n{answer[:SHOWN]}"
+    excerpt = f"{turn.user_message.text[:CHARACTERS_READ]}\n\n{answer[:CHARACTERS_READ]}"
     request = ModelRequest(
         model=model.name,
         messages=(ModelMessage("system", texts["title"]), ModelMessage("user", excerpt)),

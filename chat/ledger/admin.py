@@ -30,7 +30,7 @@ TABLES = {
     "token": _("API token"),
     "purpose": _("Purpose"),
 }
-SHOWN = 100  # rows per table
+ROWS_PER_TABLE = 100  # rows per table
 
 
 def _with_labels(lines: Sequence[UsageLine], kind: str) -> list[tuple[Any, UsageLine]]:
@@ -121,7 +121,7 @@ class ModelCallAdmin(RecordAdmin):
             "form": form,
             "total": in_words(total) if total is not None and total.calls else "",
             "tables": [
-                (title, _with_labels(usage.lines(kind, SHOWN), kind))
+                (title, _with_labels(usage.lines(kind, ROWS_PER_TABLE), kind))
                 for kind, title in TABLES.items()
                 if usage is not None
             ],

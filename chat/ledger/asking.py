@@ -23,7 +23,7 @@ from core.errors import ModelError
 from llm import tokens
 from llm.learning import check_truncation, learn_refused_window, names_the_window
 from llm.models import Model
-from llm.models.provider import UNSAID
+from llm.models.provider import UNSPECIFIED
 from llm.services import learn_fact, shared_client
 from llm.truncation import SentTokens, Truncation, TruncationSuspicion, script_shares
 from llm.types.model_call import (
@@ -36,7 +36,7 @@ from llm.types.model_call import (
     Usage,
 )
 
-NOTHING = Usage(0, 0)
+NO_USAGE = Usage(0, 0)
 LONGEST_REASONING = 20_000  # characters of reasoning that comes as text, without an opening tag
 CHEAP = 1_000  # tokens; a call below this is repeated if truncation is only suspected
 
@@ -52,7 +52,7 @@ class OwnAnswer:
     text: str = ""
     cut_off: bool = False
     ended: bool = False
-    usage: Usage = NOTHING
+    usage: Usage = NO_USAGE
     unread: bool = False
 
 
@@ -96,7 +96,7 @@ async def ask(
                 raise
             continue
         if number:
-            await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSAID))
+            await on_database(partial(learn_fact, model, "own_effort", value=effort or UNSPECIFIED))
         return answer
     raise AssertionError("there is always an effort to ask with")
 
@@ -179,7 +179,7 @@ def _store_call(model: Model, counted: int, billing: Billing) -> ModelCall:
     scope = scope_of(billing.conversation) if billing.conversation is not None else None
     row = ModelCall.of(
         model,
-        NOTHING,
+        NO_USAGE,
         Usage(counted, 0),
         purpose=billing.purpose,
         person_id=billing.person,

@@ -33,7 +33,7 @@ from core.sentences import Sentence
 from files.services import stored_bytes
 
 WARN_FROM = 80  # percent
-SOON = 30  # seconds to wait if only reservations reach the limit; each answer releases its own when it ends
+RETRY_AFTER = 30  # seconds to wait if only reservations reach the limit; each answer releases its own when it ends
 _ANSWERS = (str(ModelCall.Purpose.ANSWER), str(ModelCall.Purpose.RUN))
 
 # The usage of a user: the stored sums of past days, the calls since then, and the reservations of turns and readings.
@@ -243,7 +243,7 @@ def _refusal(state: LimitState, prompt: PlannedPrompt | None = None) -> ProductE
         "limit_reached",
         sentence,
         status=429,
-        retry_after=SOON if only_reserved else max(1, ceil((state.resets - now).total_seconds())),
+        retry_after=RETRY_AFTER if only_reserved else max(1, ceil((state.resets - now).total_seconds())),
         limit={"for": "token" if limit.token_id is not None else "user", **state.as_json()},
     )
 

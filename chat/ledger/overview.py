@@ -23,7 +23,7 @@ from chat.models import Message, Turn
 from core.ids import id_at
 from core.sentences import NO_SENTENCE, Sentence
 
-SHOWN = 8  # rows of a table
+ROWS_PER_TABLE = 8  # rows of a table
 NEWEST = 500  # most recent turns that are read
 ASKING = [{"approval": "waiting"}]  # a part of an answer that waits for the user's permission to call a tool
 LONGEST = 1000  # characters of a failure's sentence
@@ -107,7 +107,7 @@ def failures(days: Days) -> list[Failure]:
     for *key, answer in named[:NEWEST]:
         counts[tuple(key)] += 1
         newest.setdefault(tuple(key), answer)
-    shown = counts.most_common(SHOWN)
+    shown = counts.most_common(ROWS_PER_TABLE)
     answers = Message.objects.filter(pk__in=[newest[key] for key, _ in shown])
     details = {answer.pk: answer.error_detail.shortened(LONGEST) for answer in answers.only("pk", "error_detail")}
     return [
@@ -147,7 +147,7 @@ def waits(days: Days) -> tuple[list[Waits], Waits]:
             first.setdefault((model_id, model or ""), []).append(milliseconds / 1_000)
         if stop_requested is not None and finished is not None:
             stopped.append(max(0.0, (finished - stop_requested).total_seconds()))
-    by_model = sorted(first.items(), key=lambda item: -len(item[1]))[:SHOWN]
+    by_model = sorted(first.items(), key=lambda item: -len(item[1]))[:ROWS_PER_TABLE]
     return [_waits(model, seconds, pk) for (pk, model), seconds in by_model], _waits("", stopped)
 
 

@@ -24,7 +24,7 @@ from core.locks import lock
 from personas.models import Persona
 from projects.models import Project
 
-SETTLED = timedelta(hours=1)  # wait after the end of a day, since its last calls may be stored late
+SETTLING_TIME = timedelta(hours=1)  # wait after the end of a day, since its last calls may be stored late
 NAMES = ("model_id", "provider_name", "model_name", "persona_id", "purpose")
 # The models of stored sums, each with the columns that it is grouped by.
 STORED: Mapping[type[models.Model], tuple[str, ...]] = {
@@ -73,7 +73,7 @@ def _sum_next_day(zone: tzinfo) -> bool:
     day = _next_day(zone)
     if day is None:
         return False
-    if timezone.now() < midnight(day + timedelta(days=1), zone) + SETTLED:
+    if timezone.now() < midnight(day + timedelta(days=1), zone) + SETTLING_TIME:
         return False
     calls = between(ModelCall.objects.order_by(), zone, day, day)
     people = calls.aggregate(people=Count("person", distinct=True))["people"]

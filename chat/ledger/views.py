@@ -16,7 +16,7 @@ from chat.ledger.models import ModelCall
 from chat.ledger.services import as_csv, between, in_words, record_export
 from chat.ledger.sums import UsageReport
 
-SHOWN = 50  # rows in a table; the API returns all
+ROWS_PER_TABLE = 50  # rows in a table; the API returns all
 TABLES = {
     "day": gettext_lazy("Day"),
     "model": gettext_lazy("Model"),
@@ -31,7 +31,9 @@ def my_usage(request: Request) -> HttpResponse:
     first = _first(request)
     today = timezone.localdate(timezone=request.user.zone)
     usage = UsageReport(first, _last(first), request.user.zone, {"person_id": request.user.pk})
-    tables = [{"kind": kind, "title": title, "rows": usage.lines(kind, SHOWN)} for kind, title in TABLES.items()]
+    tables = [
+        {"kind": kind, "title": title, "rows": usage.lines(kind, ROWS_PER_TABLE)} for kind, title in TABLES.items()
+    ]
     total = usage.total()
     shown = [_shown_limit(state) for state in limits.all_states(request.user)] if today < _next(first) else []
     context = {

@@ -28,7 +28,7 @@ from projects.models import Project
 from projects.planner.models import Run, Task
 from workspace.models import WorkspaceVersion
 
-NOT_NOW = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
+PASSING_REFUSALS = ("already_answering", "summarising", "too_many_answers")  # refusals that pass by themselves
 
 
 @dataclass(frozen=True, slots=True)

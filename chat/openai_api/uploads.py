@@ -16,7 +16,7 @@ from files.pages import download
 FILE_PREFIX = "file-"  # before the ids of files, as in OpenAI's protocol
 PURPOSE = "user_data"  # the one purpose that files have here
 MOST_LISTED = 10_000
-LISTED = 1_000  # by default
+DEFAULT_LIMIT = 1_000  # by default
 _STATUSES = {
     File.Status.READY: "processed",
     File.Status.TOO_LONG: "processed",
@@ -88,7 +88,7 @@ def list_files(user: User, query: QueryDict) -> FileEntries:
     if after := query.get("after"):
         place = file_of(user, after, "after").pk
         rows = rows.filter(pk__gt=place) if oldest_first else rows.filter(pk__lt=place)
-    limit = _limit(query.get("limit", str(LISTED)))
+    limit = _limit(query.get("limit", str(DEFAULT_LIMIT)))
     purposes = query.get("purpose", PURPOSE)
     page = list(rows[: limit + 1]) if purposes == PURPOSE else []
     data = [entry(file) for file in page[:limit]]

@@ -40,7 +40,7 @@ from chat.prompts.history import READABLE, Documents, texts_of, why_missing
 from core.sentences import Sentence
 from files.index.finding import find_passages
 from files.index.language import readable
-from files.index.ledger import NOBODY, Payer
+from files.index.ledger import NO_PAYER, Payer
 from files.index.search import ChunkHit, SearchResult
 from files.models import File
 from files.services import tokens_of
@@ -226,7 +226,7 @@ class PromptFiles:
     documents: Documents
     question: str = ""
     older: Sequence[File] = ()
-    payer: Payer = NOBODY
+    payer: Payer = NO_PAYER
     note_form: NoteForm = "plain"
     with_documents: Callable[[ContextRequest], ContextRequest] = lambda request: request
     passages: bool = False

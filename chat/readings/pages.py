@@ -19,7 +19,7 @@ from chat.rendering.markdown import RenderAllowance, render
 from chat.rendering.references import Source
 from core.sentences import Sentence
 
-SHOWN = 50  # parts on one page
+PARTS_PER_PAGE = 50  # parts on one page
 
 
 class FileGap(TypedDict):
@@ -171,7 +171,7 @@ class ReadingView:
     def shown(self, first: int) -> list[PartView]:
         """Return one page of parts, from the part `first` on (counted from 0)."""
         allowance = RenderAllowance()
-        return [self._part(row, allowance) for row in self.parts[first : first + SHOWN]]
+        return [self._part(row, allowance) for row in self.parts[first : first + PARTS_PER_PAGE]]
 
     @property
     def folded(self) -> list[PartView]:

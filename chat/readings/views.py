@@ -15,20 +15,20 @@ from chat.models.conversation_state import visible_message
 from chat.readings import services
 from chat.readings.checking import doubts_of
 from chat.readings.models import Reading
-from chat.readings.pages import SHOWN, ReadingView
+from chat.readings.pages import PARTS_PER_PAGE, ReadingView
 from core.errors import NotFound, ProductError
 from core.requests import with_headers, with_row
 from files.models import File
 from files.services import visible_file
 from projects.models.roles import visible_project
 
-LISTED = 100  # readings on the page that lists all
-OFFERED = 50  # files offered for reading together with one
+READINGS_PER_PAGE = 100  # readings on the page that lists all
+OFFERED_FILES = 50  # files offered for reading together with one
 
 
 @require_GET
 def readings(request: Request) -> HttpResponse:
-    rows = Reading.objects.listed_for(request.user).order_by("-id")[:LISTED]
+    rows = Reading.objects.listed_for(request.user).order_by("-id")[:READINGS_PER_PAGE]
     return render(request, "chat/readings.html", {"section": "files", "readings": rows})
 
 
@@ -58,7 +58,7 @@ def read_file(request: Request, file: File) -> HttpResponse:
         "most": Reading.MAX_QUESTION,
         "others": _others(request, file, question, query.get("project", "")),
         "project": query.get("project", ""),
-        "before": Reading.objects.listed_for(request.user).filter(files__file=file).order_by("-id")[:LISTED],
+        "before": Reading.objects.listed_for(request.user).filter(files__file=file).order_by("-id")[:READINGS_PER_PAGE],
         **_estimated(question, problem),
     }
     response = render(request, "chat/read_file.html", context, status=problem.status if problem else 200)
@@ -102,7 +102,7 @@ def _others(request: Request, file: File, question: services.ReadingRequest, pro
         rows = rows.filter(owner=request.user)
     readable = rows.filter(status__in=(File.Status.READY, File.Status.TOO_LONG), content__isnull=False).distinct()
     chosen = list(question.files[1:])
-    offered = [row for row in readable.order_by("-pk")[:OFFERED] if row != file and row not in chosen]
+    offered = [row for row in readable.order_by("-pk")[:OFFERED_FILES] if row != file and row not in chosen]
     return [*((row, True) for row in chosen), *((row, False) for row in offered)]
 
 
@@ -134,8 +134,8 @@ def _page(request: Request, row: Reading, problem: ProductError | None = None) -
     if not row.live:
         context |= {
             "parts": view.shown(first),
-            "following": first + SHOWN if first + SHOWN < len(view.parts) else None,
-            "previous": max(0, first - SHOWN) if first else None,
+            "following": first + PARTS_PER_PAGE if first + PARTS_PER_PAGE < len(view.parts) else None,
+            "previous": max(0, first - PARTS_PER_PAGE) if first else None,
             "again": _again(row, only_answer=False),
             "early": _again(row, only_answer=True),
         }

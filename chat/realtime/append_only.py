@@ -4,7 +4,7 @@ The text of a deleted stream stays in that file until Redis rewrites it. By itse
 doubled, and never below 64 MB.
 
 1. `request_rewrite` counts erasures.
-2. A sweeper calls `rewrite_if_due` every minute. It asks for a rewrite at most once in `EVERY` seconds.
+2. A sweeper calls `rewrite_if_due` every minute. It asks for a rewrite at most once in `REWRITE_INTERVAL` seconds.
 """
 
 import logging
@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from core.background import streams
 
-EVERY = 300  # seconds; a rewrite is expensive, since it forks Redis and writes all its data
+REWRITE_INTERVAL = 300  # seconds; a rewrite is expensive, since it forks Redis and writes all its data
 DUE = "append-only:due"
 PAUSED = "append-only:paused"
 RUNNING = "in progress"  # part of the error when another rewrite is under way
@@ -36,7 +36,7 @@ def rewrite_if_due() -> None:
     client: Any = streams()
     try:
         erasures = int(client.get(DUE) or 0)
-        if not erasures or not client.set(PAUSED, 1, nx=True, ex=EVERY):
+        if not erasures or not client.set(PAUSED, 1, nx=True, ex=REWRITE_INTERVAL):
             return
         if client.info("persistence").get("aof_enabled"):
             client.bgrewriteaof()

@@ -46,7 +46,7 @@ from core.sentences import Sentence
 QUEUED = "QUEUED"  # event type: the turn waits for a worker
 DELETED = "deleted"  # status of a turn whose row is gone
 LAST_WITHIN = 10.0  # seconds from the end of a turn until its last events are in its stream, on a busy machine
-LOOK_AGAIN = 0.5  # seconds; a row is about one second behind its events
+POLL_INTERVAL = 0.5  # seconds; a row is about one second behind its events
 
 # Runs on a pool of threads, not on the single thread that Channels shares between all sockets of a process. The
 # database connection returns to its pool at once. Django would keep it until the socket or event stream is closed.
@@ -144,7 +144,7 @@ class _TurnReader:
         if self.status not in Turn.LIVE:
             return []
         if stored_seq < self.needed:
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(POLL_INTERVAL)
             return []
         row = await row_of(self.turn)
         self.status = row.status

@@ -344,7 +344,7 @@ class WireEvent(EventPayload, total=False):
     ts: float
 
 
-LAST = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
+END_EVENTS = frozenset({EventType.RUN_FINISHED, EventType.RUN_STOPPED, EventType.RUN_ERROR})
 # Types with members that people read in their language, see `event_stream.readable`.
 IN_WORDS = frozenset(
     type_ for type_ in EventType if not type_.members.keys().isdisjoint({"detail", "label", "refused", "parts"})
@@ -371,7 +371,7 @@ class Event:
 
     @property
     def last(self) -> bool:
-        return self.type in LAST
+        return self.type in END_EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +387,7 @@ class EncodedEvent:
 
     @property
     def last(self) -> bool:
-        return self.type in LAST
+        return self.type in END_EVENTS
 
     def wire(self) -> WireEvent:
         wire: WireEvent = json.loads(self.text)

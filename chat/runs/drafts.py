@@ -25,7 +25,7 @@ from projects.planner.services import lock_tasks
 MAX_DRAFTS = 2  # drafts per person, so that many new tasks do not use up places for turns or a provider's limit
 OWN_DRAFT = timedelta(minutes=2)  # time for a model that makes a task in an answer to write the checklist itself
 # Errors after which no draft is needed: somebody already works on the task, or nobody should any more.
-NOT_WANTED = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
+OUTDATED_DRAFT = ("run_open", "for_the_user", "finished", "was_moved", "right_missing")
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _refuse(task_id: UUID, error: ProductError) -> None:
     lock_tasks(task.owner)
     if not drafts.claim_draft(task_id):
         return
-    if error.code in NOT_WANTED:
+    if error.code in OUTDATED_DRAFT:
         drafts.set_draft(task)
     else:
         drafts.set_draft(task, Task.Draft.REFUSED, error.code, error.sentence)

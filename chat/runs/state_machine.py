@@ -22,7 +22,7 @@ from django.utils import timezone
 from accounts.models import User
 from chat.conversations.services import update_conversation
 from chat.models import Turn
-from chat.models.conversation_state import NOT_NOW
+from chat.models.conversation_state import PASSING_REFUSALS
 from chat.runs import prompts
 from chat.runs.limits import exceeded
 from chat.runs.transitions import NO_CHECKLIST, PROPOSED, become, checklist, end, locked, mark, save, settle, wait
@@ -38,7 +38,7 @@ from projects.planner.rules import Actor
 from projects.planner.services import accept, clear_breakpoint, draft_begun
 
 SWEEP_AFTER = timedelta(seconds=5)  # the sweeper waits so long, since another process may be about to advance the run
-LONG = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
+LONG_TURN = timedelta(minutes=1)  # a turn that takes longer is checked against the run's limit of minutes
 
 _TASK_ENDED = ~Q(task__status__in=Task.UNFINISHED)
 _CLEARED = Q(code="breakpoint") & (Q(item=None) | Q(item__breakpoint=False) | Q(item__cleared__isnull=False))
@@ -172,7 +172,7 @@ def due() -> list[UUID]:
     """Return the runs that can be advanced and that no other process is about to advance."""
     now = timezone.now()
     busy = RunStep.objects.filter(run=OuterRef("pk"), status=RunStep.Status.RUNNING, turn__status__in=Turn.LIVE)
-    long = busy.filter(turn__started__lt=now - LONG)
+    long = busy.filter(turn__started__lt=now - LONG_TURN)
     live = Q(status__in=Run.LIVE) & (~Exists(busy) | Exists(long))
     rows = Run.objects.filter(live | _RESOLVED, heartbeat__lt=now - SWEEP_AFTER)
     return list(rows.order_by("heartbeat").values_list("pk", flat=True))
@@ -308,7 +308,7 @@ def _begin(run: Run, item: Task | None, ask: Ask | None) -> list[Turn]:
     try:
         turn = submit(user=run.owner, conversation=run.conversation, ask=message)[0]
     except ProductError as error:
-        if error.code not in NOT_NOW:
+        if error.code not in PASSING_REFUSALS:
             return wait(run, error.code, error.sentence)
         if reply:
             raise  # only the page keeps the user's text

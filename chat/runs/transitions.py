@@ -54,7 +54,7 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     Run.Status.FAILED: _AGAIN,
     Run.Status.DONE: {},
 }
-TRIES = 3  # interrupted turns of one item in a row, after which the run asks its person
+MAX_INTERRUPTED_TURNS = 3  # interrupted turns of one item in a row, after which the run asks its person
 NO_CHECKLIST = "no_checklist"
 PROPOSED = "proposed"  # a model outside the run has written the next item, and nobody has accepted it
 
@@ -137,7 +137,7 @@ def settle(run: Run, step: RunStep) -> None:
         else:
             wait(run, answer.error_code, answer.error_detail)
     elif step.status == RunStep.Status.INTERRUPTED and _again_and_again(run, step):
-        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=TRIES, code=label))
+        wait(run, "interrupted", Sentence(prompts.INTERRUPTED, tries=MAX_INTERRUPTED_TURNS, code=label))
 
 
 def wait(run: Run, code: str, detail: Sentence, *, needs: str = "") -> list[Turn]:
@@ -187,5 +187,7 @@ def _finished(run: Run, step: RunStep) -> bool:
 
 
 def _again_and_again(run: Run, step: RunStep) -> bool:
-    last = run.steps.filter(code=step.code).order_by("-attempt").values_list("status", flat=True)[:TRIES]
-    return list(last) == [RunStep.Status.INTERRUPTED] * TRIES
+    last = (
+        run.steps.filter(code=step.code).order_by("-attempt").values_list("status", flat=True)[:MAX_INTERRUPTED_TURNS]
+    )
+    return list(last) == [RunStep.Status.INTERRUPTED] * MAX_INTERRUPTED_TURNS

@@ -13,9 +13,9 @@ from chat.turns.submit import regenerate
 from core.errors import ProductError
 from projects.planner.models import RunStep
 
-WITHIN = timedelta(minutes=10)  # after its end; later the person decides
+RESUMABLE_FOR = timedelta(minutes=10)  # after its end; later the person decides
 LOST_AFTER = timedelta(seconds=10)  # after its end; by then the process that ended it has resumed it or was killed
-AMONG = 1_000  # newest turns that did not end well
+NEWEST_TURNS = 1_000  # newest turns that did not end well
 _KEY = "resumed-"
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ def resume(conversation_id: UUID) -> bool:
 def due() -> list[UUID]:
     """Return the conversations whose newest answer was not resumed because a process was killed."""
     now = timezone.now()
-    newest = Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:AMONG]
+    newest = Turn.objects.filter(status__in=Turn.BROKEN).order_by("-id")[:NEWEST_TURNS]
     rows = Turn.objects.filter(
         pk__in=newest.values("pk"),
         status=Turn.Status.INTERRUPTED,
-        finished__range=(now - WITHIN, now - LOST_AFTER),
+        finished__range=(now - RESUMABLE_FOR, now - LOST_AFTER),
         conversation__leaf=F("answer"),
     )
     return [turn.conversation_id for turn in rows.select_related("conversation__owner", "answer") if _may_go_on(turn)]
@@ -63,7 +63,7 @@ def due() -> list[UUID]:
 
 def _interrupted(conversation_id: UUID) -> Turn | None:
     """Return the turn of the conversation's newest answer, if it was interrupted just now."""
-    rows = Turn.objects.filter(conversation=conversation_id, finished__gt=timezone.now() - WITHIN)
+    rows = Turn.objects.filter(conversation=conversation_id, finished__gt=timezone.now() - RESUMABLE_FOR)
     newest: Turn | None = rows.select_related("conversation__owner", "answer").order_by("-pk").first()
     if newest is None or newest.status != Turn.Status.INTERRUPTED:
         return None

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from accounts.models import User
 from chat.conversations.services import create_conversation
 from chat.models import Conversation, NextMessage, Turn
-from chat.models.conversation_state import NOT_NOW, ChatScope, lock, require_owner
+from chat.models.conversation_state import PASSING_REFUSALS, ChatScope, lock, require_owner
 from chat.prompts.document_budget import chosen_files
 from chat.realtime.event_stream import tell_pages
 from chat.runs import state_machine as runs
@@ -158,7 +158,7 @@ def send_next(conversation_id: UUID) -> bool:
             submit(user=conversation.owner, conversation=conversation, ask=take(conversation, queued.pk))
         return True
     except ProductError as error:
-        if error.code not in NOT_NOW:
+        if error.code not in PASSING_REFUSALS:
             NextMessage.objects.filter(pk=queued.pk).update(problem=error.sentence)
         return False
 

@@ -47,8 +47,8 @@ TOOLS = tuple(
 )
 SYSTEM = "You help a team that makes chocolate. Be exact, and say when you do not know something."
 CUT_RESULTS = ("tool_result_cut", "tool_result_kept")
-LONG = " ".join(f"Line {number}: {number * 17 % 100} kg of cacao." for number in range(1, 120))
-REPORT = Document("3f2a", "Harvest report.pdf", LONG, 40_000)
+LONG_TEXT = " ".join(f"Line {number}: {number * 17 % 100} kg of cacao." for number in range(1, 120))
+REPORT = Document("3f2a", "Harvest report.pdf", LONG_TEXT, 40_000)
 OLDER: Sequence[ContextMessage] = (
     ContextMessage("1", "user", "How much cacao did we buy last year?", 20_000),
     ContextMessage("2", "assistant", "About 4,100 kg.", 20_000),
@@ -139,7 +139,7 @@ def _prompt(name: str, texts: Texts) -> list[PromptMessage]:
     reminders = [texts["last_step"]] if is_last_step else ["Answer in the language of the question."]
     if name in ("tasks_unknown", "tasks_hidden"):
         reminders.append(texts.fill(name, tasks="@D2026-11-20-T09"))
-    system = f"{SYSTEM} {LONG}" if name == "system_cut" else SYSTEM
+    system = f"{SYSTEM} {LONG_TEXT}" if name == "system_cut" else SYSTEM
     reminder = (
         asked_at_text(call_state) if name == "asked_at" else reminder_text(list(filter(None, reminders)), call_state)
     )
@@ -185,7 +185,7 @@ def _messages(name: str, texts: Texts) -> Iterable[ContextMessage]:
     missing = ("Prices of 2019.txt",) if name == "file_missing" else ()
     yield ContextMessage("11", "user", "What does a box of each cost?", files=(note, picture), missing_files=missing)
     yield ContextMessage("12", "assistant", tool_calls=(ToolCall("b", "web_search", '{"queries": ["box of nine"]}'),))
-    text = LONG if name in CUT_RESULTS else "A box holds nine."
+    text = LONG_TEXT if name in CUT_RESULTS else "A box holds nine."
     stored = (
         StoredResult(tokens=0, characters=len(text), stored=len(text), id="5e1f") if name == CUT_RESULTS[1] else None
     )

@@ -19,7 +19,7 @@ from llm.types.tools import BadArguments, ToolOutput
 HITS = 8
 QUOTE = 1_500  # quoted characters per message
 CUT = "[…]"  # marks an omission in a quotation
-NOTHING = "Nothing was found in what the summary replaced. Try other words."
+NO_RESULTS = "Nothing was found in what the summary replaced. Try other words."
 
 CONVERSATION_GUIDANCE = ToolGuidance("search_conversation")
 
@@ -64,7 +64,7 @@ class SearchConversation:
     def _search(self, phrases: Phrases) -> ToolOutput:
         matches = best(_replaced(self.conversation), phrases, HITS)
         if not matches:
-            return ToolOutput(NOTHING)
+            return ToolOutput(NO_RESULTS)
         zone = self.conversation.owner.zone
         quotes = [
             {

@@ -22,7 +22,7 @@ OPEN_URL = "open_url"
 DENIED = "This workspace does not let {host} be reached. Go on without it."
 NEVER_HOST = "The person does not want {host} to be reached in this conversation. Do not ask for it again."
 NEVER_TOOL = "The person does not want this tool to be used in this conversation. Do not call it again."
-NOBODY = "This call needs a person's permission, and nobody is there to give it, so it did not run."
+NOBODY_TO_ASK = "This call needs a person's permission, and nobody is there to give it, so it did not run."
 LEADS_AWAY = "{host} redirects to another host, {url}. To go there, call open_url with that address."
 
 
@@ -34,7 +34,7 @@ class CallVerdict(NamedTuple):
 
 
 RUNS = CallVerdict()
-ASKS = CallVerdict(asks=True)
+ASK_FIRST = CallVerdict(asks=True)
 
 
 def host_asked_for(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ class Gate:
             return CallVerdict(refusal=refusal)
         if free or (host and self._is_named(url)):
             return RUNS
-        return ASKS if self.can_ask else CallVerdict(refusal=NOBODY)
+        return ASK_FIRST if self.can_ask else CallVerdict(refusal=NOBODY_TO_ASK)
 
     def _follow(self, source: str, target: str) -> None:
         free, refusal = self._rule_for(OPEN_URL, host_of(target))

@@ -23,7 +23,7 @@ from core.background import on_database, with_retries
 from core.sentences import Sentence
 
 CHECKPOINTS_PER_RIGHTS_CHECK = 2  # a turn ends within 5 seconds after its user loses a right that it uses
-EVERY = 1.0  # seconds of text that the row may lack if the worker is killed; the stream has this text
+SAVE_INTERVAL = 1.0  # seconds of text that the row may lack if the worker is killed; the stream has this text
 BATCH_TURNS = 100  # turns in one statement; their texts are in memory and on the wire twice
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ async def _keep_all() -> None:
     for number in itertools.count():
         if not _turns:
             return
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(SAVE_INTERVAL)
         turns = list(_turns.values())
         if number % CHECKPOINTS_PER_RIGHTS_CHECK == 0:
             await _check_rights(turns)

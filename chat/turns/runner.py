@@ -92,9 +92,9 @@ from llm.types.model_call import (
 )
 from llm.types.tools import Tool
 
-SOMEWHAT_LESS = 0.95  # factor on the window with which a prompt was refused
+SMALLER_WINDOW = 0.95  # factor on the window with which a prompt was refused
 REPORT_DELAY = 0.02  # seconds after which the request to the model has been sent
-SOON = 1.0  # seconds after which events that Redis did not accept are sent again, together with newer ones
+RESEND_INTERVAL = 1.0  # seconds after which events that Redis did not accept are sent again, together with newer ones
 
 logger = logging.getLogger(__name__)
 _running: "set[asyncio.Task[None]]" = set()
@@ -416,10 +416,10 @@ class _Run:
             return reports.refused_for_account(limit, refusal.requested or counted)
         if limit is not None and refusal.requested is not None and limit < refusal.requested:
             # The server counts more tokens than we do: the window shrinks by the same factor, and a little more.
-            smaller = int(before * limit / refusal.requested * SOMEWHAT_LESS)
+            smaller = int(before * limit / refusal.requested * SMALLER_WINDOW)
         else:
             smaller = context.window_for_prompt(counted // 2)
-        self.context = replace(context, window_cap=min(smaller, int(before * SOMEWHAT_LESS)))
+        self.context = replace(context, window_cap=min(smaller, int(before * SMALLER_WINDOW)))
         self._window_caps[model.pk] = self.context.window_cap
         return reports.refused_without_limit(before, self.context.window)
 
@@ -476,7 +476,7 @@ class _Run:
             self._unpublished += self.answer.drain()
             try:
                 if self._unpublished:
-                    await turn_stream.append(self.turn.pk, self._unpublished, SOON)
+                    await turn_stream.append(self.turn.pk, self._unpublished, RESEND_INTERVAL)
                 self._unpublished = []
             except turn_stream.CONNECTION_ERRORS:
                 if finished:

@@ -16,8 +16,8 @@ from personas.models import Persona
 from projects.models import Project
 from projects.pages import project_page
 
-SHOWN = 3  # projects and also personas on the page
-OF_PROJECT = 50  # conversations on a project's page
+RECENT_ROWS = 3  # projects and also personas on the page
+PROJECT_CONVERSATIONS = 50  # conversations on a project's page
 CONSIDERED = 50  # newest conversations whose projects and personas count as recent
 Kind = TypeVar("Kind", bound=Row)
 
@@ -45,14 +45,14 @@ def own_conversations(user: User, project: Project) -> Mapping[str, object]:
     rows = Conversation.objects.listed_for(user).filter(project=project, archived=False).order_by("-updated", "-id")
     # The sum includes all members' conversations; it reveals nothing of their contents.
     return {
-        "project_conversations": rows[:OF_PROJECT],
+        "project_conversations": rows[:PROJECT_CONVERSATIONS],
         "spent": spent(ModelCall.objects.filter(project=project)),
     }
 
 
 def _first(rows: QuerySet[Kind], used: Iterable[UUID | None]) -> list[Kind]:
     """Return the rows that were used last, then others."""
-    recent = [pk for pk in dict.fromkeys(used) if pk is not None][:SHOWN]
+    recent = [pk for pk in dict.fromkeys(used) if pk is not None][:RECENT_ROWS]
     visible = rows.in_bulk(recent)
     shown = [visible[pk] for pk in recent if pk in visible]
-    return shown + list(rows.exclude(pk__in=visible)[: SHOWN - len(shown)])
+    return shown + list(rows.exclude(pk__in=visible)[: RECENT_ROWS - len(shown)])

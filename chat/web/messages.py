@@ -36,12 +36,12 @@ from personas.models import Persona
 from personas.services import model_for
 from projects.models import Project
 
-OFFERED = 12  # models listed in the page itself; each takes about 100 bytes
-FIRST = 8  # most messages on the first page of a conversation; scrolling loads older ones
+MODELS_IN_PAGE = 12  # models listed in the page itself; each takes about 100 bytes
+FIRST_PAGE = 8  # most messages on the first page of a conversation; scrolling loads older ones
 LINES = 40  # lines of text that fill a screen; a conversation with long messages opens with fewer messages
 LINE = 80  # characters per line
 PAGE = 24  # messages per page of older ones
-BELOW = 12  # messages shown below the message at which a conversation is opened
+MESSAGES_BELOW = 12  # messages shown below the message at which a conversation is opened
 
 # Why a fallback model was used, by the code of the error.
 NOT_AVAILABLE = {
@@ -269,7 +269,7 @@ def branch_page(
     end = conversation.leaf if before is None else before.parent
     if end is None:
         return NO_MESSAGES
-    messages = branch(end.pk, newest=PAGE if before else newest or FIRST, leaf_depth=end.depth)
+    messages = branch(end.pk, newest=PAGE if before else newest or FIRST_PAGE, leaf_depth=end.depth)
     if before is None and newest is None:
         messages = _a_screen_of(messages)
     views = placed(_newest_that_fit(messages), conversation, side_by_side_last=before is None)
@@ -370,8 +370,8 @@ def page_at(conversation: Conversation, message: Message) -> MessagesPage:
             return newest
     if other:
         path = ids_down_to(newest_leaf(message.pk) or message.pk, message.depth)
-    end = path[max(0, len(path) - 1 - BELOW)]
-    rows = branch(end, newest=PAGE, leaf_depth=message.depth + min(BELOW, len(path) - 1))
+    end = path[max(0, len(path) - 1 - MESSAGES_BELOW)]
+    rows = branch(end, newest=PAGE, leaf_depth=message.depth + min(MESSAGES_BELOW, len(path) - 1))
     views = _around(message, rows, conversation)
     return MessagesPage(views, views[0].row.pk if views[0].row.depth else None, Excerpt(message.pk, other))
 
@@ -421,8 +421,8 @@ class ComposerChoices(TypedDict):
 def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoices:
     """Return the choices in the composer. The model used last stays chosen if it is still usable.
 
-    Without `all_models`, only the first `OFFERED` models and the chosen one are listed. The page fetches the others.
-    A hidden model is listed where it is chosen already.
+    Without `all_models`, only the first `MODELS_IN_PAGE` models and the chosen one are listed. The page fetches the
+    others. A hidden model is listed where it is chosen already.
     """
     persona = scope.persona
     last_asked = getattr(scope.conversation, "newest_model", None)
@@ -436,7 +436,9 @@ def choices(user: User, scope: ChatScope, *, all_models: bool) -> ComposerChoice
             chosen = next((model for model in models if model == default), default)
     if chosen is not None and chosen not in models:
         models = [chosen, *models]
-    offered = models if all_models else models[:OFFERED] + [each for each in models[OFFERED:] if each == chosen]
+    offered = (
+        models if all_models else models[:MODELS_IN_PAGE] + [each for each in models[MODELS_IN_PAGE:] if each == chosen]
+    )
     bundled = bool(chosen and settings.BUNDLED_MODEL_URL and chosen.provider.base_url == settings.BUNDLED_MODEL_URL)
     return {
         "models": models,

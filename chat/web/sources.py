@@ -31,7 +31,7 @@ from files.models import File, FileText
 
 PASSAGE = 600  # characters of one passage
 LEAD = 120  # characters before the sentence that a citation leads to
-AROUND = 60  # characters of the answer on either side of a citation
+CHARACTERS_AROUND = 60  # characters of the answer on either side of a citation
 MOST_ANSWERS = 200  # newest answers of a conversation whose sources are listed
 MOST_PASSAGES = 40  # passages shown in one list; later sources can still be opened
 _MARKS = re.compile(r"[*_`#>|]+")
@@ -149,11 +149,11 @@ def _documents(parts: Iterable[MessagePart]) -> Iterator[tuple[int, Mapping[str,
 def _quotes(text: str) -> Iterator[tuple[int, str]]:
     """Yield each cited number with the words around its citation."""
     for match in CITED.finditer(text):
-        start = text[max(0, match.start() - AROUND) : match.start()]
-        end = text[match.end() : match.end() + AROUND]
-        if match.start() > AROUND:
+        start = text[max(0, match.start() - CHARACTERS_AROUND) : match.start()]
+        end = text[match.end() : match.end() + CHARACTERS_AROUND]
+        if match.start() > CHARACTERS_AROUND:
             start = f"…{start.partition(' ')[2]}"
-        if len(text) - match.end() > AROUND:
+        if len(text) - match.end() > CHARACTERS_AROUND:
             end = f"{end.rpartition(' ')[0]}…"
         words = " ".join(_MARKS.sub("", f"{start}{match[0]}{end}").split())
         for number in map(int, re.findall(r"\d+", match[2])):

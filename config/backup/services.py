@@ -37,7 +37,7 @@ FORMAT_OF_COPIES = 1
 MANIFEST = "manifest.json"
 DUMP = "rows.dump"
 STATE = "glasshouse_restore"  # the table of a running restore, with its finished steps
-_ANYTHING = """
+_ANY_OBJECT = """
 SELECT to_regclass(%s) IS NOT NULL, EXISTS (
     SELECT FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'))
@@ -194,7 +194,7 @@ def _begin(manifest: Manifest) -> None:
     An interrupted restore of the same backup may continue.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_ANYTHING, [STATE])
+        cursor.execute(_ANY_OBJECT, [STATE])
         under_way, anything = cursor.fetchone()
     if _done().get("begun") != manifest["id"] if under_way else anything:
         raise BackupRefused(

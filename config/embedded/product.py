@@ -24,7 +24,7 @@ from django.urls import get_resolver
 SERVER = "config.http.server"
 READY = "takes what is queued"
 # Modules that each worker would otherwise import when it starts.
-OF_WORKERS = (
+WORKER_SERVERS = (
     "billiard.pool",
     "celery.app.amqp",
     "celery.app.control",
@@ -60,7 +60,7 @@ def load() -> None:
     import_module("config.asgi")
     get_resolver().url_patterns  # noqa: B018 - a property that imports every view
     import_module(SERVER)
-    for module in OF_WORKERS:
+    for module in WORKER_SERVERS:
         import_module(module)
     app = import_module("config.celery").app
     app.loader.import_default_modules()

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from core.errors import ProductError
 from core.sentences import Sentence
 
-LARGE = 250_000  # bytes; smaller bodies do not wait for a turn
+LARGE_BODY = 250_000  # bytes; smaller bodies do not wait for a turn
 # Bodies that a process handles at once. With three, a process took 1.6 times its memory when ten people sent bodies of
 # the largest size. Three are not faster than two, since they share a core.
 CONCURRENT_BODIES = 2

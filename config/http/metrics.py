@@ -130,7 +130,7 @@ def _workers() -> Iterator[GaugeMetricFamily]:
         worker_ages = background.queues_heard()
     except RedisError:
         worker_ages = {}
-    limit = background.HEARD_WITHIN
+    limit = background.DEAD_AFTER
     up = {queue: worker_ages.get(queue, limit) < limit for queue in background.QUEUES}
     yield _metric("worker_up", "1 when workers of all queues have reported within 20 s.", [({}, all(up.values()))])
     yield _metric(

@@ -47,7 +47,7 @@ from accounts.access.authentication import user_id_of
 from accounts.access.login_throttle import client_address
 from config.http import problems
 from config.http.handler import LOG_FIELDS
-from config.http.large_bodies import LARGE, LargeBodies
+from config.http.large_bodies import LARGE_BODY, LargeBodies
 from config.http.middleware import WATCHED
 from config.http.unread import UNREAD_GRACE, UnreadBytes
 from core import memory
@@ -57,7 +57,7 @@ from core.logs.context import log_context
 from core.logs.lines import without_secrets
 from core.net.bearer import api_token
 from core.outside import before_waits
-from core.requests import SETTLED
+from core.requests import SLOT_RELEASE
 from core.sentences import Sentence
 from files.index.embedders import embed_in_workers
 
@@ -612,11 +612,11 @@ def reading(application: App) -> App:
             size = body.seek(0, SEEK_END)
             body.seek(0)
             pieces = _pieces(body, receive)
-            if size < LARGE or sender is None or sender.upload:
+            if size < LARGE_BODY or sender is None or sender.upload:
                 await application(scope, pieces, send)
             else:
                 await _in_turn(turns, application, scope, pieces, send, sender.person)
-        if size >= LARGE:
+        if size >= LARGE_BODY:
             await asyncio.to_thread(memory.note_released, size)
 
     return app
@@ -633,7 +633,7 @@ async def _in_turn(
                 turn.end()
                 await send(message)
 
-            scope[SETTLED] = turn.end
+            scope[SLOT_RELEASE] = turn.end
             # Views wait on threads; the turns belong to the event loop.
             with before_waits(partial(asyncio.get_running_loop().call_soon_threadsafe, turn.leave)):
                 await application(scope, receive, answer)

@@ -46,7 +46,7 @@ KEPT_FOR = timedelta(hours=24)
 KEPT_HEADERS = ("Content-Type", "Location", "ETag")
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 PASSING = (409, 429)
-SOON = 1  # seconds to wait before asking again
+RETRY_AFTER = 1  # seconds to wait before asking again
 
 
 class ReplayedAnswer(Exception):
@@ -124,7 +124,7 @@ def begin(user: AbstractUser, key: str, request: Request, new_each_time: Collect
     call = _hash([key, str(request.method), request.path])
     if not try_lock(f"{user.pk}:{call}"):
         sentence = Sentence("The first request with this Idempotency-Key is still running. Ask again in a moment.")
-        raise ProductError("request_in_progress", sentence, status=409, retry_after=SOON)
+        raise ProductError("request_in_progress", sentence, status=409, retry_after=RETRY_AFTER)
     request_hash = _hash(_contents(request, new_each_time))
     earlier = IdempotentAnswer.objects.filter(user=user.pk, call=call).first()
     if earlier is None or earlier.created < timezone.now() - KEPT_FOR:

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 ANSWER_TIMEOUT = 0.9  # seconds for an answer
 TIMES = 3
-EVERY = 1.0  # seconds
+CHECK_INTERVAL = 1.0  # seconds
 STARTS_WITHIN = 2.0  # seconds for HAProxy to start again
 
 
@@ -48,7 +48,7 @@ def watch(url: str, command: Sequence[str]) -> None:
             subprocess.run(command, check=False)
             time.sleep(STARTS_WITHIN)
         elif not missed:
-            time.sleep(EVERY)
+            time.sleep(CHECK_INTERVAL)
 
 
 if __name__ == "__main__":

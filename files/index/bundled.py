@@ -13,7 +13,7 @@ from files.index.vectors import Vector, unit
 
 CAPITAL_WORDS = 2  # most words of a name in capitals
 DIMENSIONS = 256
-SMALL = 4_000  # characters; smaller batches skip the lock, as a search takes 0.03 ms and a batch of a file 30 ms
+SMALL_BATCH = 4_000  # characters; smaller batches skip the lock, as a search takes 0.03 ms and a batch of a file 30 ms
 
 _loading = threading.Lock()
 _embedding = threading.Lock()
@@ -27,7 +27,7 @@ def embed_batch(texts: Sequence[str]) -> list[Vector | None]:
     limits the size of the batch.
     """
     lowered = [_lower_capitals(text) for text in texts]
-    with nullcontext() if sum(map(len, texts)) <= SMALL else _turn():
+    with nullcontext() if sum(map(len, texts)) <= SMALL_BATCH else _turn():
         rows = _load_model().embed(lowered, batch_size=len(lowered))
     return [unit(row) for row in rows]
 

@@ -18,7 +18,7 @@ from llm import tokens
 
 VERSION = 1  # version of these rules; a background task rechunks files of an older version
 TARGET = 512  # most tokens per chunk
-LEAST = 256  # least tokens of a chunk that ends early at a stronger pause
+LEAST_CHUNK_TOKENS = 256  # least tokens of a chunk that ends early at a stronger pause
 LEAST_BEFORE_HEADING = 128  # least tokens of a chunk that ends early before a heading
 OVERLAP = 64  # most tokens that a chunk repeats of the previous one
 MAX_HEADING = 120  # characters per heading in a path
@@ -147,7 +147,7 @@ def _last(atoms: Sequence[_Atom], sums: Sequence[int], first: int) -> int:
     """Return the index of a chunk's last atom: the latest one with the strongest pause from LEAST to TARGET tokens."""
     best = last = first
     while last < len(atoms) and (size := sums[last + 1] - sums[first]) <= TARGET:
-        least = LEAST_BEFORE_HEADING if atoms[best].strength == SECTION else LEAST
+        least = LEAST_BEFORE_HEADING if atoms[best].strength == SECTION else LEAST_CHUNK_TOKENS
         if size < least or atoms[last].strength >= atoms[best].strength:
             best = last
         last += 1

@@ -22,7 +22,7 @@ from files.models import Chunk, File, FileText
 
 log = logging.getLogger(__name__)
 
-A_WHILE = 10.0  # seconds that a worker renews chunks before it turns to other tasks
+TIME_SLICE = 10.0  # seconds that a worker renews chunks before it turns to other tasks
 
 
 def chunks_of(file: File, media_type: str, text: str, spans: Sequence[Sequence[int]]) -> list[Chunk]:
@@ -50,8 +50,11 @@ def outdated() -> "QuerySet[File]":
 
 
 def cut_outdated() -> None:
-    """Renew the chunks of outdated files for `A_WHILE`. Search finds the old chunks until the new ones are complete."""
-    deadline = time.monotonic() + A_WHILE
+    """Renew the chunks of outdated files for `TIME_SLICE`.
+
+    Search finds the old chunks until the new ones are complete.
+    """
+    deadline = time.monotonic() + TIME_SLICE
     while time.monotonic() < deadline:
         pk = outdated().order_by("chunker", "pk").values_list("pk", flat=True).first()
         if pk is None:

@@ -10,12 +10,12 @@ from uuid import UUID
 import numpy as np
 
 from core.background import submit
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.errors import ModelError
 from core.outside import wait_outside
 from core.sentences import Sentence
 from files.index.embedding_queue import request_vectors
-from files.index.ledger import NOBODY, Payer, SearchUsage, record_call
+from files.index.ledger import NO_PAYER, Payer, SearchUsage, record_call
 from files.index.vectors import Vector, unit
 from files.models import Embedder
 from llm import tokens
@@ -29,8 +29,8 @@ BATCH_CHARACTERS = 32_768
 LONGEST_TEXT = 65_536  # characters of a text that the bundled embedder reads
 SAMPLE = 2_000  # characters that show the script of a text
 REMOTE_BATCH = 64  # texts
-PATIENT = 60.0  # seconds for an answer while a file is indexed
-HURRIED = 5.0  # seconds for an answer while a user waits for results
+INDEXING_TIMEOUT = 60.0  # seconds for an answer while a file is indexed
+SEARCH_TIMEOUT = 5.0  # seconds for an answer while a user waits for results
 SEARCH_SECONDS = 2.0  # seconds for the answer of a worker while a user waits; it usually takes milliseconds
 GREETING = "Is anybody there?"  # a text that tries an embedder
 HALVINGS = 3  # halvings of texts that are too long for an endpoint
@@ -72,7 +72,7 @@ _EMBEDDERS = VersionedCache(lambda: Embedder.objects.in_bulk())
 
 
 def embed(
-    embedder: Embedder, texts: Sequence[str], payer: Payer = NOBODY, *, timeout: float = PATIENT
+    embedder: Embedder, texts: Sequence[str], payer: Payer = NO_PAYER, *, timeout: float = INDEXING_TIMEOUT
 ) -> list[Vector | None]:
     """Return one vector for each passage, as `EmbeddingClient.embed`. Calls to a server are stored in the ledger.
 
@@ -81,9 +81,9 @@ def embed(
     return _embed(embedder, [_prefixed(embedder.passage_prefix, text) for text in texts], payer, timeout)
 
 
-def embed_query(embedder: Embedder, query: str, payer: Payer = NOBODY) -> Vector | None:
+def embed_query(embedder: Embedder, query: str, payer: Payer = NO_PAYER) -> Vector | None:
     """Return the vector of a question, for a user who waits. As `embed`."""
-    return _embed(embedder, [_prefixed(embedder.query_prefix, query)], payer, HURRIED)[0]
+    return _embed(embedder, [_prefixed(embedder.query_prefix, query)], payer, SEARCH_TIMEOUT)[0]
 
 
 def _prefixed(prefix: str, text: str) -> str:
@@ -103,19 +103,19 @@ def count_tokens(texts: Sequence[str]) -> int:
     return sum(map(tokens.count, texts))
 
 
-def client_of(embedder: Embedder, *, timeout: float = PATIENT) -> EmbeddingClient:
+def client_of(embedder: Embedder, *, timeout: float = INDEXING_TIMEOUT) -> EmbeddingClient:
     """Return the client of an embedder. `timeout`: seconds for one request. Raises `ModelError` (`secret_lost`)."""
     if embedder.kind == Embedder.Kind.BUNDLED:
         return _BundledClient(timeout)
     if is_lost(embedder.api_key):
-        raise ModelError("secret_lost", LOST, retryable=False)
+        raise ModelError("secret_lost", KEY_LOST, retryable=False)
     return _remote_client(embedder.base_url, embedder.api_key, embedder.model, embedder.dimensions, timeout)
 
 
 def dimensions_of(base_url: str, api_key: str, model: str) -> int:
     """Return the number of dimensions of a model's vectors, as its server answers. Raises `ModelError`."""
     embeddings = import_module("llm.providers.embeddings")
-    client = embeddings.EmbeddingsClient(base_url, api_key, PATIENT, again=0)
+    client = embeddings.EmbeddingsClient(base_url, api_key, INDEXING_TIMEOUT, again=0)
     with wait_outside():
         rows, _ = submit(client.embed(model, [GREETING])).result()
     try:
@@ -126,7 +126,7 @@ def dimensions_of(base_url: str, api_key: str, model: str) -> int:
 
 def embed_bundled(texts: Sequence[str]) -> list[Vector | None]:
     """Embed with the bundled embedder, even if another one is active. Every installation has it."""
-    return _BundledClient(PATIENT).embed(texts, SearchUsage())
+    return _BundledClient(INDEXING_TIMEOUT).embed(texts, SearchUsage())
 
 
 class _BundledClient:
@@ -148,7 +148,7 @@ class _BundledClient:
 
     def _embed_batch(self, texts: list[str]) -> list[Vector | None]:
         if _in_workers:
-            search = self._timeout <= HURRIED
+            search = self._timeout <= SEARCH_TIMEOUT
             return request_vectors(texts, search=search, timeout=SEARCH_SECONDS if search else self._timeout)
         # Imported late, since web processes never embed.
         vectors: list[Vector | None] = import_module("files.index.bundled").embed_batch(texts)
@@ -198,7 +198,7 @@ class _RemoteClient:
         # Imported late, since most processes never send HTTP requests to a model.
         embeddings = import_module("llm.providers.embeddings")
         self._client = embeddings.EmbeddingsClient(
-            base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > HURRIED else 0
+            base_url or OPENAI_URL, api_key, timeout, again=2 if timeout > SEARCH_TIMEOUT else 0
         )
 
     def embed(self, texts: Sequence[str], usage: SearchUsage) -> list[Vector | None]:

@@ -37,14 +37,14 @@ BLOCK = 1.0  # seconds that a read blocks in Redis; the connection times out aft
 PAUSE = 0.5  # seconds between attempts while Redis is away
 ANSWER_SECONDS = 30  # lifetime of an answer that nobody reads
 FAILED = "failed"
-SOON = 5  # seconds after which a refused call may be sent again
-AWAY = gettext_noop(
+RETRY_AFTER = 5  # seconds after which a refused call may be sent again
+QUEUE_UNAVAILABLE = gettext_noop(
     "The bundled embedder does not answer: no worker of background work is there, or it has too much to do."
 )
 BROKEN = gettext_noop(
     "The bundled embedder failed with these texts. The log of the worker of background work says why."
 )
-BUSY = gettext_noop("Too many texts wait to be embedded at the moment. Try again in a few seconds.")
+QUEUE_FULL = gettext_noop("Too many texts wait to be embedded at the moment. Try again in a few seconds.")
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +53,9 @@ class EmbedderUnavailable(ModelError):
     """No worker embedded the texts (503)."""
 
     def __init__(self, code: str, detail: str) -> None:
-        super().__init__(code, detail, retryable=True, retry_after=SOON)
+        super().__init__(code, detail, retryable=True, retry_after=RETRY_AFTER)
         self.status = 503
-        self.extra["retry_after"] = SOON
+        self.extra["retry_after"] = RETRY_AFTER
 
 
 def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> list[Vector | None]:
@@ -68,9 +68,9 @@ def request_vectors(texts: Sequence[str], *, search: bool, timeout: float) -> li
         try:
             answer = _answer(SEARCHES if search else TEXTS, json.dumps(list(texts)), timeout)
         except (RedisError, OSError) as error:
-            raise EmbedderUnavailable("embedder_away", AWAY) from error
+            raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE) from error
     if answer is None:
-        raise EmbedderUnavailable("embedder_away", AWAY)
+        raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE)
     if answer == FAILED:
         raise EmbedderUnavailable("embedder_failed", BROKEN)
     rows = np.frombuffer(base64.b64decode(answer), dtype="<f4").reshape(len(texts), -1)
@@ -89,9 +89,9 @@ def _answer(waiting: str, batch: str, timeout: float) -> str | None:
     with connection.pipeline(transaction=False) as pipe:
         served, length = pipe.exists(SERVED).llen(waiting).execute()
     if not served:
-        raise EmbedderUnavailable("embedder_away", AWAY)
+        raise EmbedderUnavailable("embedder_away", QUEUE_UNAVAILABLE)
     if length >= MOST_WAITING:
-        raise EmbedderUnavailable("embedder_busy", BUSY)
+        raise EmbedderUnavailable("embedder_busy", QUEUE_FULL)
     deadline = time.monotonic() + timeout
     with connection.pipeline(transaction=False) as pipe:
         pipe.set(_batch_key(key), batch, px=round(timeout * 1000))

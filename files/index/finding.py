@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 
 from core.errors import ModelError
 from core.sentences import Sentence
-from files.index.ledger import NOBODY, Payer
+from files.index.ledger import NO_PAYER, Payer
 from files.index.reranking import Judgement, cached_judgement, text_to_judge
 from files.index.search import SearchResult, search_many
 from files.models import File, Reranker
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def find_passages(
-    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
+    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NO_PAYER
 ) -> SearchResult:
     """Search as `search_many` does, then order the hits with the active re-ranker. It reads only the first query.
 

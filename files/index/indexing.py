@@ -17,7 +17,7 @@ from core.errors import ModelError
 from core.locks import lock
 from files.index.embedders import GREETING, active_embedder, dimensions_of, embed
 from files.index.language import configurations_of, key_prefix
-from files.index.ledger import NOBODY, Payer
+from files.index.ledger import NO_PAYER, Payer
 from files.index.lexemes import unmarked_prefix
 from files.index.vectors import Vector
 from files.index.words import indexed_text
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 WORDS_BATCH = 500  # chunks per statement
 VECTORS_BATCH = 256
-A_WHILE = 10.0  # seconds that a worker indexes words anew before it turns to other tasks
+TIME_SLICE = 10.0  # seconds that a worker indexes words anew before it turns to other tasks
 ACTIVE_LOCK = "active embedder"  # the lock for changes of the active embedder
 LARGEST_INDEXED = 4_000  # dimensions; pgvector's limit for HNSW over half precision
 
@@ -129,11 +129,11 @@ def outdated_words() -> "QuerySet[File]":
 
 
 def index_outdated_words() -> None:
-    """Index the words of outdated files anew for `A_WHILE`. Search uses the old postings until the new ones are there.
+    """Index the words of outdated files anew for `TIME_SLICE`.
 
-    Vectors stay. So this costs no call of an embedder.
+    Search uses the old postings until the new ones are there. Vectors stay. So this costs no call of an embedder.
     """
-    deadline = time.monotonic() + A_WHILE
+    deadline = time.monotonic() + TIME_SLICE
     while time.monotonic() < deadline:
         pk = outdated_words().order_by("word_index", "pk").values_list("pk", flat=True).first()
         if pk is None:
@@ -154,7 +154,7 @@ def _renew_words(pk: UUID) -> None:
     File.objects.filter(pk=pk).update(heartbeat=None)
 
 
-def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY) -> None:
+def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NO_PAYER) -> None:
     """Store the vectors of chunks in batches. Stored batches stay if a later one fails. Raises `ModelError`."""
     for batch, vectors in embed_batches(chunks, embedder, payer):
         literals = [None if vector is None else str(vector.tolist()) for vector in vectors]
@@ -168,7 +168,7 @@ def embed_chunks(chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOB
 
 
 def embed_batches(
-    chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NOBODY
+    chunks: Sequence[Chunk], embedder: Embedder, payer: Payer = NO_PAYER
 ) -> Iterator[tuple[Sequence[Chunk], Sequence[Vector | None]]]:
     """Yield batches of chunks with their vectors; None for a chunk without words. Raises `ModelError`."""
     for batch in _batches(chunks, VECTORS_BATCH):

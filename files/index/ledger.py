@@ -23,7 +23,7 @@ class Payer:
     conversation: UUID | None = None
 
 
-NOBODY = Payer()
+NO_PAYER = Payer()
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from django.db import connection
 from files.index.language import key_prefix
 from files.index.words import indexed_text
 
-KEPT = 50_000  # words in the cache, about 15 MB; a full cache is cleared
+CACHED_WORDS = 50_000  # words in the cache, about 15 MB; a full cache is cleared
 UNMARKED = "~"  # marks keys of words without marks on their letters; lexemes of the parser's words do not have it
 
 # Words and lexemes are joined by line ends and spaces, which is much faster than arrays. A word has no space.
@@ -63,7 +63,7 @@ def keys_of(words: Collection[str], language: str) -> Mapping[str, WordKeys]:
     if not missing:
         return cached
     read = _query_keys(missing, language)
-    if len(_cache) + len(read) > KEPT:
+    if len(_cache) + len(read) > CACHED_WORDS:
         _cache.clear()
     _cache.update({(language, word): keys for word, keys in read.items()})
     return cached | read

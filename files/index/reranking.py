@@ -21,20 +21,20 @@ from redis.exceptions import RedisError
 
 from core.audit.services import record, record_saved, stored
 from core.background import submit
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.errors import ModelError
 from core.locks import lock
 from core.outside import wait_outside
 from core.permissions import require_right, require_store
 from core.sentences import Sentence
-from files.index.ledger import NOBODY, Payer, record_call
+from files.index.ledger import NO_PAYER, Payer, record_call
 from files.index.search import ChunkHit
 from files.models import Reranker
 from llm import tokens
 
 ACTIVE_LOCK = "active re-ranker"  # the lock for changes of the active re-ranker
 LEFT_ALONE = 15  # seconds without calls after a failure
-KEPT = 60  # seconds that a judgement is cached
+CACHE_SECONDS = 60  # seconds that a judgement is cached
 HALVINGS = 3  # times that passages are halved, if they are too long for the model
 TRIAL = ("capital of France", ["rain in May", "Paris, the capital of France"])
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def cached_judgement(reranker: Reranker, query: str, texts: list[str], payer: Pa
     except ModelError as error:
         _write_cache(f"re-ranker:{row_digest}", error.sentence.dump(), LEFT_ALONE)
         raise
-    _write_cache(f"re-ranker:{texts_digest}", judgement, KEPT)
+    _write_cache(f"re-ranker:{texts_digest}", judgement, CACHE_SECONDS)
     return judgement
 
 
@@ -86,13 +86,13 @@ def _write_cache(key: str, value: object, seconds: int) -> None:
         log.warning("what a re-ranker said is not kept: Redis is away")
 
 
-def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NOBODY) -> Judgement:
+def judge(reranker: Reranker, query: str, texts: Sequence[str], payer: Payer = NO_PAYER) -> Judgement:
     """Ask the server, and store the call in the ledger. If it refuses passages as too long, halves them and retries.
 
     Raises `ModelError`.
     """
     if is_lost(reranker.api_key):
-        raise ModelError("secret_lost", LOST, retryable=False)
+        raise ModelError("secret_lost", KEY_LOST, retryable=False)
     client = _client(reranker.kind, reranker.base_url, reranker.api_key, float(reranker.patience))
     longest = reranker.longest
     sent = [tokens.truncate(text, longest) for text in texts]

@@ -31,7 +31,7 @@ from core.sentences import Sentence
 from files.index import feedback, ranking
 from files.index.embedders import embed_query
 from files.index.language import UNSPACED_RUN
-from files.index.ledger import NOBODY, Payer
+from files.index.ledger import NO_PAYER, Payer
 from files.index.lexemes import keys_of, lexeme_of
 from files.index.ranking import PreparedSearch, Query
 from files.index.vectors import Vector
@@ -45,8 +45,8 @@ MEANING_SHARE = 0.35
 POOL = 100  # combined chunks per ranking
 MAX_LIMIT = 100
 MAX_QUERY = 2_000  # used characters of a query
-NEAR = 160  # characters within which matched words count as close
-BEFORE = 80  # characters of an excerpt before the first match
+CLOSE_DISTANCE = 160  # characters within which matched words count as close
+EXCERPT_LEAD = 80  # characters of an excerpt before the first match
 EXCERPT = 320  # characters of an excerpt
 # The least cosine that shows a passage to be related. With the bundled embedder, small talk seldom reaches it for any
 # passage. A passage that answers in other words may be below it, so a lower cosine proves nothing.
@@ -114,7 +114,7 @@ class SearchResult:
     notes: tuple[Sentence, ...] = ()
 
 
-def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY) -> list[ChunkHit]:
+def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer = NO_PAYER) -> list[ChunkHit]:
     """Return the best chunks of `files`, at most 100. A query without a letter or digit finds nothing.
 
     If an embedder does not answer, chunks are ranked by words only.
@@ -123,7 +123,7 @@ def search(*, query: str, files: QuerySet[File], limit: int = 10, payer: Payer =
 
 
 def search_many(
-    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NOBODY
+    *, queries: Sequence[str], files: QuerySet[File], limit: int = 10, payer: Payer = NO_PAYER
 ) -> SearchResult:
     """Search for several phrasings of one question. A chunk gets the best of its scores."""
     cleaned = [each for query in queries if _WORD.search(each := _storable(query))]
@@ -169,7 +169,7 @@ def _rank(
     rankings = _rank_by_vectors(query.text, files, prepared, bm25.best(POOL), payer, failures)
     scores = _combine(bm25, rankings)
     if feedback.pays(collection) and scores:
-        order = _ordered(scores, prepared)[: feedback.BEST]
+        order = _ordered(scores, prepared)[: feedback.EXPANDING_CHUNKS]
         counts = {chunk: math.exp(scores[chunk] - scores[order[0]]) for chunk in order}
         best = feedback.feedback_chunks(counts)
         expanded = feedback.expand_query(query, entries, counts, best, files, collection)
@@ -366,7 +366,7 @@ def _densest_position(hit: ChunkHit) -> int:
     """Return the position with the most distinct matched words nearby; 0 without a match."""
 
     def density(at: int) -> tuple[int, int]:
-        near = [mark for mark in hit.highlights if at <= mark[0] and mark[1] <= at + NEAR] or [(at, at)]
+        near = [mark for mark in hit.highlights if at <= mark[0] and mark[1] <= at + CLOSE_DISTANCE] or [(at, at)]
         return len({hit.text[left:right].casefold() for left, right in near}), at - near[-1][1]
 
     return max((left for left, _ in hit.highlights), key=density, default=0)
@@ -374,12 +374,12 @@ def _densest_position(hit: ChunkHit) -> int:
 
 def _around(text: str, best: int) -> tuple[int, int]:
     """Return the [start, end) of an excerpt around `best`, cut between words."""
-    start = max(0, best - BEFORE)
+    start = max(0, best - EXCERPT_LEAD)
     if start:
         start = min(best, start + len(text[start:best].partition(" ")[0]) + 1)
     end = start + EXCERPT
     if end < len(text):
-        end = max(text.rfind(" ", start, end), best + BEFORE)
+        end = max(text.rfind(" ", start, end), best + EXCERPT_LEAD)
     return start, min(end, len(text))
 
 

@@ -111,8 +111,8 @@ class Effort(TextChoices):
 
 
 # The choice to send requests without an effort, instead of the least effort.
-UNSAID = "unsaid"
-OWN_EFFORTS = [*Effort.choices, (UNSAID, _("not said"))]
+UNSPECIFIED = "unsaid"
+OWN_EFFORTS = [*Effort.choices, (UNSPECIFIED, _("not said"))]
 
 # Efforts to offer for a reasoning model whose efforts are unknown.
 OFF_AND_ON = (Effort.NONE.value, Effort.MEDIUM.value)
@@ -346,7 +346,7 @@ class Model(models.Model):
     def least_effort(self) -> str | None:
         """Return the effort for the product's own requests, such as titles and summaries; None to send no effort."""
         if self.own_effort:
-            return None if self.own_effort == UNSAID else self.own_effort
+            return None if self.own_effort == UNSPECIFIED else self.own_effort
         return next(iter(self.offered_efforts), None)
 
     @property

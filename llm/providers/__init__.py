@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.errors import ModelError
 from core.net.url_safety import is_http
 from core.sentences import Sentence
@@ -86,7 +86,7 @@ class KeyLostClient:
 
 
 def _key_lost() -> ModelError:
-    return ModelError("secret_lost", LOST, retryable=False)
+    return ModelError("secret_lost", KEY_LOST, retryable=False)
 
 
 def lacking(

@@ -40,7 +40,7 @@ from llm.types.model_call import (
 )
 
 VERSION = "2026-10-21"  # protocol version
-NOTHING = "(empty)"  # placeholder for an empty text, which the protocol refuses
+EMPTY_TEXT = "(empty)"  # placeholder for an empty text, which the protocol refuses
 
 _THINKING = ("thinking", "redacted_thinking")
 # Models from 5.5 on think even without a request. They show their thoughts only as a summary.
@@ -255,13 +255,13 @@ class _Messages:
             if number in self._points:
                 _mark_for_cache(self._wire[-1]["content"])
         if not self._wire or self._wire[0]["role"] != "user":
-            self._wire.insert(0, {"role": "user", "content": [{"type": "text", "text": NOTHING}]})
+            self._wire.insert(0, {"role": "user", "content": [{"type": "text", "text": EMPTY_TEXT}]})
         return self._wire
 
     def _add(self, role: str, blocks: list[Block]) -> None:
         if not self._wire or self._wire[-1]["role"] != role:
             # Without this placeholder, the messages before and after an empty one would become one message.
-            self._wire.append({"role": role, "content": blocks or [{"type": "text", "text": NOTHING}]})
+            self._wire.append({"role": role, "content": blocks or [{"type": "text", "text": EMPTY_TEXT}]})
         else:
             self._wire[-1]["content"] += blocks
 
@@ -281,7 +281,7 @@ class _Messages:
 
     def _result(self, message: ModelMessage) -> Block:
         call_id = self._ids.of_result(message.tool_call_id or "")
-        return {"type": "tool_result", "tool_use_id": call_id, "content": message.text or NOTHING}
+        return {"type": "tool_result", "tool_use_id": call_id, "content": message.text or EMPTY_TEXT}
 
 
 def _can_go_back(message: ModelMessage) -> bool:

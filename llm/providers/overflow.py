@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 LEAST_LIMIT = 256  # tokens; a smaller number in a refusal is not a window
-NEAR = 0.25  # share by which a server's count of a prompt may differ from ours
+COUNT_TOLERANCE = 0.25  # share by which a server's count of a prompt may differ from ours
 LARGEST = 2**31 - 1  # the largest value of the database column
 EXAMINED = 4_000  # characters of a refusal that are searched
 
@@ -202,7 +202,7 @@ def overflow_by_numbers(message: str, counted: int) -> Overflow | None:
         return None
     text = _DATES.sub(lambda date: " " * len(date[0]), message)
     numbers = list(_numbers(text))
-    near = [value for value, _ in numbers if abs(value - counted) <= NEAR * counted]
+    near = [value for value, _ in numbers if abs(value - counted) <= COUNT_TOLERANCE * counted]
     if not near:
         return None
     requested = max(near)

@@ -220,7 +220,7 @@ _INCOMPLETE: dict[str, FinishReason] = {
     "content_filter": "content_filter",
     "steered": "pause",  # a person wrote during the answer
 }
-_WITHOUT_END = ("failed", "cancelled", "queued", "in_progress")  # states of a response without an answer
+_UNFINISHED_STATES = ("failed", "cancelled", "queued", "in_progress")  # states of a response without an answer
 
 
 _PIECES = (
@@ -284,7 +284,7 @@ class ResponsesReader(StepReader):
         return []
 
     def _whole(self, answer: JsonObject) -> Iterator[StepEvent]:
-        if answer.get("status") in _WITHOUT_END:
+        if answer.get("status") in _UNFINISHED_STATES:
             raise errors.from_event(answer, self._api_key)
         for place, item in enumerate(answer["output"]):
             if item.get("type") == "message":

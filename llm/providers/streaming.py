@@ -271,7 +271,11 @@ _NAMES = {
     "reasoning_details": REASONING,
     "messages.reasoning": REASONING,
 }
-_SILENT = {"cache_key", "cache_points", "previous_answer"}  # added by Glasshouse, so people need not know
+_UNREPORTED_PARAMETERS = {
+    "cache_key",
+    "cache_points",
+    "previous_answer",
+}  # added by Glasshouse, so people need not know
 
 
 class RefusedParameters:
@@ -298,7 +302,7 @@ class RefusedParameters:
         left_out = []
         for name in names:
             shorter = without(request, name)
-            if shorter != request and name not in _SILENT:
+            if shorter != request and name not in _UNREPORTED_PARAMETERS:
                 left_out.append(name.partition(" ")[0] if name.startswith(EFFORT) else name)
             request = shorter
         return request, tuple(left_out)

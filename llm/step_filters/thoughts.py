@@ -48,9 +48,9 @@ _FENCE = re.compile(r"^[ ]{0,3}(?:```|~~~)", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 # A mentioned tag follows a blank or quotation mark, and the sentence goes on after it.
 _BEFORE_MENTION = tuple(" \t\"'“‘«(")
-_GOES_ON = re.compile(r"[ \t]+[a-z0-9(]|[ \t]*[,.;:)\"'”’»]")
+_SENTENCE_CONTINUES = re.compile(r"[ \t]+[a-z0-9(]|[ \t]*[,.;:)\"'”’»]")
 _SENTENCE_END = tuple(".!?…:;。！？*")
-BEHIND = 3  # characters after a closing tag that distinguish an end from a mention
+LOOKAHEAD = 3  # characters after a closing tag that distinguish an end from a mention
 MAX_MENTIONS = 8  # mentioned closing tags; after these, everything is text
 
 
@@ -269,7 +269,7 @@ class ThoughtFilter:
         length = closing.end() - closing.start()
         before = "".join(self._passed)
         undecided = before.endswith(_BEFORE_MENTION) or _open_quotes(before)
-        if not final and undecided and len(self._rest) < length + BEHIND:
+        if not final and undecided and len(self._rest) < length + LOOKAHEAD:
             return
         if _is_end(before, self._rest[length:]):
             yield TextBecameReasoning()
@@ -307,7 +307,7 @@ def _is_end(before: str, behind: str) -> bool:
     spoken = line.rstrip()
     if not spoken or not line.endswith(_BEFORE_MENTION):
         return True
-    return (line != spoken and spoken.endswith(_SENTENCE_END)) or not _GOES_ON.match(behind)
+    return (line != spoken and spoken.endswith(_SENTENCE_END)) or not _SENTENCE_CONTINUES.match(behind)
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.json_types import JsonObject
 from core.net.addresses import host_of
 from core.net.outgoing import note
@@ -181,7 +181,7 @@ async def converse(
     opened it, so this coroutine is one task's whole work.
     """
     if any(map(is_lost, server.secrets.values())):
-        lost = Sentence(LOST)
+        lost = Sentence(KEY_LOST)
         raise ServerFailed(Sentence("{name} was not asked. {lost}", name=server.name, lost=lost), "secret_lost", lost)
     refusal = ""
     cause: Exception | None = None

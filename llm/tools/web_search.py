@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import httpx2
 
-from core.crypto import LOST, is_lost
+from core.crypto import KEY_LOST, is_lost
 from core.net.addresses import HostListing, HostLists, host_of
 from core.net.fetch import read_body
 from core.net.outgoing import note
@@ -25,7 +25,7 @@ MAX_QUERIES = 5
 MAX_QUERY = 400  # characters, Brave's limit
 MAX_RESULTS = 20
 RESULTS_PER_QUERY = 10
-NOTHING = "Nothing was found. Try other words."
+NO_RESULTS = "Nothing was found. Try other words."
 ONE_DENIED = "One result is of a host that this workspace denies; it was left out."
 DENIED = "{count} results are of hosts that this workspace denies; they were left out."
 NO_LISTS = HostLists()
@@ -70,7 +70,7 @@ class SearchService:
         Raises `FetchRefused` with a sentence for the model, which never contains the key.
         """
         if is_lost(self.api_key):
-            raise FetchRefused(LOST)
+            raise FetchRefused(KEY_LOST)
         note(host_of(self._url), query)
         try:
             async with asyncio.timeout(self.timeout), httpx2.AsyncClient(timeout=self.timeout) as client:
@@ -165,7 +165,7 @@ class WebSearchTool:
         ]
         notes = [*failures, *([DENIED.format(count=denied) if denied > 1 else ONE_DENIED] if denied else [])]
         if not documents:
-            notes.append("Nothing else was found. Try other words." if denied else NOTHING)
+            notes.append("Nothing else was found. Try other words." if denied else NO_RESULTS)
         texts = [f"{document['title']}\n{document['metadata']}\n{document['text']}" for document in documents]
         return ToolOutput("\n\n".join([*texts, *notes]), {"documents": documents, "notes": notes, "denied": denied})
 

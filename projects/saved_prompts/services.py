@@ -20,7 +20,7 @@ from projects.models.roles import require_editor
 from projects.saved_prompts.models import SavedPrompt
 from projects.saved_prompts.variables import Variable, require_usable, variables
 
-OFFERED = 12  # suggestions after a /
+MAX_SUGGESTIONS = 12  # suggestions after a /
 LONGEST_SEARCH = 100  # characters
 
 
@@ -136,7 +136,7 @@ class OfferedPrompt:
 
 
 def offered_prompts(*, user: User, persona: Persona | None, project: Project | None, typed: str) -> list[OfferedPrompt]:
-    """Return the suggestions for `typed` after a /, at most `OFFERED`.
+    """Return the suggestions for `typed` after a /, at most `MAX_SUGGESTIONS`.
 
     The user's own prompts come first, then prompts of the current project, prompts of the workspace, and the persona's
     starter messages.
@@ -150,7 +150,7 @@ def offered_prompts(*, user: User, persona: Persona | None, project: Project | N
     starters = enumerate(persona.starter_messages) if persona else ()
     prompts += [OfferedPrompt(f"starter-{number}", "", text) for number, text in starters]
     query = typed.strip().casefold()[:LONGEST_SEARCH]
-    return [each for each in prompts if query in (each.name or each.text).casefold()][:OFFERED]
+    return [each for each in prompts if query in (each.name or each.text).casefold()][:MAX_SUGGESTIONS]
 
 
 def _project_name(prompt: SavedPrompt) -> str:

@@ -15,7 +15,7 @@ from readers.formats.result import ReaderError
 MAX_MEMBERS = 10_000
 MAX_UNPACKED = 400_000_000  # bytes of all members together
 MAX_RATIO = 200  # unpacked : packed; office documents stay below 50
-SMALL = 20_000_000  # bytes; archives up to this unpacked size may have any ratio
+SMALL_ARCHIVE = 20_000_000  # bytes; archives up to this unpacked size may have any ratio
 # Members of an OpenDocument.
 MANIFEST = "META-INF/manifest.xml"
 PACKAGE = "encrypted-package"
@@ -47,7 +47,7 @@ class Archive:
         packed = sum(member.compress_size for member in self.members)
         if len(self.members) > MAX_MEMBERS or unpacked > MAX_UNPACKED:
             raise ReaderError("bomb")
-        if unpacked > SMALL and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
+        if unpacked > SMALL_ARCHIVE and unpacked > MAX_RATIO * min(max(packed, 1), path.stat().st_size):
             raise ReaderError("bomb")
         self._members = {_plain_name(member.filename): member for member in self.members}
         self.locked = {name: member for name, member in self._members.items() if member.flag_bits & _ENCRYPTED}

@@ -159,7 +159,7 @@ _BY_NAME = {
 PLAIN = "text/plain"
 XML = "text/xml"
 # All types that `media_type` returns, and the type of a stored HEIC picture.
-KNOWN = tuple(
+KNOWN_TYPES = tuple(
     sorted(
         {
             *(PDF, RTF, ZIP, EPUB, HTML, MAIL, MBOX, SVG, XML, PLAIN, HEIC),

@@ -23,7 +23,7 @@ _WITHOUT_TEXT = ("sldNum", "sldImg")  # placeholders without text of the slide
 # Kinds of parts with authors of comments, in older and newer files, with their usual names.
 _AUTHORS = {"commentAuthors": "ppt/commentAuthors.xml", "authors": "ppt/authors.xml"}
 _YES = ("1", "true")
-_NO = ("0", "false")
+_FALSE_VALUES = ("0", "false")
 
 
 def read(path: Path, media_type: str) -> Extracted:
@@ -76,7 +76,7 @@ class _Slide:
             elif kind not in _WITHOUT_TEXT:
                 blocks.append(self._shape(shape, bulleted=kind in _BODIES))
         parts = list(filter(None, (*(each for each in title if len(each) > 2), *blocks, *self._extras())))
-        if parts and tree.get("show") in _NO:
+        if parts and tree.get("show") in _FALSE_VALUES:
             self._left_out[hidden.COUNT] += 1
             parts.insert(0, hidden.SLIDE)
         return "\n\n".join(parts)

@@ -11,10 +11,10 @@ from readers.formats.result import SENTENCES, Extracted, ReaderSentence, gettext
 
 CODES = ("locked_inside", "wrong_inside", "untried_inside")
 STILL_CLOSED = gettext_noop("Files in it that a password still closes: {names}. Enter the password on its page.")
-_NAMED = 10  # closed files that a sentence names
-_WHY = "|".join(re.escape(f"[Not read: {SENTENCES[code]}]") for code in CODES)
+_MAX_NAMED_FILES = 10  # closed files that a sentence names
+_REASON_PATTERN = "|".join(re.escape(f"[Not read: {SENTENCES[code]}]") for code in CODES)
 _PROTECTED = f"\n\n[Not read: {SENTENCES['protected']}]"
-_CLOSED = re.compile(rf"^(?:# (?P<member>.+)\n\n|Attachment (?P<attached>.+): )(?:{_WHY})", re.M)
+_CLOSED = re.compile(rf"^(?:# (?P<member>.+)\n\n|Attachment (?P<attached>.+): )(?:{_REASON_PATTERN})", re.M)
 
 
 def closed_names(extracted: Extracted) -> list[str]:
@@ -35,8 +35,8 @@ def refusal(extracted: Extracted, password: str) -> str:
 def closed_notice(extracted: Extracted) -> ReaderSentence | None:
     """Return the sentence that names the closed files, or None if all are open."""
     closed = closed_names(extracted)
-    more = ", …" if len(closed) > _NAMED else ""
-    return ReaderSentence(STILL_CLOSED, {"names": ", ".join(closed[:_NAMED]) + more}) if closed else None
+    more = ", …" if len(closed) > _MAX_NAMED_FILES else ""
+    return ReaderSentence(STILL_CLOSED, {"names": ", ".join(closed[:_MAX_NAMED_FILES]) + more}) if closed else None
 
 
 def with_opened(extracted: Extracted, before: str, spans: list[list[int]]) -> Extracted:

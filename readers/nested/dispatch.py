@@ -59,10 +59,10 @@ _READERS = {
 }
 _READERS |= dict.fromkeys(OPEN_DOCUMENTS, "formats.opendocument")
 _READERS |= dict.fromkeys((*IMAGES, *CONVERTED), "formats.images")
-_OTHERS = "formats.plain"
+_FALLBACK_READER = "formats.plain"
 # Less strict readers, for files that the reader of their kind cannot read.
 _SECOND_READERS = dict.fromkeys((XLSX, XLSB, XLS), "formats.workbooks")
-_DECIDED = ("encrypted", "protected", "bomb", "entities", "too_large")  # errors that a second reader cannot better
+_FINAL_ERRORS = ("encrypted", "protected", "bomb", "entities", "too_large")  # errors that a second reader cannot better
 _WITH_ENCODING = ("formats.markup", "formats.plain")
 _DOCUMENTS = (DOC, PPT, DOCX, PPTX, EPUB, RTF, ODT, ODP)  # they have content other than text
 # The password with which Excel protects a workbook whose structure is locked. Excel opens such files unasked.
@@ -164,7 +164,7 @@ def _read(path: Path, name: str, encoding: str, password: str, inner: Inner) -> 
 
 def _read_with(path: Path, name: str, encoding: str, password: str, inner: Inner) -> Extracted:
     with _unlocked(path, name, password) as (unlocked, kind):
-        reader = _READERS.get(kind, _OTHERS)
+        reader = _READERS.get(kind, _FALLBACK_READER)
         extracted: Extracted
         if reader in _WITH_ENCODING:
             extracted = _reader(reader)(unlocked, kind, encoding=encoding)
@@ -201,7 +201,7 @@ def _by_one_of(path: Path, kind: str, first: str, second: str) -> Extracted:
     except MemoryError:
         raise
     except ReaderError as error:
-        if error.code in _DECIDED:
+        if error.code in _FINAL_ERRORS:
             raise
     except Exception as error:  # libraries may raise any error for an odd file
         logger.info("read by a second reader: %r", error)

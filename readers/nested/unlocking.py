@@ -37,7 +37,7 @@ _ROUNDS_OF_AES = 1_000
 _VERIFIER = 2
 _MAC = 10
 _BLOCK = 16
-_AT_ONCE = 1 << 16  # blocks encrypted in one call
+_BLOCKS_PER_CALL = 1 << 16  # blocks encrypted in one call
 # Limits for deriving the keys of one file. Each is some 10 s of work, so that nobody waits long for a hostile file.
 # Office uses 100,000 rounds. LibreOffice uses 100,000 rounds for each part, or 3 rounds over 64 MiB for the whole file.
 _MOST_ROUNDS = 20_000_000
@@ -171,8 +171,8 @@ def _aes_parameters(extra: bytes) -> tuple[int, int]:
 def _counter_mode(key: bytes, body: bytes) -> bytes:
     encryptor = Cipher(AES(key), ECB()).encryptor()  # noqa: S305  the library's counter mode is big-endian
     parts = []
-    for first in range(0, len(body), _AT_ONCE * _BLOCK):
-        part = body[first : first + _AT_ONCE * _BLOCK]
+    for first in range(0, len(body), _BLOCKS_PER_CALL * _BLOCK):
+        part = body[first : first + _BLOCKS_PER_CALL * _BLOCK]
         first_counter = first // _BLOCK + 1
         counters = (
             counter.to_bytes(_BLOCK, "little")

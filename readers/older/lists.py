@@ -13,7 +13,7 @@ _LIST = 28
 _LEVEL = 28
 _USE = 16
 _SIMPLE = 0x01  # flag of a list with one level instead of nine
-_MOST = 10_000  # lists
+_MAX_LISTS = 10_000  # lists
 _FORMATS = {
     0: "decimal",
     1: "upperRoman",
@@ -47,7 +47,7 @@ def _lists(document: bytes, table: bytes) -> Iterator[tuple[int, Numbering]]:
     start, size = struct.unpack_from("<2I", document, _LISTS)
     (count,) = struct.unpack_from("<H", table, start) if size else (0,)
     level_offset = start + size
-    for number in range(min(count, _MOST)):
+    for number in range(min(count, _MAX_LISTS)):
         offset = start + 2 + _LIST * number
         (list_id,) = struct.unpack_from("<I", table, offset)
         levels: dict[int, ListLevel] = {}
@@ -70,5 +70,5 @@ def _uses(document: bytes, table: bytes) -> Iterator[int]:
     """Yield the list id of each reference, in order."""
     start, size = struct.unpack_from("<2I", document, _USES)
     (count,) = struct.unpack_from("<I", table, start) if size else (0,)
-    for number in range(min(count, _MOST)):
+    for number in range(min(count, _MAX_LISTS)):
         yield struct.unpack_from("<I", table, start + 4 + _USE * number)[0]

@@ -37,12 +37,12 @@ _OUTLINE = 0x2640
 _DELETED = 0x0800
 _VANISH = 0x083C
 _SHORT_NAMES = {0x41: _DELETED, 0x5C: _VANISH}
-_ON = (0x01, 0x81)  # on, and the opposite of the style, which seldom hides text
+_SWITCHED_ON = (0x01, 0x81)  # on, and the opposite of the style, which seldom hides text
 # Marks of characters.
 _IS_DELETED = 1
 _IS_HIDDEN = 2
 _SIZES = (1, 1, 2, 4, 2, 2, 0, 3)  # bytes in a property's value, by kind; 0: the value begins with its size
-_LONG = 0xD608  # this property has two bytes for its length
+_LONG_PROPERTY = 0xD608  # this property has two bytes for its length
 _DEEPEST = 6
 _CELL = "\x07"
 _FIELD = "\x13"
@@ -255,7 +255,9 @@ def _marks_of_piece(own: int, of_pieces: list[bytes]) -> int:
 def _marks(properties: bytes) -> int:
     """Return whether properties say that characters are deleted or hidden."""
     values = dict(_properties(properties, 0))
-    return _IS_DELETED * (values.get(_DELETED, 0) in _ON) + _IS_HIDDEN * (values.get(_VANISH, 0) in _ON)
+    return _IS_DELETED * (values.get(_DELETED, 0) in _SWITCHED_ON) + _IS_HIDDEN * (
+        values.get(_VANISH, 0) in _SWITCHED_ON
+    )
 
 
 def _marked_runs(document: bytes, table: bytes) -> Iterator[tuple[int, int, int]]:
@@ -304,7 +306,7 @@ def _properties(content: bytes, at: int) -> Iterator[tuple[int, int]]:
     while at + 3 <= len(content):
         (name,) = struct.unpack_from("<H", content, at)
         size = _SIZES[name >> 13]
-        if name == _LONG:
+        if name == _LONG_PROPERTY:
             size = 1 + struct.unpack_from("<H", content, at + 2)[0] if at + 4 <= len(content) else 1
         elif not size:
             size = 1 + content[at + 2]

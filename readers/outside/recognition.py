@@ -17,14 +17,14 @@ from readers.outside.places import WHOLE, WordPlace
 
 MOST_PAGES = 200  # per file
 _MOST_LANGUAGES = 4  # each language makes recognition slower
-_TURNED = "osd"  # the data with which Tesseract detects a rotated page
-_NO_LANGUAGES = (_TURNED, "equ")  # listed as languages, but are none
+_ORIENTATION_DATA = "osd"  # the data with which Tesseract detects a rotated page
+_NO_LANGUAGES = (_ORIENTATION_DATA, "equ")  # listed as languages, but are none
 # The values of `level` in Tesseract's table.
 _PAGE = "1"
 _WORD = "5"
-_LEAST = 30  # percent; a less certain word is usually dirt on the page
+_LEAST_CONFIDENCE = 30  # percent; a less certain word is usually dirt on the page
 _LISTING_SECONDS = 20
-SURE = 80  # percent; a less certain page may be upside down
+CERTAIN_CONFIDENCE = 80  # percent; a less certain page may be upside down
 
 _Row = Mapping[str, str]
 
@@ -70,7 +70,7 @@ def recognise(picture: bytes, turned: Callable[[], bytes] | None = None) -> Reco
     Tesseract does not detect a turned page with few words. It does read lines that are rotated by 90 degrees.
     """
     upright = _run_tesseract(picture)
-    if turned is None or not 0 < upright.confidence < SURE:
+    if turned is None or not 0 < upright.confidence < CERTAIN_CONFIDENCE:
         return upright
     other = _run_tesseract(turned())
     return replace(other, places=list(map(_turned, other.places))) if other.weight > upright.weight else upright
@@ -86,7 +86,7 @@ def _run_tesseract(picture: bytes) -> Recognised:
         folder = Path(name)
         (folder / "page.png").write_bytes(picture)
         program = programs.find("tesseract")
-        detection = ("--psm", "1") if _TURNED in _installed(program) else ()
+        detection = ("--psm", "1") if _ORIENTATION_DATA in _installed(program) else ()
         table = programs.run(folder, program, "page.png", "-", "-l", "+".join(languages()), *detection, "tsv")
     return read(table.decode("utf-8", "replace"))
 
@@ -99,7 +99,7 @@ def read(table: str) -> Recognised:
     rows = list(csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE))
     page = next((row for row in rows if row.get("level") == _PAGE), {})
     words = [row for row in rows if row.get("level") == _WORD and _words(row)]
-    certain = [row for row in words if float(row["conf"]) >= _LEAST]
+    certain = [row for row in words if float(row["conf"]) >= _LEAST_CONFIDENCE]
     paragraphs: dict[tuple[str, str], list[list[_Row]]] = defaultdict(list)
     for (block, paragraph, _), line in groupby(certain, key=_line_of):
         paragraphs[block, paragraph].append(list(line))

@@ -15,8 +15,8 @@ from readers.text.grids import Box
 Span = tuple[int, int]  # characters [start, end)
 
 _PARTS = re.compile(r"[\n|]+")  # lines and cells
-_SHORT = 8  # letters; a shorter part is searched only near its expected place
-_NEAR = 400  # letters
+_SHORT_PART = 8  # letters; a shorter part is searched only near its expected place
+_SEARCH_DISTANCE = 400  # letters
 
 
 def boxes(page: pypdfium2.PdfPage, passage: str, before: int) -> list[Box]:
@@ -45,10 +45,10 @@ def spans(text: str, passage: str, before: int = 0) -> list[Span]:
     if (at := _nearest(page, letters, before)) >= 0:
         return [(places[at], places[at + len(letters) - 1] + 1)]
     matches: list[Span] = []
-    expected = max(0, before - _NEAR)
+    expected = max(0, before - _SEARCH_DISTANCE)
     for part in filter(None, (_letters(each)[0] for each in _PARTS.split(passage))):
-        at = page.find(part, expected, None if len(part) >= _SHORT else expected + _NEAR + len(part))
-        if at < 0 and len(part) >= _SHORT:
+        at = page.find(part, expected, None if len(part) >= _SHORT_PART else expected + _SEARCH_DISTANCE + len(part))
+        if at < 0 and len(part) >= _SHORT_PART:
             at = _nearest(page, part, expected)
         if at >= 0:
             matches.append((places[at], places[at + len(part) - 1] + 1))

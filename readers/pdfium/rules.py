@@ -13,7 +13,7 @@ from readers.text.grids import Box, Rule
 Point = tuple[float, float]
 
 _THIN = 3.0  # points; a shape of at most this height or width is a line
-_STRAIGHT = 0.5  # points by which a straight line may deviate
+_LINE_TOLERANCE = 0.5  # points by which a straight line may deviate
 _MOST_OBJECTS = 4_000  # objects on a page; a page with more is a drawing
 _MOST_SEGMENTS = 400  # segments in one path
 _COVERED = 0.7  # share of the page's area
@@ -29,9 +29,9 @@ def rules(page: pypdfium2.PdfPage) -> tuple[list[Rule], list[Rule]]:
         if raw.FPDFPageObj_GetType(item) == raw.FPDF_PAGEOBJ_PATH:
             for start, end in _strokes(item):
                 low, high = sorted((start, end))
-                if abs(start[1] - end[1]) <= _STRAIGHT:
+                if abs(start[1] - end[1]) <= _LINE_TOLERANCE:
                     horizontal.append(Rule(start[1], low[0], high[0]))
-                elif abs(start[0] - end[0]) <= _STRAIGHT:
+                elif abs(start[0] - end[0]) <= _LINE_TOLERANCE:
                     vertical.append(Rule(start[0], min(start[1], end[1]), max(start[1], end[1])))
     return horizontal, vertical
 

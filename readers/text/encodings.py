@@ -69,7 +69,7 @@ _FREQUENT = {
         ("et", "ja on ei et ka see oli kui oma selle mis või seda aga need ning üks kes siis olema"),
     )
 }
-_ENOUGH = 6  # frequent words needed for a decision
+_ENOUGH_WORDS = 6  # frequent words needed for a decision
 _LEAST_SHARE = 0.1  # share of its language's frequent words in a text; most texts have a quarter
 
 
@@ -101,7 +101,7 @@ def language(words: Counter[str]) -> str:
     """Return the language of a text with these lower-case words, or "" if it is unknown."""
     counts = {name: sum(words[each] for each in frequent) for name, frequent in _FREQUENT.items()}
     best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] >= max(_ENOUGH, _LEAST_SHARE * words.total()) else ""
+    return best if counts[best] >= max(_ENOUGH_WORDS, _LEAST_SHARE * words.total()) else ""
 
 
 def is_text(head: bytes) -> bool:

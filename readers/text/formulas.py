@@ -39,19 +39,19 @@ _FENCES |= {"⟨": r"\langle", "〈": r"\langle", "⟩": r"\rangle", "〉": r"\r
 
 
 _LONGEST_MATHML = 200_000  # characters of one formula
-_NAMED = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
+_HTML_ENTITY = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)[a-zA-Z]\w{0,40};")  # entities that only HTML knows
 _STYLED = re.compile(r"\{\\(?:displaystyle|textstyle|scriptstyle)\b(.*)\}$", re.S)
 _WITHOUT_TEXT = frozenset(("mspace", "mphantom", "annotation", "annotation-xml", "none", "mprescripts"))
 _IN_PARTS = frozenset(("mfrac", "mroot", "msup", "msub", "msubsup", "mover", "munder", "munderover"))
-_OVER = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "‾": "overline", "_": "overline"}
-_OVER |= {"˙": "dot", "¨": "ddot", "→": "vec", "⃗": "vec", "˘": "breve", "ˇ": "check"}
+_ACCENT_COMMANDS = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "‾": "overline", "_": "overline"}
+_ACCENT_COMMANDS |= {"˙": "dot", "¨": "ddot", "→": "vec", "⃗": "vec", "˘": "breve", "ˇ": "check"}
 
 
 def latex_of_mathml(source: str) -> str:
     """Return the LaTeX of a `math` element, without dollar signs: the LaTeX that it names, else its parts converted."""
     if len(source) > _LONGEST_MATHML:
         return ""
-    plain = _NAMED.sub(lambda match: escape(unescape(match[0])), source)
+    plain = _HTML_ENTITY.sub(lambda match: escape(unescape(match[0])), source)
     reader = etree.XMLParser(recover=True, resolve_entities=False, no_network=True, load_dtd=False)
     try:
         tree = etree.fromstring(plain.encode(), reader)
@@ -261,8 +261,8 @@ def _of_parts(name: str, element: Element, depth: int) -> str:
     if name == "mroot":
         return rf"\sqrt[{second}]{{{first}}}"
     mark = "".join(element[1].itertext()).strip() if name == "mover" and len(element) > 1 else ""
-    if mark in _OVER:
-        return rf"\{_OVER[mark]}{{{first}}}"
+    if mark in _ACCENT_COMMANDS:
+        return rf"\{_ACCENT_COMMANDS[mark]}{{{first}}}"
     base = first if len(first) == 1 or (first.startswith("\\") and first[1:].isalpha()) else f"{{{first}}}"
     if name in ("msup", "mover"):
         return f"{base}^{{{second}}}"

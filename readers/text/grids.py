@@ -15,7 +15,7 @@ from unicodedata import bidirectional
 
 from readers.text.tables import Cell, markdown
 
-NEAR = 3.0  # points; positions closer than this count as one
+SAME_POSITION = 3.0  # points; positions closer than this count as one
 _SHORTEST = 6.0  # points; a shorter ruled line borders no cell
 _NARROWEST = 5.0  # points; no letter fits between closer borders, such as those of a cell and of its shading
 MOST_RULES = 400  # ruled lines in one direction; a page with more is a drawing
@@ -28,7 +28,7 @@ _FILLED = 0.25  # minimum share of cells with text; a diagram has less
 _GAP = 0.8  # between columns
 _FARTHEST_ROW = 3  # distance from the previous row
 _WIDEST_CELL = 12  # average width; columns of a newspaper are wider
-_FULL = 0.7  # minimum share of cells with text
+_LEAST_FILLED = 0.7  # minimum share of cells with text
 _SHORTEST_CELL = 2  # average number of characters
 _LONGEST_CELL = 40  # average number of characters in a column
 _NUMBER = re.compile(r"[^\w\s]*+\d[\d.,:/%\s]*+[^\w\s]*+\w{0,3}")
@@ -59,8 +59,8 @@ class Rule(NamedTuple):
 
     def meets(self, other: "Rule") -> bool:
         """Return whether this line meets a perpendicular one."""
-        across = other.start - NEAR <= self.at <= other.end + NEAR
-        return across and self.start - NEAR <= other.at <= self.end + NEAR
+        across = other.start - SAME_POSITION <= self.at <= other.end + SAME_POSITION
+        return across and self.start - SAME_POSITION <= other.at <= self.end + SAME_POSITION
 
 
 class Glyph(NamedTuple):
@@ -146,7 +146,7 @@ class _Place:
             if not glyph.text.strip():
                 return
             height = glyph.box.middle[1]
-            same_line = next((piece for piece in self.pieces if abs(piece[0] - height) <= NEAR), None)
+            same_line = next((piece for piece in self.pieces if abs(piece[0] - height) <= SAME_POSITION), None)
             if same_line is None:
                 self.pieces.append((height, []))
             else:  # a line that continues
@@ -161,7 +161,7 @@ class _Place:
 
     def text_at(self, height: float) -> str:
         """Return the text of the lines at this height."""
-        signs = ("".join(piece).strip() for at, piece in self.pieces if abs(at - height) <= NEAR)
+        signs = ("".join(piece).strip() for at, piece in self.pieces if abs(at - height) <= SAME_POSITION)
         return " ".join(filter(None, signs))
 
 
@@ -235,17 +235,22 @@ def _once(row: Sequence[Cell]) -> list[Cell]:
 def _of_numbers(rows: Sequence[Sequence[Cell]]) -> bool:
     """Return whether the columns are surely a table: mostly full, with short cells, and one column of numbers."""
     columns = [[cell.text for cell in column if cell.text] for column in zip(*rows, strict=True)]
-    full = sum(map(len, columns)) >= _FULL * len(rows) * len(columns)
+    full = sum(map(len, columns)) >= _LEAST_FILLED * len(rows) * len(columns)
     short = all(sum(map(len, column)) <= _LONGEST_CELL * max(len(column), 1) for column in columns)
     long_enough = sum(len(text) for column in columns for text in column) >= _SHORTEST_CELL * sum(map(len, columns))
     numbers = any(
-        sum(bool(_NUMBER.fullmatch(text)) for text in column) > _FULL * len(column) for column in columns if column
+        sum(bool(_NUMBER.fullmatch(text)) for text in column) > _LEAST_FILLED * len(column)
+        for column in columns
+        if column
     )
     return full and short and long_enough and numbers
 
 
 def _covers(rules: Sequence[Rule], at: float, place: float) -> bool:
-    return any(abs(rule.at - at) <= NEAR and rule.start - NEAR <= place <= rule.end + NEAR for rule in rules)
+    return any(
+        abs(rule.at - at) <= SAME_POSITION and rule.start - SAME_POSITION <= place <= rule.end + SAME_POSITION
+        for rule in rules
+    )
 
 
 def _rows_of(places: Sequence[_Place], row: int) -> Iterator[list[Cell]]:
@@ -273,17 +278,20 @@ def _line_heights(cells: Sequence[_Place]) -> list[float]:
         return []
     first, second = heights[0], heights[1]
     others_agree = len(second) > 1 and all(
-        len(each) == len(second) and all(abs(one - other) <= NEAR for one, other in zip(each, second, strict=True))
+        len(each) == len(second)
+        and all(abs(one - other) <= SAME_POSITION for one, other in zip(each, second, strict=True))
         for each in heights[2:]
     )
     if not others_agree:
         return []
-    if len(first) == len(second) and all(abs(one - other) <= NEAR for one, other in zip(first, second, strict=True)):
+    if len(first) == len(second) and all(
+        abs(one - other) <= SAME_POSITION for one, other in zip(first, second, strict=True)
+    ):
         return first
     numbers = all(
         _NUMBER.fullmatch("".join(signs).strip()) for cell in cells if cell is not cells[0] for _, signs in cell.pieces
     )
-    labelled = all(any(abs(one - other) <= NEAR for one in first) for other in second)
+    labelled = all(any(abs(one - other) <= SAME_POSITION for one in first) for other in second)
     return first if numbers and labelled and cells[0].pieces else []
 
 
@@ -306,7 +314,7 @@ def _joined(rules: Sequence[Rule]) -> list[Rule]:
     merged: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (round(rule.at), rule.start)):
         last = merged[-1] if merged else None
-        if last and abs(last.at - rule.at) <= 1 and rule.start <= last.end + NEAR:
+        if last and abs(last.at - rule.at) <= 1 and rule.start <= last.end + SAME_POSITION:
             merged[-1] = Rule(last.at, last.start, max(last.end, rule.end))
         else:
             merged.append(rule)
@@ -349,7 +357,7 @@ def _borders(inner: Sequence[float], outer: Sequence[float]) -> list[float]:
     """
     borders: list[float] = []
     for place in sorted((*inner, *((min(outer), max(outer)) if outer else ()))):
-        if not borders or place - borders[-1] > NEAR:
+        if not borders or place - borders[-1] > SAME_POSITION:
             borders.append(place)
     return borders
 
@@ -373,7 +381,7 @@ def aligned(boxes: Sequence[Box]) -> Iterator[Grid]:
 def _rows(boxes: Sequence[Box]) -> list[list[Box]]:
     rows: list[list[Box]] = []
     for box in sorted(boxes, key=lambda box: -box.middle[1]):
-        if rows and abs(rows[-1][0].middle[1] - box.middle[1]) <= NEAR:
+        if rows and abs(rows[-1][0].middle[1] - box.middle[1]) <= SAME_POSITION:
             rows[-1].append(box)
         else:
             rows.append([box])

@@ -17,7 +17,7 @@ from readers.text.tables import Cell, markdown
 # Elements without text that a person may see. Their end tags are mandatory.
 _HIDDEN = frozenset({"template", "noscript", "svg", "object", "select", "datalist"})
 # Elements of navigation, which are not part of a page's text.
-_AROUND = frozenset({"dialog", "nav", "footer", "aside", "button"})
+_SURROUNDINGS = frozenset({"dialog", "nav", "footer", "aside", "button"})
 # Elements whose content is not markup.
 _RAW = frozenset({"script", "style", "iframe", "noembed", "noframes", "title", "textarea"})
 _BLOCKS = frozenset(
@@ -64,8 +64,8 @@ _VOID = frozenset(
     )
 )
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
-_APART = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
-_ENOUGH = 200  # characters; a shorter main part is only a container that a script fills
+_BLOCKS_OF_TEXT = frozenset({"p", "table", "ul", "ol", "blockquote", "pre", *_HEADINGS})
+_ENOUGH_CHARACTERS = 200  # characters; a shorter main part is only a container that a script fills
 _MARKUP = re.compile(r"<(?=[!?]|/?[a-zA-Z])")
 # A quote counts only after an equals sign. Possessive quantifiers prevent backtracking.
 _TAG = re.compile(r"""<(/?)([^\s/>]++)((?:[^>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+)>""")
@@ -142,9 +142,9 @@ def page_text(source: str) -> tuple[str, str]:
 
     The text is the page's main part, if the page has one that is long enough, else the whole text without navigation.
     """
-    page = _HtmlScanner(source, hiding=_HIDDEN | _AROUND).scan()
+    page = _HtmlScanner(source, hiding=_HIDDEN | _SURROUNDINGS).scan()
     main = _tidy(page.main)
-    return page.title, main if len(main) >= _ENOUGH else _tidy(page.parts)
+    return page.title, main if len(main) >= _ENOUGH_CHARACTERS else _tidy(page.parts)
 
 
 def _tidy(parts: list[str]) -> str:
@@ -347,7 +347,7 @@ class _HtmlScanner:
             self._preformatted = max(0, self._preformatted - (tag == "pre"))
             if tag in self._starts:
                 self._ends.setdefault(tag, len(self._parts))
-            if tag in _APART:
+            if tag in _BLOCKS_OF_TEXT:
                 self._parts.append("\n")
 
     def _text(self, text: str) -> None:

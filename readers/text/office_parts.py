@@ -6,7 +6,7 @@ from readers.text.tables import Cell, markdown
 
 Element = Any  # lxml's own class for elements is private
 
-_MOST = 500  # points per chart
+_MAX_POINTS = 500  # points per chart
 
 
 def chart(tree: Element) -> str:
@@ -19,7 +19,7 @@ def chart(tree: Element) -> str:
     places = sorted({place for column in (categories, *columns) for place in column})
     rows = [
         ["", *names],
-        *([categories.get(at, ""), *(column.get(at, "") for column in columns)] for at in places[:_MOST]),
+        *([categories.get(at, ""), *(column.get(at, "") for column in columns)] for at in places[:_MAX_POINTS]),
     ]
     return f"{head}\n\n{markdown([Cell(text) for text in row] for row in rows)}" if series else f"{head}\n"
 

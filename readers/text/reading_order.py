@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from readers.text.grids import NEAR
+from readers.text.grids import SAME_POSITION
 from readers.text.headings import PageLine
 
 _GAP = 3  # times the height of a line
@@ -32,7 +32,7 @@ def in_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
             continue
         moved = ordered[inside[0] : inside[-1] + 1]
         left = min(upper.box.left, lower.box.left)
-        if abs(min(line.box.left for line in moved if line.box) - left) <= NEAR and _descends(moved):
+        if abs(min(line.box.left for line in moved if line.box) - left) <= SAME_POSITION and _descends(moved):
             del ordered[inside[0] : inside[-1] + 1]
             ordered[at:at] = moved
             at += len(moved)
@@ -42,7 +42,7 @@ def in_gaps(lines: Sequence[PageLine]) -> list[PageLine]:
 def _is_between(line: PageLine, upper: PageLine, lower: PageLine) -> bool:
     if not (line.box and upper.box and lower.box):
         return False
-    return line.box.top <= upper.box.bottom + NEAR and line.box.bottom >= lower.box.top - NEAR
+    return line.box.top <= upper.box.bottom + SAME_POSITION and line.box.bottom >= lower.box.top - SAME_POSITION
 
 
 def _descends(lines: Iterable[PageLine]) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from readers.text.grids import NEAR
+from readers.text.grids import SAME_POSITION
 from readers.text.headings import PageLine, body
 
 _AT_AN_EDGE = 3  # lines at the top and at the bottom of a page
@@ -26,7 +26,7 @@ def once(pages: Sequence[Sequence[PageLine]]) -> tuple[list[list[PageLine]], int
             line = page[at]
             if line.box and line.size <= size * _LARGER:
                 for key in _keys(line.text, number):
-                    places_of_lines[key, round(line.box.bottom / NEAR)].setdefault(number, []).append(at)
+                    places_of_lines[key, round(line.box.bottom / SAME_POSITION)].setdefault(number, []).append(at)
     repeated: set[tuple[int, int]] = set()
     for places in places_of_lines.values():
         if len(places) >= _FEWEST_PAGES:

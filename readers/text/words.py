@@ -21,8 +21,8 @@ _LETTERS = r"[^\W\d_]++(?:-[^\W\d_]++)*+"
 _WORD = re.compile(_LETTERS)
 _DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])(?<![^\W\d_]-){_LETTERS}(?:{DIVIDED}\s*+{_LETTERS})++")
 _BETWEEN = re.compile(rf"{DIVIDED}\s*")
-_SHORT = 3  # letters; shorter parts are rarely words
-_SELDOM = 3  # occurrences without a hyphen; a word with more of them is written without a hyphen
+_SHORT_PART = 3  # letters; shorter parts are rarely words
+_RARE = 3  # occurrences without a hyphen; a word with more of them is written without a hyphen
 # Ranks of the tokenizer's tokens.
 _VERY_FREQUENT = 3_000  # words of everyday use
 _FREQUENT = 80_000  # few of the rarer tokens are known words
@@ -122,9 +122,9 @@ class _DocumentWords:
                 candidates.add("".join(parts))
             for before, after in pairwise(parts):
                 last, first = _ends(before, after)
-                if counts[last + first] <= _SELDOM:
+                if counts[last + first] <= _RARE:
                     candidates.update((last, first, last + first))
-        before, behind = (frozenset(pair[side] for pair in pairs if len(pair[side]) >= _SHORT) for side in (0, 1))
+        before, behind = (frozenset(pair[side] for pair in pairs if len(pair[side]) >= _SHORT_PART) for side in (0, 1))
         return cls(counts, frozenset(map("-".join, pairs)), language(counts), _ranks(candidates), before, behind)
 
     def whole(self, match: re.Match[str]) -> str:
@@ -158,9 +158,9 @@ class _DocumentWords:
 
     def _by_mistake(self, last: str, first: str, count: int) -> bool:
         """Return whether the two parts may be two words, although they occur `count` times as one word."""
-        if last in _PREFIXES and len(first) > _SHORT and first in self.counts:
+        if last in _PREFIXES and len(first) > _SHORT_PART and first in self.counts:
             return True
-        if count > _SELDOM or not self._are_words(last, first):
+        if count > _RARE or not self._are_words(last, first):
             return False
         separate = (last in self.counts and first in self.counts) or self._rarer(last, first) < _VERY_FREQUENT
         return (separate and last not in _BEGINNINGS) or last + first not in self.everyday
@@ -185,17 +185,17 @@ class _DocumentWords:
         if last in _FIRST_PARTS or (first in _SECOND_PARTS and last != "un"):
             return False
         with_followers = self.language in _WITH_FOLLOWERS
-        if with_followers and first in _FOLLOWERS and not (everyday and len(first) < _SHORT):
+        if with_followers and first in _FOLLOWERS and not (everyday and len(first) < _SHORT_PART):
             return False
         if last in _NO_WORDS:
             return True
         if first in _ENDS:
-            return everyday or with_followers or len(last) <= _SHORT or not self._is_word(last)
+            return everyday or with_followers or len(last) <= _SHORT_PART or not self._is_word(last)
         words = self._are_words(last, first)
         if everyday:
             if last in _BEGINNINGS:
                 new_compound = (
-                    self.counts[first] and len(first) > _SHORT and self.everyday[last + first] > _LESS_FREQUENT
+                    self.counts[first] and len(first) > _SHORT_PART and self.everyday[last + first] > _LESS_FREQUENT
                 )
                 return with_followers or not new_compound
             return with_followers or not (words and self._rarer(last, first) < _FREQUENT)
@@ -205,7 +205,7 @@ class _DocumentWords:
 
     def _stands_at_hyphens(self, last: str, first: str) -> bool:
         """Return whether other words of the document have the first part before a hyphen, or the second after one."""
-        if min(len(last), len(first)) < _SHORT - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
+        if min(len(last), len(first)) < _SHORT_PART - 1 or first in _ENDS or last in _BEGINNINGS | _NO_WORDS:
             return False
         return last in self.before or first in self.behind
 
@@ -216,7 +216,9 @@ class _DocumentWords:
         return max(self.everyday.get(part, _FREQUENT) for part in (last, first))
 
     def _are_words(self, last: str, first: str) -> bool:
-        long_enough = (len(last) >= _SHORT or last in _SHORT_WORDS) and (len(first) >= _SHORT or first in _PARTICLES)
+        long_enough = (len(last) >= _SHORT_PART or last in _SHORT_WORDS) and (
+            len(first) >= _SHORT_PART or first in _PARTICLES
+        )
         return long_enough and first not in _ENDS and self._is_word(last) and self._is_word(first)
 
 

@@ -151,7 +151,7 @@ def test_another_password_or_ten_minutes_end_the_waiting(olga: User, monkeypatch
     secret, _ = with_app(olga)
     here, _ = sign_in(olga)
     later, _ = sign_in(olga)
-    monkeypatch.setattr(login, "WAITS_FOR", -1)
+    monkeypatch.setattr(login, "SECOND_FACTOR_SECONDS", -1)
     assert later.post(SECOND, {"code": code_of(secret)})["Location"] == "/login/"
     monkeypatch.undo()
     olga.set_password("another long password")

@@ -10,7 +10,7 @@ import redis
 from pytest_django.fixtures import Settings
 
 from chat.realtime import append_only
-from chat.realtime.append_only import DUE, EVERY, PAUSED, rewrite_if_due
+from chat.realtime.append_only import DUE, PAUSED, REWRITE_INTERVAL, rewrite_if_due
 from core.background import streams
 from tests.application import Application
 from tests.chat.documents import ask_and_wait
@@ -54,7 +54,7 @@ def test_a_closed_temporary_conversation_leaves_the_file(person: Person) -> None
 def test_rewrites_are_apart_and_none_is_forgotten() -> None:
     client: Any = streams()
     append_only.request_rewrite()
-    client.set(PAUSED, 1, ex=EVERY)
+    client.set(PAUSED, 1, ex=REWRITE_INTERVAL)
     rewrite_if_due()
     assert client.get(DUE) == "1"
 
@@ -64,7 +64,7 @@ def test_rewrites_are_apart_and_none_is_forgotten() -> None:
         return bool(client.get(DUE) == "0")
 
     until(nothing_due, "it is rewritten")
-    assert 0 < client.ttl(PAUSED) <= EVERY
+    assert 0 < client.ttl(PAUSED) <= REWRITE_INTERVAL
 
 
 def test_a_redis_that_does_not_permit_it_is_no_error(settings: Settings) -> None:

@@ -352,7 +352,7 @@ def test_an_answer_goes_on_while_redis_is_away_and_its_events_follow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An outage may last long. The row gets the text meanwhile."""
-    monkeypatch.setattr(runner, "SOON", 0.01)
+    monkeypatch.setattr(runner, "RESEND_INTERVAL", 0.01)
     redis_url, port, turn = settings.STREAMS_URL, free_port(), Turn(conversation=Conversation())
     claimed = ClaimedTurn(
         turn=turn,

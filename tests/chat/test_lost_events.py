@@ -68,7 +68,7 @@ def turn(committed: None, workspace: None, monkeypatch: pytest.MonkeyPatch) -> T
     """One that a worker has begun."""
     monkeypatch.setattr(TURNS, "key", f"turns:queue:{uuid4()}")  # that nobody takes from
     monkeypatch.setattr(turn_stream, "BLOCK", 100)
-    monkeypatch.setattr(event_stream, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(event_stream, "POLL_INTERVAL", 0.01)
     monkeypatch.setattr(event_stream, "LAST_WITHIN", 0.1)
     user = User.objects.create_user(f"reads-{uuid4()}")
     return begin_turn(user)

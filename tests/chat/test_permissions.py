@@ -14,7 +14,7 @@ from openai import OpenAI
 
 from accounts.services import change_preferences
 from chat.models import Conversation, ToolPermission
-from chat.tools.permission import ASKS, NOBODY, RUNS, CallVerdict, Gate
+from chat.tools.permission import ASK_FIRST, NOBODY_TO_ASK, RUNS, CallVerdict, Gate
 from core.net.url_safety import FetchRefused
 from llm.models import Model, ToolServer, WebAccess
 from personas.models import Persona
@@ -90,12 +90,12 @@ def test_an_address_that_the_person_wrote_is_opened_at_once_but_not_with_more_in
 def test_a_result_of_a_search_is_opened_at_once_in_its_turn_and_later(asking: Asking) -> None:
     url = "https://example.org/tides"
     gate = gate_of(asking)
-    assert verdict(gate, url) == ASKS
+    assert verdict(gate, url) == ASK_FIRST
     searching = {"tool_calls": [{"name": "web_search", "arguments": {"queries": ["tides"]}}]}
     turn, mark = asking.begin(searching)
     asking.results(turn, mark)
     assert verdict(gate_of(asking), url) == RUNS
-    assert verdict(gate_of(asking), f"{url}?d=SECRET") == ASKS
+    assert verdict(gate_of(asking), f"{url}?d=SECRET") == ASK_FIRST
     gate.learn([url])  # as a search of the same turn does
     assert verdict(gate, url) == RUNS
 
@@ -166,7 +166,7 @@ def test_a_program_that_speaks_openais_protocol_is_refused_at_once(asking: Askin
     completion = openai_client.chat.completions.create(model=asking.model.name, messages=messages)
     assert completion.choices[0].message.content == "So be it."
     sent = asking.application.model.finished(mark)[-1].body["messages"]
-    assert [message["content"] for message in sent if message["role"] == "tool"] == [NOBODY]
+    assert [message["content"] for message in sent if message["role"] == "tool"] == [NOBODY_TO_ASK]
 
 
 def forget(person: Person, path: str, status: int) -> None:
@@ -242,7 +242,7 @@ def lists(committed: None) -> Iterator[WebAccess]:
 def test_listed_hosts_never_ask_or_are_never_reached(asking: Asking, lists: WebAccess) -> None:
     gate, denied = gate_of(asking), "This workspace does not let {} be reached. Go on without it."
     assert verdict(gate, "https://docs.open.example/?q=1") == RUNS
-    assert verdict(gate, "https://open.example/?q=1") == ASKS
+    assert verdict(gate, "https://open.example/?q=1") == ASK_FIRST
     gate.learn(["https://bad.example/", "https://short.example/x"])
     ToolPermission.objects.create(conversation_id=asking.place, tool="open_url", host="bad.example", allowed=True)
     assert verdict(gate, "https://bad.example/") == CallVerdict(refusal=denied.format("bad.example"))

@@ -9,7 +9,7 @@ import pytest
 from chat.conversations.marks import mark_turn
 from chat.models import Conversation, Message, Summary
 from chat.models.words import best, parse_query
-from chat.tools.conversation import CUT, NOTHING, QUOTE, SearchConversation, quotation
+from chat.tools.conversation import CUT, NO_RESULTS, QUOTE, SearchConversation, quotation
 from llm.models import Model
 from llm.types.tools import BadArguments
 from tests.application import Application
@@ -56,7 +56,7 @@ def _summary(conversation: Conversation, *, to: int, aside: tuple[int, ...] = ()
 
 def search_results(conversation: Conversation, query: object) -> list[dict[str, Any]]:
     output = asyncio.run(SearchConversation(conversation).run({"query": query}))
-    if output.text == NOTHING:
+    if output.text == NO_RESULTS:
         return []
     quotes: list[dict[str, Any]] = json.loads(output.text)["quotes"]
     return quotes

@@ -55,7 +55,7 @@ def test_a_table_that_is_in_use_is_asked_for_again(reader: psycopg.Connection[An
 def test_a_table_that_stays_in_use_is_said_to_be(
     reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrate, "TRIES", 2)
+    monkeypatch.setattr(migrate, "MAX_TRIES", 2)
     errors = StringIO()
     with pytest.raises(CommandError, match="A table was in use all the time"):
         call_command("migrate", *BEFORE, verbosity=0, stderr=errors)

@@ -15,7 +15,7 @@ from core import outside
 from core.errors import ModelError, ProductError
 from core.outside import wait_outside
 from files import page_pictures
-from files.index.embedders import HURRIED, client_of
+from files.index.embedders import SEARCH_TIMEOUT, client_of
 from files.index.ledger import SearchUsage
 from files.models import Embedder
 from readers.tests import samples
@@ -82,7 +82,7 @@ def test_a_thread_that_waits_for_an_embedder_holds_no_connection(committed: None
         connection.ensure_connection()
         of_thread.append(connections["default"])
         with pytest.raises(ModelError):
-            client_of(embedder, timeout=HURRIED).embed(["text"], SearchUsage())
+            client_of(embedder, timeout=SEARCH_TIMEOUT).embed(["text"], SearchUsage())
 
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(embed)

@@ -206,7 +206,7 @@ def test_what_nobody_claims_is_told_once_in_ten_seconds(waiting: Import) -> None
 
 
 def test_who_is_at_work_is_heard_of_until_the_claim_is_lost(committed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "EVERY", 0.01)
+    monkeypatch.setattr(background, "HEARTBEAT_INTERVAL", 0.01)
     long_ago = timezone.now() - timedelta(days=1)
     owner = User.objects.create_user(f"olga-{uuid4().hex}")
     job = Import.objects.create(owner=owner, name="export", status=Import.Status.RUNNING)

@@ -169,7 +169,7 @@ def test_a_kind_with_a_batch_hands_out_the_first_of_its_line_and_keeps_their_pla
 def test_a_worker_at_work_renews_its_heartbeat_until_the_claim_is_lost(
     owner: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "EVERY", 0.01)
+    monkeypatch.setattr(background, "HEARTBEAT_INTERVAL", 0.01)
     row = change(import_of(owner), age=86_400, status="running")
     long_ago = row.heartbeat
     rows = Import.objects.filter(pk=row.pk)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from chat.web.messages import OFFERED
+from chat.web.messages import MODELS_IN_PAGE
 from llm.models import Model, Provider
 from tests.e2e.conftest import Screen, answer, ask, expect_complete, field, in_thread, ready, who_answers
 from tests.e2e.key_steps import Keys
@@ -78,7 +78,7 @@ def test_the_effort_is_offered_where_the_model_takes_one_and_stays_chosen(make: 
 
 
 def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboard(make: Make, page: Page) -> None:
-    names = [make().name for _ in range(OFFERED + 1)]
+    names = [make().name for _ in range(MODELS_IN_PAGE + 1)]
     routes: list[Route] = []
     page.reload()
     ready(page)
@@ -88,7 +88,7 @@ def test_the_rest_of_many_models_comes_to_whoever_is_at_the_list_with_the_keyboa
     keys.press("Enter")
     search, rows = sheet.get_by_label("Search models"), sheet.locator(".who-model")
     expect(search).to_be_focused()
-    expect(rows.nth(OFFERED - 1)).to_be_attached()
+    expect(rows.nth(MODELS_IN_PAGE - 1)).to_be_attached()
     first = rows.first.locator(".who-name").inner_text()
     keys.write(first)
     keys.to(first)

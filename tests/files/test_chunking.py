@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from files.index.chunking import LEAST, OVERLAP, TARGET, ChunkSpan, chunk_spans
+from files.index.chunking import LEAST_CHUNK_TOKENS, OVERLAP, TARGET, ChunkSpan, chunk_spans
 from llm import tokens
 
 SENTENCES = [
@@ -51,7 +51,7 @@ def test_chunks_end_between_paragraphs_and_repeat_a_little() -> None:
     assert len(chunks) > 8
     for piece, following in pairwise(chunks):
         assert text[piece.end : piece.end + 3].strip(" ").startswith("\n")
-        assert piece.tokens >= LEAST
+        assert piece.tokens >= LEAST_CHUNK_TOKENS
         overlap = text[following.start : piece.end]
         assert tokens.count(overlap) <= OVERLAP + 1
 

@@ -30,7 +30,7 @@ from workspace.services import set_setup
 from workspace.setup import services
 from workspace.setup.forms import ConnectForm, FirstPersonaForm, invitation
 
-TICKED = 3  # models; if a provider offers no more than these, all are ticked
+MAX_TICKED_MODELS = 3  # models; if a provider offers no more than these, all are ticked
 
 
 def administrators(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -99,7 +99,7 @@ def models_of(request: Request, pk: Any) -> HttpResponse:
             problem = error
     offered, failure = _offers(row)
     offers = [offer for offer in offered if offer["answers"] or offer["added"]]
-    if not chosen and len(offers) <= TICKED:
+    if not chosen and len(offers) <= MAX_TICKED_MODELS:
         chosen = [offer["name"] for offer in offers]
     context = {
         "provider": row,

@@ -24,7 +24,7 @@ from readers.confinement import limit, seal
 
 MEMORY = 300_000_000  # bytes of address space
 CPU_SECONDS = 120
-STRANGE = gettext_noop("It has the shape of neither ChatGPT's nor Claude's conversations.")
+UNKNOWN_SHAPE = gettext_noop("It has the shape of neither ChatGPT's nor Claude's conversations.")
 TOO_LARGE = gettext_noop("Reading it took too much memory.")
 CODE = (Path(__file__).parent, Path(__file__).parents[3] / "core")
 
@@ -56,7 +56,7 @@ def _line(row: ExportRow) -> JsonObject:
     title = " ".join(text_of(value.get("title") or value.get("name")).split()) if isinstance(value, dict) else ""
     line = {"percent": row.percent, "title": title[:MAX_TITLE], "known": parse is not None, "why": row.why}
     if parse is None:
-        return {**line, "why": STRANGE}
+        return {**line, "why": UNKNOWN_SHAPE}
     try:
         return line if row.why else {**line, "foreign": asdict(parse(value))}
     except Unusable as error:

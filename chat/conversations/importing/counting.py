@@ -18,8 +18,8 @@ from llm.models import Model
 from llm.tokens import CATCH_ALL, tokenizer
 from personas.services import default_profile
 
-AT_ONCE = 200  # messages that are counted and stored together
-TOGETHER = 50  # conversations whose messages are read together
+BATCH_MESSAGES = 200  # messages that are counted and stored together
+BATCH_CONVERSATIONS = 50  # conversations whose messages are read together
 STALE_AFTER = timedelta(seconds=60)
 
 
@@ -58,8 +58,8 @@ def run(pk: UUID) -> None:
 def _uncounted(job: Import) -> Iterator[Sequence[Message]]:
     """Yield the messages of the import that have no count, in batches."""
     conversations = [result["conversation"] for result in job.results if result["conversation"]]
-    for first in range(0, len(conversations), TOGETHER):
-        rows = Message.objects.filter(conversation__in=conversations[first : first + TOGETHER], tokens={})
+    for first in range(0, len(conversations), BATCH_CONVERSATIONS):
+        rows = Message.objects.filter(conversation__in=conversations[first : first + BATCH_CONVERSATIONS], tokens={})
         ids = list(rows.exclude(status=Message.Status.PENDING).values_list("pk", flat=True))
-        for begin in range(0, len(ids), AT_ONCE):
-            yield list(Message.objects.filter(pk__in=ids[begin : begin + AT_ONCE]))
+        for begin in range(0, len(ids), BATCH_MESSAGES):
+            yield list(Message.objects.filter(pk__in=ids[begin : begin + BATCH_MESSAGES]))

@@ -55,8 +55,8 @@ STALE_AFTER = timedelta(seconds=60)
 MAX_ATTEMPTS = 3
 SAVE_EVERY = 1.0  # seconds
 STEP = timedelta(milliseconds=1)
-AT_ONCE = 500  # rows per statement
-FIRST = datetime(1990, 1, 1, tzinfo=UTC)
+BATCH_ROWS = 500  # rows per statement
+EARLIEST_TIME = datetime(1990, 1, 1, tzinfo=UTC)
 PLACE = "imports"  # folder in the storage
 UNFINISHED = timedelta(days=1)
 
@@ -344,10 +344,10 @@ def store(owner: User, foreign: ImportedConversation) -> Conversation:
     )
     times = _times(foreign.messages, created, now)
     rows = _messages(conversation, foreign.messages, times)
-    Message.objects.bulk_create(rows.values(), AT_ONCE)
+    Message.objects.bulk_create(rows.values(), BATCH_ROWS)
     for key, message in rows.items():
         message.created = times[key]  # the insert sets it to the current time
-    Message.objects.bulk_update(rows.values(), ["created"], AT_ONCE)
+    Message.objects.bulk_update(rows.values(), ["created"], BATCH_ROWS)
     _attach(rows, foreign.messages)
     leaf = rows.get(foreign.leaf or "") or max(rows.values(), key=lambda each: each.pk)
     updated = _past(foreign.updated or max(times.values()), now)
@@ -387,7 +387,7 @@ def _id(moment: datetime) -> UUID:
 
 
 def _past(moment: datetime | None, now: datetime) -> datetime:
-    return min(max(moment, FIRST), now) if moment else now
+    return min(max(moment, EARLIEST_TIME), now) if moment else now
 
 
 def _attach(rows: dict[str, Message], messages: list[ImportedMessage]) -> None:
@@ -397,5 +397,5 @@ def _attach(rows: dict[str, Message], messages: list[ImportedMessage]) -> None:
             for each in messages
             for number, name in enumerate(each.files)
         ),
-        AT_ONCE,
+        BATCH_ROWS,
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from chat.conversations.importing.reading import MAX_TITLE, text_of
-from chat.conversations.importing.stream import MAX_ENTRIES, MAX_JSON, WANTED, ZIP_ERRORS, damaged, too_large
+from chat.conversations.importing.stream import CONVERSATION_FILE, MAX_ENTRIES, MAX_JSON, ZIP_ERRORS, damaged, too_large
 from core.errors import ProductError
 from core.json_types import JsonObject
 from core.sentences import Sentence
@@ -56,7 +56,7 @@ def is_own_zip(upload: IO[bytes]) -> bool:
                 names = archive.namelist()
         except ZIP_ERRORS:
             names = []
-        others = any(WANTED.fullmatch(name) for name in names)
+        others = any(CONVERSATION_FILE.fullmatch(name) for name in names)
         own = not others and any(_CONVERSATION.fullmatch(name) or name == "manifest.json" for name in names)
     upload.seek(0)
     return own

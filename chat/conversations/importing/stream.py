@@ -29,7 +29,7 @@ MAX_VALUES = 1_000_000  # objects, lists, strings, … per conversation; 50,000 
 MAX_DEPTH = 100  # levels of nesting per conversation
 MAX_TOKEN = 16_000_000  # bytes of one string, number or white space
 PIECE = 64 * 1024  # bytes
-WANTED = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports have several such files
+CONVERSATION_FILE = re.compile(r"(.*/)?conversations(-\d+)?\.json")  # large exports have several such files
 # zipfile raises these for passwords, unknown compression methods and invalid contents.
 ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error)
 _KEPT = frozenset(
@@ -78,7 +78,7 @@ def rows(upload: IO[bytes]) -> Iterator[ExportRow | int]:
 
 
 def _members(archive: zipfile.ZipFile) -> Iterator[ExportRow | int]:
-    members = [each for each in archive.infolist() if WANTED.fullmatch(each.filename)]
+    members = [each for each in archive.infolist() if CONVERSATION_FILE.fullmatch(each.filename)]
     if len(archive.infolist()) > MAX_ENTRIES or not members:
         raise not_an_export()
     left = MAX_JSON

@@ -13,7 +13,7 @@ from core.errors import ProductError
 from core.jobs import sweep
 from personas.models import SummaryPrompt
 
-LOOK_AGAIN = 1.0  # seconds between two looks at a job that another process has claimed
+POLL_INTERVAL = 1.0  # seconds between two looks at a job that another process has claimed
 
 
 class Command(BaseCommand):
@@ -48,6 +48,6 @@ class Command(BaseCommand):
         rebuilds = SummaryJob.objects.filter(target=summary)
         while (job := rebuilds.live().first()) is not None:
             if not background.submit(write_summary(job.pk)).result():
-                time.sleep(LOOK_AGAIN)
+                time.sleep(POLL_INTERVAL)
                 sweep(SUMMARIES)
         return rebuilds.latest("id").detail.english

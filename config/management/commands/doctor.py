@@ -47,7 +47,7 @@ LOOPBACK = {"localhost", "127.0.0.1", "[::1]", "::1"}
 SHORTEST_KEY = 50  # characters, as `manage.py check --deploy` requires
 FEWEST_CHARACTERS = 5  # different characters
 SECONDS = 3
-NAMED = 10  # items named in one finding; further ones are counted
+MAX_NAMED_ITEMS = 10  # items named in one finding; further ones are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def _open_to_others() -> Iterator[Finding]:
 
 def _named(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED_ITEMS:,} more" if len(names) > MAX_NAMED_ITEMS else ""
+    return ", ".join(names[:MAX_NAMED_ITEMS]) + more
 
 
 def _database() -> Finding:

@@ -11,7 +11,7 @@ from psycopg.errors import LockNotAvailable
 
 LOCK_SECONDS = 3  # that a migration waits for a table lock; later users of the table queue behind it
 PAUSE_SECONDS = 5  # before the next try, so that those users get the table
-TRIES = 75  # in ten minutes
+MAX_TRIES = 75  # in ten minutes
 
 
 class SchemaEditor(DatabaseSchemaEditor):
@@ -33,7 +33,7 @@ class Command(django_migrate.Command):
         default_editor = connection.SchemaEditorClass
         connection.SchemaEditorClass = SchemaEditor
         try:
-            for tries_left in reversed(range(TRIES)):
+            for tries_left in reversed(range(MAX_TRIES)):
                 try:
                     super().handle(*args, **options)
                     return

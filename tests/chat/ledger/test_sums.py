@@ -17,7 +17,7 @@ from accounts.models import PeopleGroup, User
 from chat.background.tasks import sum_usage
 from chat.ledger.models import ModelCall, PersonSum, UsageDay, UsageSum
 from chat.ledger.services import OF_CALLS, UsageFigures, midnight
-from chat.ledger.sums import KINDS, SETTLED, UsageReport
+from chat.ledger.sums import KINDS, SETTLING_TIME, UsageReport
 from chat.models import Conversation
 from llm.models import Model, Provider
 from personas.models import Persona
@@ -171,13 +171,13 @@ def test_what_is_summed_stays_when_its_model_its_persona_or_its_people_go(
 
 def test_a_day_is_summed_once_and_only_when_it_is_over(people: list[User], models: list[Model]) -> None:
     zone = timezone.get_default_timezone()
-    called(people[0], models[0], timezone.now() - SETTLED - timedelta(days=2))
+    called(people[0], models[0], timezone.now() - SETTLING_TIME - timedelta(days=2))
     called(people[0], models[0], timezone.now())
     sum_usage()
     rows = dict(UsageSum.objects.values_list("pk", "calls"))
     assert list(rows.values()) == [1]
     last = last_day()
-    assert midnight(last + timedelta(days=1), zone) + SETTLED <= timezone.now()
+    assert midnight(last + timedelta(days=1), zone) + SETTLING_TIME <= timezone.now()
     sum_usage()
     assert dict(UsageSum.objects.values_list("pk", "calls")) == rows
     assert used_since().by("day_id").keys() == from_calls("day_id").keys()

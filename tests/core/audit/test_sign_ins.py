@@ -39,12 +39,12 @@ def test_names_that_nobody_has_are_one_and_are_not_stored() -> None:
 
 
 def test_of_many_names_no_more_than_so_many_rows_are_written() -> None:
-    names = [f"person-{number}" for number in range(sign_ins.LISTED + 10)]
+    names = [f"person-{number}" for number in range(sign_ins.ROWS_PER_MINUTE + 10)]
     for name in names:
         User.objects.create_user(name)
     for name in names:
         sign_ins.sign_in_refused(name)
-    assert len(failures()) == sign_ins.LISTED
+    assert len(failures()) == sign_ins.ROWS_PER_MINUTE
     assert failures()[-1].changes["more_are_not_listed"] is True
 
 
